@@ -1,0 +1,36 @@
+# Each goal makes its own virtual environment; Python 3.11+ and make are all they need.
+PYTHON ?= python3
+PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := test
+
+demo: .venv/run/.done
+	.venv/run/bin/rankwatch demo $(ARGS)
+
+test: .venv/dev/.done
+	.venv/dev/bin/python -m pytest $(ARGS)
+
+lint: .venv/dev/.done
+	.venv/dev/bin/ruff check
+	.venv/dev/bin/ruff format --check
+	.venv/dev/bin/mypy
+	.venv/dev/bin/lint-imports
+
+bench: .venv/dev/.done
+	.venv/dev/bin/python -m tests.bench $(ARGS)
+
+.venv/run/.done: pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv --clear .venv/run
+	.venv/run/bin/python $(PIP) --editable .
+	touch $@
+
+# rbo stands alone: it asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it.
+.venv/dev/.done: pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv --clear .venv/dev
+	.venv/dev/bin/python $(PIP) --editable '.[postgres,test,lint]'
+	.venv/dev/bin/python $(PIP) --no-deps rbo
+	touch $@
+
+clean:
+	rm -rf .venv

@@ -1,0 +1,82 @@
+"""Every exception that rankwatch raises on purpose, and the exit code each ends the command line with.
+
+    MonitorError                    1
+    ├── ConfigError                 2   the configuration, an option or an argument is wrong
+    ├── InputError                  2   data handed to the Python interface cannot be read as rankings
+    │   └── MetricError             2   no such metric or parameter, or its value is out of range
+    ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
+    ├── RunError                    3   a run could not be brought to an end
+    │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
+    ├── DatabaseError               4   the database is away, locked, or refuses
+    │   └── SchemaError             4   the database's schema is older or newer than this program
+    └── DeliveryError               5   a receiver did not take a notification
+
+A failure of one user is no exception: it is counted in Coverage. I/O errors carry ``permanent``: False when the same call
+may succeed later. Messages say what failed, which one, what was expected, and what to do; they never hold a secret.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class MonitorError(Exception):
+    """Base of every error below; its text is one line made for a person."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, permanent: bool = True) -> None:
+        super().__init__(message)
+        self.permanent = permanent
+
+
+class ConfigError(MonitorError):
+    """The configuration cannot be used; the text lists every problem, one a line."""
+
+    exit_code = 2
+
+
+class InputError(MonitorError):
+    """Data given to the Python interface or to ``compare`` cannot be read as rankings."""
+
+    exit_code = 2
+
+
+class MetricError(InputError):
+    """A metric's name or parameter is unknown or out of range."""
+
+
+class SourceError(MonitorError):
+    """A source could not be read as a whole: file missing, column wrong, query refused."""
+
+    exit_code = 3
+
+
+class RunError(MonitorError):
+    """A run could not be brought to an end."""
+
+    exit_code = 3
+
+
+class SlotTakenError(RunError):
+    """Another process holds the claim on the slot."""
+
+
+class DatabaseError(MonitorError):
+    """The store could not be reached or refused the statement."""
+
+    exit_code = 4
+
+
+class SchemaError(DatabaseError):
+    """The database's schema does not fit this version of the program."""
+
+
+class DeliveryError(MonitorError):
+    """A receiver did not take a notification; ``permanent`` when sending the same again cannot help."""
+
+    exit_code = 5
+
+    def __init__(self, message: str, *, permanent: bool, retry_after_s: float | None = None) -> None:
+        super().__init__(message, permanent=permanent)
+        self.retry_after_s = retry_after_s

@@ -1,0 +1,172 @@
+"""Rules, verdicts, states and transitions, and the record of what was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+
+class Severity(StrEnum):
+    """How loudly a rule speaks."""
+
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Direction(StrEnum):
+    """The side of the threshold on which a rule is in breach. ``above`` is for statistics that grow as lists drift apart."""
+
+    BELOW = "below"
+    ABOVE = "above"
+
+
+class Outcome(StrEnum):
+    """What a rule found in one run. Only ``ok`` and ``breach`` speak of similarity."""
+
+    OK = "ok"
+    BREACH = "breach"
+    NO_DATA = "no_data"
+    TOO_FEW = "too_few"
+    ERROR = "error"
+
+
+class State(StrEnum):
+    """Where an alert stands."""
+
+    QUIET = "quiet"
+    PENDING = "pending"
+    FIRING = "firing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A condition on one statistic of one metric.
+
+    In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
+    breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.
+    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones.
+    """
+
+    alert: str
+    metric: str
+    statistic: str
+    direction: Direction
+    threshold: float
+    resolve_at: float
+    segments: Literal["all", "each"] | tuple[str, ...] = "all"
+    for_runs: int = 1
+    min_users: int = 1
+    severity: Severity = Severity.WARNING
+    runbook_url: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a rule says of one segment in one run, with a reason that a person can read.
+
+    ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve.
+    """
+
+    outcome: Outcome
+    reason: str
+    value: float | None
+    users: int
+    is_recovered: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertState:
+    """One rule on one segment: where it stands since which slot, and the last verdict.
+
+    ``streak`` counts consecutive breaches while quiet or pending. ``judged_slot`` is the newest slot that moved this state:
+    an older or equal slot never moves it again. ``dedup_key`` names the firing while it lasts.
+    """
+
+    comparison: str
+    alert: str
+    segment: str
+    state: State
+    since: datetime
+    streak: int
+    judged_slot: datetime
+    outcome: Outcome
+    reason: str
+    value: float | None
+    users: int
+    threshold: float
+    severity: Severity
+    dedup_key: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transition:
+    """One change of state, and all that a message about it must say. Never changed once stored.
+
+    ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
+    its resolve and by nothing else; it is None for changes that concern no firing.
+    """
+
+    comparison: str
+    alert: str
+    segment: str
+    slot: datetime
+    at: datetime
+    from_state: State
+    to_state: State
+    reason: str
+    value: float | None
+    direction: Direction
+    threshold: float
+    users: int
+    metric: str
+    statistic: str
+    severity: Severity
+    since: datetime
+    dedup_key: str | None
+    runbook_url: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether receivers hear of it: the start and the end of a firing."""
+        return State.FIRING in (self.from_state, self.to_state)
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether it starts a firing."""
+        return self.to_state is State.FIRING
+
+
+class DeliveryStatus(StrEnum):
+    """Where an outbox row stands: to be sent, sent, or given up for good."""
+
+    PENDING = "pending"
+    SENT = "sent"
+    DEAD = "dead"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One transition owed to one receiver, under a lease; ``attempts`` made before this one."""
+
+    id: int
+    transition_id: int
+    receiver: str
+    attempts: int
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """One attempt to deliver: what came of it, in words when it failed."""
+
+    delivery_id: int
+    at: datetime
+    status: DeliveryStatus
+    reason: str | None
+    next_attempt_at: datetime | None

@@ -1,0 +1,139 @@
+"""Rankings column-wise: what a source hands over, what is paired, who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+ALL = "all"
+"""Name of the segment that holds every user of the panel."""
+
+
+class Arm(StrEnum):
+    """A side of a comparison. Baseline comes first in every signature."""
+
+    BASELINE = "baseline"
+    CANDIDATE = "candidate"
+
+
+class CoverageReason(StrEnum):
+    """Why a user's list is absent or imperfect. A closed set: it becomes a metric label.
+
+    ``short`` and ``duplicated`` lists are still compared; a list with any other reason is not.
+    """
+
+    MISSING = "missing"
+    EMPTY = "empty"
+    SHORT = "short"
+    DUPLICATED = "duplicated"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    RATE_LIMITED = "rate_limited"
+    HTTP_ERROR = "http_error"
+    SERVER_ERROR = "server_error"
+    TOO_LARGE = "too_large"
+    MALFORMED = "malformed"
+    WRONG_USER = "wrong_user"
+    DUPLICATE_USER = "duplicate_user"
+    UNAVAILABLE = "unavailable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankingTable:
+    """Lists of n users from one arm: user ``i`` has ``items[offsets[i]:offsets[i + 1]]``, best first.
+
+    ``users`` are n unique strings (pandas ``str``); ``offsets`` n + 1 ascending int64 starting at 0; ``items`` either int64 or
+    a pandas ``str`` array without nulls. The integer 42 and the string "42" name the same item. Lists are as the
+    source gave them: longer than k, with duplicates, or empty.
+    """
+
+    users: pd.Index[str]
+    offsets: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64] | ExtensionArray
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pull:
+    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
+
+    rankings: RankingTable
+    failures: Mapping[str, CoverageReason]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserTable:
+    """Users that may be asked: n unique strings, and per segment dimension one categorical of n values (null allowed)."""
+
+    users: pd.Index[str]
+    segments: Mapping[str, pd.Categorical]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """Users that one run asks for, sorted, and per segment name (``all``, ``country=UK``) the positions that belong to it."""
+
+    users: pd.Index[str]
+    segments: Mapping[str, npt.NDArray[np.intp]]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairBatch:
+    """Both arms' rankings of n users as item codes >= 0: two int32 arrays (n, k) padded with -1 at the end, and their lengths.
+
+    Codes are shared by both arms, distinct within a row, and may be any non-negative integers.
+    """
+
+    baseline: npt.NDArray[np.int32]
+    candidate: npt.NDArray[np.int32]
+    baseline_lengths: npt.NDArray[np.int32]
+    candidate_lengths: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.baseline_lengths)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRow:
+    """One segment's coverage: users asked, users paired, and users by arm and reason (zero counts left out)."""
+
+    segment: str
+    asked: int
+    paired: int
+    reasons: Mapping[tuple[Arm, CoverageReason], int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """How much of the panel could be compared, one row a segment, ``all`` first."""
+
+    rows: tuple[CoverageRow, ...]
+
+    @property
+    def all(self) -> CoverageRow:
+        """The row of the whole panel."""
+        return self.rows[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
+
+    batch: PairBatch
+    panel_rows: npt.NDArray[np.intp]
+    vocabulary: pd.Index
+    coverage: Coverage

@@ -1,0 +1,186 @@
+"""A comparison, its runs, and what one run found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.model.alerts import AlertState, Rule, Transition
+from monitor.model.rankings import Coverage
+
+
+class RunStatus(StrEnum):
+    """How a run stands. ``insufficient``: too little of the panel could be paired to say anything."""
+
+    RUNNING = "running"
+    OK = "ok"
+    INSUFFICIENT = "insufficient"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSize:
+    """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run."""
+
+    fixed: int = 0
+    rotating: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is watched, without its sources: immutable, with a hash over everything that changes what a score means."""
+
+    name: str
+    k: int
+    metrics: tuple[str, ...]
+    rules: tuple[Rule, ...]
+    sample: SampleSize | None
+    seed: int
+    deadline: timedelta
+    min_paired_share: float
+    max_segment_values: int
+    evidence_users: int
+    keep_scores: bool
+    config_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """What an arm is asked for: these users' top k for this slot, answered within ``timeout_s`` seconds from now."""
+
+    users: pd.Index[str]
+    k: int
+    slot: datetime
+    timeout_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
+
+    run_id: int
+    comparison: str
+    slot: datetime
+    owner: str
+    attempt: int
+    started_at: datetime
+    until: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Histogram:
+    """Counts of scores in equal bins from ``low`` to ``high``, both ends included."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """One metric over the paired users of one segment.
+
+    ``n`` users with a defined score, ``n_undefined`` without. With n = 0 ``mean`` is None and ``statistics`` is empty;
+    with n = 1 ``standard_error`` is None. ``statistics`` maps names of Statistic (quantiles, shares) to values.
+    """
+
+    segment: str
+    metric: str
+    n: int
+    n_undefined: int
+    mean: float | None
+    standard_error: float | None
+    statistics: Mapping[str, float]
+    histogram: Histogram
+
+    def value(self, statistic: str) -> float | None:
+        """Value of the statistic of that canonical name, None where there is none."""
+        return self.mean if statistic == "mean" else self.statistics.get(statistic)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scores:
+    """Per-user scores of the paired users: n strings and per metric n float64 (NaN where undefined)."""
+
+    users: pd.Index[str]
+    values: Mapping[str, npt.NDArray[np.float64]]
+
+
+class EvidenceKind(StrEnum):
+    """Why a user's lists were kept: among the lowest scores, or nearest to the median."""
+
+    WORST = "worst"
+    REPRESENTATIVE = "representative"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """Both lists of one user, kept to be read by a person; ``position`` orders within a kind, from 0."""
+
+    kind: EvidenceKind
+    position: int
+    user: str
+    baseline: tuple[str, ...]
+    candidate: tuple[str, ...]
+    scores: Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult:
+    """Everything that a finished run stores, in one transaction.
+
+    ``reason`` says in words why a run is not ok. ``states`` are the alert states that the run judged, ``transitions`` those
+    that it caused, in order. ``scores`` is None when nothing was compared or when the comparison keeps none.
+    """
+
+    claim: Claim
+    status: RunStatus
+    reason: str | None
+    finished_at: datetime
+    config_hash: str
+    k: int
+    coverage: Coverage | None = None
+    summaries: tuple[Summary, ...] = ()
+    scores: Scores | None = None
+    evidence: tuple[Evidence, ...] = ()
+    states: tuple[AlertState, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One stored run as lists and pages show it."""
+
+    id: int
+    comparison: str
+    slot: datetime
+    status: RunStatus
+    reason: str | None
+    attempt: int
+    owner: str
+    config_hash: str
+    k: int | None
+    asked: int | None
+    paired: int | None
+    started_at: datetime
+    finished_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatestRun:
+    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok."""
+
+    run: Run
+    coverage: Coverage | None
+    summaries: tuple[Summary, ...]
+    states: tuple[AlertState, ...]
+    last_ok_slot: datetime | None
+    last_ok_at: datetime | None

@@ -1,0 +1,182 @@
+"""What the pipeline asks of the world, as Protocols. The docstrings are the contract that every implementation keeps.
+
+All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from monitor.model import (
+    AlertState,
+    Claim,
+    Delivery,
+    LatestRun,
+    Notification,
+    Pull,
+    PullRequest,
+    Run,
+    RunResult,
+    Transition,
+    UserTable,
+)
+
+
+class Clock(Protocol):
+    """Time from outside, so that a test may hold it."""
+
+    def now(self) -> datetime:
+        """Wall clock, aware UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow; for durations and deadlines."""
+
+
+class Source(Protocol):
+    """Where one arm's lists come from."""
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users, in any order; never a user that was not asked for, never one twice.
+
+        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side does. What goes wrong for
+        one user is a reason in ``failures``; SourceError only when nothing can be read at all (file or column missing,
+        query refused). Safe to call from several threads.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class UserSource(Protocol):
+    """Where the users of a panel come from."""
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users that may be asked for this slot with the named segment dimensions; a user listed twice counts once.
+
+        SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class Receiver(Protocol):
+    """Somebody who is told. Sending the same transition twice must be harmless to them (same dedup key)."""
+
+    @property
+    def name(self) -> str:
+        """Name from configuration, unique, free of secrets; a metric label and a key of the outbox."""
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """How often firing alerts must be told again for them to stay firing there; None when telling once is enough."""
+
+    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
+        """Tell these starts and ends of firings. DeliveryError when not taken; ``permanent`` if they never will be."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class Publisher(Protocol):
+    """Shows the state of the world to whoever watches the daemon. Never raises, never blocks on I/O."""
+
+    def publish(self, latest: Sequence[LatestRun]) -> None:
+        """Replace everything shown about comparisons by these; a comparison that is not among them disappears."""
+
+    def run_finished(self, result: RunResult) -> None:
+        """Count a run by status and observe how long it and its stages took."""
+
+    def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
+        """Count slots that did not run. Reasons: ``missed`` (nobody was there), ``overlap`` (the last run was still at it)."""
+
+    def notified(self, receiver: str, outcome: str) -> None:
+        """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""
+
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
+        """Deliveries waiting, and the age of the oldest, by receiver."""
+
+    def reloaded(self, *, ok: bool, at: datetime) -> None:
+        """Tell whether the configuration file last read is the one in force."""
+
+
+class Store(Protocol):
+    """The database. Every method is one transaction; DatabaseError when it cannot be done, and then nothing was changed.
+
+    Safe to share between threads; several processes may work on one database.
+    """
+
+    def claim(  # noqa: PLR0913 - a claim is all of this
+        self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
+    ) -> Claim | None:
+        """Take the slot for one run, exactly one caller wins. None when it is not to be had.
+
+        A slot never run is taken; one that is ``running`` past its ``until`` or ``abandoned`` is taken over; one that is
+        finished is taken only with ``rerun``, and keeps its status and results until ``finish`` replaces them.
+        ``attempt`` grows by one each time.
+        """
+
+    def release(self, claim: Claim) -> None:
+        """Give a claim back unrun: a first attempt vanishes, a rerun shows its earlier results again."""
+
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
+
+        Also stores one pending delivery for each announced transition and each of ``receivers``. States are written only where
+        the stored ``judged_slot`` is older. False, and nothing is stored, when the claim has been taken over meanwhile.
+        """
+
+    def abandon_expired(self, now: datetime) -> int:
+        """Mark runs whose claim ran out as abandoned; how many."""
+
+    def alert_states(self, comparison: str) -> tuple[AlertState, ...]:
+        """All alert states of the comparison, quiet ones too, ordered by alert and segment."""
+
+    def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """End states outside a run, because rule or comparison are gone from the configuration.
+
+        Removes the states these transitions end, stores the transitions and their deliveries.
+        """
+
+    def all_alert_states(self) -> tuple[AlertState, ...]:
+        """Alert states of every comparison ever run."""
+
+    def firing(self) -> tuple[Transition, ...]:
+        """For each state that is firing, the transition that started it, for receivers that want it again and again."""
+
+    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one."""
+
+    def last_slot(self, comparison: str) -> datetime | None:
+        """Newest slot that was ever claimed, whatever became of it."""
+
+    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        """Stored runs, newest slot first."""
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        """Stored transitions in the order they were stored (the newest ``limit`` of them)."""
+
+    def claim_deliveries(
+        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+    ) -> tuple[Delivery, ...]:
+        """Lease what is due for this receiver, oldest first; exactly one caller gets a row.
+
+        Never a delivery while an older one of the same alert and segment is still pending for that receiver.
+        """
+
+    def record(self, notification: Notification) -> None:
+        """Store an attempt, and move its delivery to that status; a pending one is due again at ``next_attempt_at``."""
+
+    def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
+
+    def prune(self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime) -> Mapping[str, int]:
+        """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted."""
+
+    def ping(self) -> None:
+        """DatabaseError unless the database answers and its schema fits."""
+
+    def close(self) -> None:
+        """Close every connection."""

@@ -1,0 +1,31 @@
+"""Real servers on random loopback ports for tests, one module a server. Each stops what it started."""
+
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+def require(*names: str) -> str:
+    """Path of the first program found under these names; skips loudly, or fails where skipping is forbidden."""
+    places = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
+    for name in names:
+        if found := shutil.which(name, path=os.pathsep.join(places)):
+            return found
+    missing(f"{' or '.join(names)} is not installed")
+
+
+def missing(what: str) -> NoReturn:
+    if os.environ.get("RANKWATCH_FORBID_SKIP"):
+        pytest.fail(f"{what}, and RANKWATCH_FORBID_SKIP is set")
+    pytest.skip(what)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
