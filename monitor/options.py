@@ -1,4 +1,4 @@
-"""The grammar that all options share: strict keys, secrets, durations, paths. What can be set stands beside the code it sets."""
+"""The grammar all options share: strict keys, secrets, durations, paths. What can be set stands beside the code it sets."""
 
 from __future__ import annotations
 

@@ -12,10 +12,8 @@ import pytest
 def require(*names: str) -> str:
     """Path of the first program found under these names; skips loudly, or fails where skipping is forbidden."""
     places = [*os.environ.get("PATH", "").split(os.pathsep), *map(str, Path("/usr/lib/postgresql").glob("*/bin"))]
-    for name in names:
-        if found := shutil.which(name, path=os.pathsep.join(places)):
-            return found
-    missing(f"{' or '.join(names)} is not installed")
+    found = next(filter(None, (shutil.which(name, path=os.pathsep.join(places)) for name in names)), None)
+    return found or missing(f"{' or '.join(names)} is not installed")
 
 
 def missing(what: str) -> NoReturn:
