@@ -40,6 +40,7 @@ from monitor.model.runs import (
     SampleSize,
     Scores,
     Summary,
+    UserScore,
 )
 from monitor.model.statistic import Statistic
 
@@ -78,6 +79,7 @@ __all__ = [
     "Statistic",
     "Summary",
     "Transition",
+    "UserScore",
     "UserTable",
     "Verdict",
 ]

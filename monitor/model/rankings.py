@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,10 +64,14 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
+    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing.
+
+    ``notes`` may say of a reason, in words and without secrets, what happened the first time.
+    """
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +79,7 @@ class UserTable:
     """Users that may be asked: n unique strings, and per segment dimension one categorical of n values (null allowed)."""
 
     users: pd.Index[str]
-    segments: Mapping[str, pd.Categorical]
+    segments: Mapping[str, pd.Categorical[Any]]
 
     def __len__(self) -> int:
         return len(self.users)
@@ -131,9 +136,12 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
+    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
+
+    ``vocabulary`` is None where the code is the item's id itself.
+    """
 
     batch: PairBatch
     panel_rows: npt.NDArray[np.intp]
-    vocabulary: pd.Index
+    vocabulary: pd.Index | None
     coverage: Coverage

@@ -110,7 +110,18 @@ class Scores:
     """Per-user scores of the paired users: n strings and per metric n float64 (NaN where undefined)."""
 
     users: pd.Index[str]
-    values: Mapping[str, npt.NDArray[np.float64]]
+    by_metric: Mapping[str, npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserScore:
+    """One stored score of one user; ``value`` is None where the metric is undefined."""
+
+    run_id: int
+    slot: datetime
+    user: str
+    metric: str
+    value: float | None
 
 
 class EvidenceKind(StrEnum):

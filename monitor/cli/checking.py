@@ -1,0 +1,85 @@
+"""The command `check`: is the configuration right, and do both arms answer?"""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from typing import Annotated
+
+import typer
+
+from monitor.cli.output import instant, number, print_json, print_table, say
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.model import Evidence
+from monitor.service.looking import Look, look_at
+from monitor.service.running import chosen
+from monitor.service.wiring import wire
+from monitor.settings import load
+
+SOURCE_EXIT = 3
+
+
+def check(
+    *,
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Validate the configuration, ask both arms for a few users, and show their lists side by side.
+
+    Exit 3 when an arm could not be read or when no list could be compared.
+    """
+    wiring = wire(load(config))
+    try:
+        looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]
+    finally:
+        wiring.close()
+    for look in looks:
+        if as_json:
+            print_json(_as_dict(look))
+        else:
+            _print(look)
+    if not as_json:
+        say(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
+    if any(look.troubles or not look.evidence for look in looks):
+        raise typer.Exit(SOURCE_EXIT)
+
+
+def _print(look: Look) -> None:
+    say(f"{look.comparison.name}  slot {instant(look.slot)}  top {look.comparison.k}")
+    for trouble in look.troubles:
+        say(f"  {trouble}")
+    if look.coverage is not None:
+        for (arm, reason), count in look.coverage.all.reasons.items():
+            say(f"  {arm}: {count} of {look.coverage.all.asked} users {reason}")
+    for evidence in look.evidence:
+        scores = "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
+        say()
+        print_table(("", "baseline", "candidate", ""), _side_by_side(evidence), title=f"user {evidence.user}   {scores}")
+    say()
+
+
+def _side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
+    """Rank, both items, and where the candidate's item stood in the baseline's list."""
+    before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
+    rows = []
+    for rank, (left, right) in enumerate(zip_longest(evidence.baseline, evidence.candidate, fillvalue=""), start=1):
+        was = before.get(right)
+        moved = "" if not right or was == rank else f"was {was}" if was else "new"
+        rows.append((str(rank), left, right, moved))
+    return rows
+
+
+def _as_dict(look: Look) -> dict[str, object]:
+    reasons = look.coverage.all.reasons if look.coverage else {}
+    return {
+        "comparison": look.comparison.name,
+        "slot": look.slot,
+        "k": look.comparison.k,
+        "troubles": list(look.troubles),
+        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
+        "users": [
+            {"user": each.user, "scores": dict(each.scores), "baseline": each.baseline, "candidate": each.candidate}
+            for each in look.evidence
+        ],
+    }

@@ -1,0 +1,68 @@
+"""The command `rankwatch`: its commands in the order of its help, and what becomes of errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from monitor import __version__
+from monitor.cli import checking, comparing, configuring, database, demonstrating, running, serving, showing
+from monitor.errors import MonitorError
+
+EPILOG = (
+    "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
+    "3 a source or run failed, 4 database, 5 delivery, 130 interrupted."
+)
+
+app = typer.Typer(
+    name="rankwatch",
+    help="Watch how far two recommenders drift apart.",
+    epilog=EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demonstrating.demo)
+app.command("init")(configuring.init)
+app.command("check")(checking.check)
+app.command("serve")(serving.serve)
+app.command("run-once")(running.run_once)
+app.command("replay")(running.replay)
+app.command("compare")(comparing.compare)
+app.command("runs")(showing.runs)
+app.command("alerts")(showing.alerts)
+app.add_typer(configuring.app, name="config")
+app.add_typer(database.app, name="db")
+
+
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
+    if wanted:
+        typer.echo(f"rankwatch {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Watch how far two recommenders drift apart."""
+
+
+def main() -> None:
+    """Run the command line; an error that somebody can mend is one line on standard error, never a traceback."""
+    try:
+        app()
+    except MonitorError as error:
+        typer.echo(f"rankwatch: {error}", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

@@ -1,0 +1,29 @@
+"""Options that several commands share, and how their values are read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Config = Annotated[
+    Path,
+    typer.Option("--config", "-c", envvar="RANKWATCH_CONFIG", help="Configuration file.", show_default=True),
+]
+"""Default `DEFAULT_CONFIG`."""
+DEFAULT_CONFIG = Path("rankwatch.yaml")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
+OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison.")]
+
+
+def parse_instant(text: str) -> datetime:
+    """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        msg = f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
+        raise typer.BadParameter(msg) from None
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)

@@ -1,0 +1,112 @@
+"""Commands that run slots: `run-once` and `replay`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from monitor.cli.output import instant, number, print_json, print_table, progress
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
+from monitor.model import ALL, RunResult, RunStatus
+from monitor.service.wiring import one_shot
+
+FAILED_EXIT = 3
+
+
+def run_once(
+    *,
+    config: Config = DEFAULT_CONFIG,
+    slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
+    comparison: OneComparison = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run one slot of each comparison, tell receivers what fires, and exit: 0 when all ran, 3 when one failed."""
+    wanted = parse_instant(slot) if slot is not None else None
+    with one_shot(config) as service:
+        results = list(service.run_once(comparison, wanted))
+    _print(results, as_json=as_json)
+    _exit(results)
+
+
+def replay(
+    *,
+    start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],
+    end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    notify: Annotated[bool, typer.Option("--notify", help="Tell receivers too; by default nobody is told.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
+    first, last = parse_instant(start), parse_instant(end)
+    if last < first:
+        msg = f"--to {end} lies before --from {start}"
+        raise typer.BadParameter(msg)
+    results: list[RunResult] = []
+    with one_shot(config) as service, progress() as bar:
+        slots = service.slots(comparison, first, last)
+        task = bar.add_task("replay", total=len(slots))
+        for result in service.replay(slots, is_announced=notify):
+            results.append(result)
+            bar.update(task, advance=1, description=f"replay {result.claim.comparison} {instant(result.claim.slot)}")
+            if as_json:
+                print_json(as_dict(result))
+    if not as_json:
+        _print(results, as_json=False)
+    _exit(results)
+
+
+def as_dict(result: RunResult) -> dict[str, object]:
+    """One run for machines: means by metric and segment, and the transitions it caused."""
+    coverage = result.coverage.all if result.coverage else None
+    means: dict[str, dict[str, float | None]] = {}
+    for summary in result.summaries:
+        means.setdefault(summary.metric, {})[summary.segment] = summary.mean
+    return {
+        "slot": result.claim.slot,
+        "comparison": result.claim.comparison,
+        "status": result.status.value,
+        "reason": result.reason,
+        "asked": coverage.asked if coverage else None,
+        "paired": coverage.paired if coverage else None,
+        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in (coverage.reasons if coverage else {}).items()},
+        "means": means,
+        "transitions": [
+            {"alert": each.alert, "segment": each.segment, "from": each.from_state.value, "to": each.to_state.value}
+            for each in result.transitions
+        ],
+    }
+
+
+def _print(results: list[RunResult], *, as_json: bool) -> None:
+    if as_json:
+        for result in results:
+            print_json(as_dict(result))
+        return
+    metrics = list(dict.fromkeys(summary.metric for result in results for summary in result.summaries))
+    columns = ("slot", "comparison", "status", "asked>", "paired>", *(f"{metric}>" for metric in metrics), "alerts")
+    print_table(columns, (_row(result, metrics) for result in results))
+    for result in results:
+        if result.reason:
+            print_table(("why",), [(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}",)])
+
+
+def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
+    coverage = result.coverage.all if result.coverage else None
+    means = {summary.metric: summary.mean for summary in result.summaries if summary.segment == ALL}
+    changes = (f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}" for each in result.transitions)
+    return (
+        instant(result.claim.slot),
+        result.claim.comparison,
+        result.status.value,
+        f"{coverage.asked:,}" if coverage else "-",
+        f"{coverage.paired:,}" if coverage else "-",
+        *(number(means.get(metric)) for metric in metrics),
+        ", ".join(changes),
+    )
+
+
+def _exit(results: list[RunResult]) -> None:
+    if any(result.status is RunStatus.FAILED for result in results):
+        raise typer.Exit(FAILED_EXIT)

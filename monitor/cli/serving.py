@@ -1,0 +1,54 @@
+"""The command `serve`."""
+
+from __future__ import annotations
+
+import queue
+import signal
+from types import FrameType
+
+import typer
+
+from monitor.cli.parameters import DEFAULT_CONFIG, Config
+from monitor.service import systemd
+from monitor.service.daemon import Daemon
+from monitor.service.logs import configure
+from monitor.settings import load
+
+IDLE_S = 3600.0
+
+
+def serve(config: Config = DEFAULT_CONFIG) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP reads the configuration again."""
+    settings = load(config)
+    configure(settings.log.format, settings.log.level)
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def remember(number: int, _: FrameType | None) -> None:
+        signals.put(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, remember)
+    daemon = Daemon(config)
+    daemon.start()
+    typer.echo(f"rankwatch serves {daemon.url}metrics", err=True)
+    systemd.notify("READY=1")
+    _obey(daemon, signals)
+    systemd.notify("STOPPING=1")
+    daemon.stop()
+
+
+def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
+    """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
+    interval = systemd.watchdog_interval_s() or IDLE_S
+    while True:
+        try:
+            received = signals.get(timeout=interval)
+        except queue.Empty:
+            if daemon.unhealthy() is None:
+                systemd.notify("WATCHDOG=1")
+            continue
+        if received != signal.SIGHUP:
+            return
+        systemd.reloading()
+        daemon.reload()
+        systemd.notify("READY=1")

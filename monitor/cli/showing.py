@@ -1,0 +1,129 @@
+"""Commands that show what is stored: `runs` and `alerts`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from monitor.cli.output import instant, number, print_json, print_table, say
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.model import AlertState, Run, Transition
+from monitor.settings import load
+from monitor.storage import open_store
+
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to show.")]
+
+
+def runs(
+    *, config: Config = DEFAULT_CONFIG, comparison: OneComparison = None, limit: Limit = 20, as_json: AsJson = False
+) -> None:
+    """List stored runs, newest first."""
+    store = open_store(load(config).database, create=False)
+    try:
+        found = store.runs(comparison=comparison, limit=limit)
+    finally:
+        store.close()
+    if as_json:
+        for run in found:
+            print_json(_run_dict(run))
+        return
+    columns = ("slot", "comparison", "status", "asked>", "paired>", "attempt>", "took>", "reason")
+    print_table(columns, (_run_row(run) for run in found))
+
+
+def alerts(
+    *,
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the newest transitions; default all.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where every alert stands and every change so far; with --json one object a change, oldest first."""
+    store = open_store(load(config).database, create=False)
+    try:
+        states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]
+        transitions = store.transitions(comparison=comparison, limit=limit)
+    finally:
+        store.close()
+    if as_json:
+        for transition in transitions:
+            print_json(transition_dict(transition))
+        return
+    columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
+    print_table(columns, (_state_row(state) for state in states), title="States")
+    say()
+    columns = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
+    print_table(columns, (_transition_row(transition) for transition in transitions), title="Transitions")
+
+
+def transition_dict(transition: Transition) -> dict[str, object]:
+    """One transition for machines."""
+    return {
+        "slot": transition.slot,
+        "comparison": transition.comparison,
+        "alert": transition.alert,
+        "segment": transition.segment,
+        "from": transition.from_state.value,
+        "to": transition.to_state.value,
+        "reason": transition.reason,
+        "value": transition.value,
+        "threshold": transition.threshold,
+        "users": transition.users,
+        "metric": transition.metric,
+        "statistic": transition.statistic,
+        "severity": transition.severity.value,
+        "dedup_key": transition.dedup_key,
+    }
+
+
+def _run_dict(run: Run) -> dict[str, object]:
+    return {
+        "slot": run.slot,
+        "comparison": run.comparison,
+        "status": run.status.value,
+        "reason": run.reason,
+        "asked": run.asked,
+        "paired": run.paired,
+        "k": run.k,
+        "attempt": run.attempt,
+        "owner": run.owner,
+        "config_hash": run.config_hash,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+    }
+
+
+def _run_row(run: Run) -> tuple[str, ...]:
+    took = f"{(run.finished_at - run.started_at).total_seconds():.1f}s" if run.finished_at else "-"
+    asked, paired = (("-" if count is None else f"{count:,}") for count in (run.asked, run.paired))
+    return (instant(run.slot), run.comparison, run.status.value, asked, paired, str(run.attempt), took, run.reason or "")
+
+
+def _state_row(state: AlertState) -> tuple[str, ...]:
+    return (
+        state.comparison,
+        state.alert,
+        state.segment,
+        state.state.value,
+        instant(state.since),
+        number(state.value),
+        f"{state.threshold:g}",
+        f"{state.users:,}",
+        f"{state.outcome}: {state.reason}",
+    )
+
+
+def _transition_row(transition: Transition) -> tuple[str, ...]:
+    return (
+        instant(transition.slot),
+        transition.comparison,
+        transition.alert,
+        transition.segment,
+        transition.from_state.value,
+        transition.to_state.value,
+        number(transition.value),
+        f"{transition.threshold:g}",
+        f"{transition.users:,}",
+        transition.reason,
+    )

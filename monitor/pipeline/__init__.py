@@ -1,0 +1,1 @@
+"""One run from the users asked to the result stored, and one delivery from claim to record; written over ports only."""

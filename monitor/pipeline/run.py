@@ -1,0 +1,91 @@
+"""One run, from the claimed slot to the result that is stored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from monitor.alerts import judge_run
+from monitor.errors import SourceError
+from monitor.model import AlertState, Claim, Comparison, Coverage, CoverageReason, RunResult, RunStatus
+from monitor.pipeline.measure import Arms, Measurement, Stopwatch, measure
+from monitor.ports import Clock
+
+_HARMLESS = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
+
+
+def execute(comparison: Comparison, arms: Arms, claim: Claim, states: Sequence[AlertState], clock: Clock) -> RunResult:
+    """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
+
+    ``states`` are the comparison's alert states as stored. Running the same slot again over the same lists gives the same
+    summaries; states that this slot has moved already stay as they are.
+    """
+    watch = Stopwatch(clock)
+    try:
+        measurement = measure(comparison, arms, claim.slot, watch)
+    except SourceError as error:
+        return conclude(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
+    status, reason = assess(measurement, comparison.min_paired_share)
+    return conclude(comparison, claim, states, clock, status=status, reason=reason, watch=watch, measurement=measurement)
+
+
+def conclude(  # noqa: PLR0913 - the parts of a result
+    comparison: Comparison,
+    claim: Claim,
+    states: Sequence[AlertState],
+    clock: Clock,
+    *,
+    status: RunStatus,
+    reason: str | None,
+    watch: Stopwatch | None = None,
+    measurement: Measurement | None = None,
+) -> RunResult:
+    """Judge what was measured, or that nothing was, and put the result together."""
+    at = clock.now()
+    summaries = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
+    moved, transitions = judge_run(
+        comparison, slot=claim.slot, at=at, status=status, reason=reason, summaries=summaries, states=states
+    )
+    keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
+    return RunResult(
+        claim=claim,
+        status=status,
+        reason=reason,
+        finished_at=at,
+        config_hash=comparison.config_hash,
+        k=comparison.k,
+        coverage=measurement.coverage if measurement else None,
+        summaries=summaries,
+        scores=measurement.scores if measurement and keeps_scores else None,
+        evidence=measurement.evidence if measurement else (),
+        states=moved,
+        transitions=transitions,
+        stage_seconds=watch.seconds if watch else {},
+    )
+
+
+def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
+    """Whether enough of the panel was compared to speak of similarity, and if not, why in words."""
+    whole = measurement.coverage.all
+    if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
+        return RunStatus.OK, None
+    obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement.coverage)])
+    if whole.paired == 0:
+        return RunStatus.FAILED, f"none of {whole.asked:,} users could be compared ({obstacles})"
+    share = whole.paired / whole.asked
+    return RunStatus.INSUFFICIENT, (
+        f"only {whole.paired:,} of {whole.asked:,} users ({share:.0%}) could be compared, "
+        f"under min_paired_share {min_paired_share:.0%} ({obstacles})"
+    )
+
+
+def _obstacles(coverage: Coverage) -> list[str]:
+    """``candidate: 188 timeout, 12 empty`` for each arm that had failures, the largest first."""
+    by_arm: dict[str, Counter[str]] = {}
+    for (arm, reason), count in coverage.all.reasons.items():
+        if reason not in _HARMLESS:
+            by_arm.setdefault(arm, Counter())[reason] += count
+    return [
+        f"{arm}: " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
+        for arm, counts in by_arm.items()
+    ]

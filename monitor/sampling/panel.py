@@ -1,0 +1,44 @@
+"""Draw the panel of one run."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.model import Comparison, Panel, SampleSize, UserTable
+from monitor.sampling.segments import split
+
+
+def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
+    """Panel of the comparison for this slot, sorted by user.
+
+    Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and comparison,
+    that of the ``rotating`` ones also the slot. So a draw depends on nothing but these and the user: not on the order or
+    number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
+    """
+    order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
+    chosen = order if comparison.sample is None else order[_sample(users.users[order], comparison.sample, comparison, slot)]
+    segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
+    return Panel(users=users.users[chosen], segments=split(len(chosen), segments, comparison.max_segment_values))
+
+
+def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:
+    """Positions of the drawn users, ascending."""
+    if size.fixed + size.rotating >= len(users):
+        return np.arange(len(users), dtype=np.intp)
+    names = users.to_numpy(dtype=object)
+    fixed = _smallest(names, size.fixed, f"{comparison.seed}\0{comparison.name}")
+    rest = np.setdiff1d(np.arange(len(users), dtype=np.intp), fixed, assume_unique=True)
+    rotating = rest[_smallest(names[rest], size.rotating, f"{comparison.seed}\0{comparison.name}\0{slot.isoformat()}")]
+    return np.sort(np.concatenate([fixed, rotating]))
+
+
+def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
+    """Positions of the ``count`` names whose hash under this salt is smallest; equal hashes go by position."""
+    key = hashlib.sha256(salt.encode()).hexdigest()[:16]
+    hashes = pd.util.hash_array(names, hash_key=key, categorize=False)
+    return np.argsort(hashes, kind="stable")[:count]

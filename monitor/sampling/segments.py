@@ -1,0 +1,40 @@
+"""Name the slices of a panel: ``all``, and ``dimension=value`` for each value of each dimension."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.model import ALL
+
+UNKNOWN = "unknown"
+"""Value of a user who has none in a dimension."""
+OTHER = "other"
+"""Value that takes in the rarest values when a dimension has too many."""
+
+
+def split(n: int, dimensions: Mapping[str, pd.Categorical], max_values: int) -> dict[str, npt.NDArray[np.intp]]:
+    """Positions of n users by segment name, ``all`` first, then by dimension and value; no segment is empty.
+
+    A dimension with more than ``max_values`` values keeps the most frequent ones (equal counts by name); the users of the
+    others are ``dimension=other``, those without a value ``dimension=unknown``.
+    """
+    segments = {ALL: np.arange(n, dtype=np.intp)}
+    for dimension, categories in dimensions.items():
+        values = [str(value) for value in categories.categories]
+        codes = np.asarray(categories.codes)
+        counts = np.bincount(codes[codes >= 0], minlength=len(values))
+        kept = sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))[:max_values]
+        named: dict[str, list[npt.NDArray[np.intp]]] = {}
+        for code in kept:
+            named.setdefault(values[code], []).append(np.flatnonzero(codes == code))
+        named.setdefault(OTHER, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, kept)))
+        named.setdefault(UNKNOWN, []).append(np.flatnonzero(codes < 0))
+        for value in sorted(named):
+            positions = np.sort(np.concatenate(named[value]))
+            if len(positions):
+                segments[f"{dimension}={value}"] = positions
+    return segments

@@ -1,0 +1,1 @@
+"""The composition root: wiring, the daemon and its loops, reload, shutdown, replay."""

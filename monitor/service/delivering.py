@@ -1,0 +1,69 @@
+"""One loop a receiver, so that a slow one holds nobody up."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+import structlog
+
+from monitor.pipeline.deliver import deliver_due, resend_firing
+from monitor.ports import Clock, Publisher, Receiver, Store
+
+POLL_S = 2.0
+"""How often a loop looks for what is due when nobody wakes it."""
+FAILED_POLL_S = 10.0
+"""How long a loop rests after the database refused it."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class DeliveryLoop:
+    """Delivers to one receiver in its own thread until stopped."""
+
+    store: Store
+    receiver: Receiver
+    clock: Clock
+    publisher: Publisher
+    owner: str
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _wake: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._loop, name=f"deliver-{self.receiver.name}", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look for due deliveries at once."""
+        self._wake.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """End after the delivery under way, waiting at most so long; then close the receiver."""
+        self._stop.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        self.receiver.close()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def _loop(self) -> None:
+        next_resend = self.clock.monotonic()
+        while not self._stop.is_set():
+            rest = POLL_S
+            try:
+                deliver_due(self.store, self.receiver, self.clock, owner=self.owner, publisher=self.publisher)
+                if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend:
+                    resend_firing(self.store, self.receiver, self.clock)
+                    next_resend = self.clock.monotonic() + self.receiver.resend_every_s
+            except Exception:
+                log.exception("delivery loop failed; it goes on", receiver=self.receiver.name, again_in_s=FAILED_POLL_S)
+                rest = FAILED_POLL_S
+            self._wake.wait(rest)
+            self._wake.clear()

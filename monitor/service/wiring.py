@@ -1,0 +1,88 @@
+"""From settings to opened parts. The one place that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitor.alerts import retire
+from monitor.pipeline.measure import Arms
+from monitor.ports import Clock, Receiver, Store
+from monitor.receivers import open_receivers
+from monitor.service.replaying import OneShot
+from monitor.service.running import Watched
+from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
+from monitor.sources import open_source, open_users
+from monitor.storage import open_store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """One configuration with everything it names opened, the store apart."""
+
+    settings: Settings
+    watched: dict[str, Watched]
+    receivers: tuple[Receiver, ...]
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Who is owed each announcement."""
+        return tuple(receiver.name for receiver in self.receivers)
+
+    def close_sources(self) -> None:
+        """Close every comparison's sources, each once its run has ended."""
+        for watched in self.watched.values():
+            watched.close()
+
+    def close(self) -> None:
+        """Close sources and receivers."""
+        self.close_sources()
+        for receiver in self.receivers:
+            receiver.close()
+
+
+def wire(settings: Settings) -> Wiring:
+    """Open the sources and receivers that the settings name."""
+    return Wiring(
+        settings=settings,
+        watched={options.name: watch(options) for options in settings.comparisons},
+        receivers=open_receivers(settings.receivers, external_url=settings.external_url),
+    )
+
+
+def watch(options: ComparisonOptions) -> Watched:
+    """Open one comparison's sources."""
+    arms = Arms(
+        baseline=open_source(options.baseline),
+        candidate=open_source(options.candidate),
+        users=open_users(options.users, options.baseline),
+        dimensions=tuple(options.users.segments),
+    )
+    return Watched(comparison=to_comparison(options), arms=arms, schedule=to_schedule(options))
+
+
+@contextmanager
+def one_shot(config: Path) -> Iterator[OneShot]:
+    """Everything a command needs to run slots, opened; closed at the end."""
+    wiring = wire(load(config))
+    try:
+        store = open_store(wiring.settings.database, create=True)
+        try:
+            yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store)
+        finally:
+            store.close()
+    finally:
+        wiring.close()
+
+
+def retire_outdated(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """End alerts whose rule or comparison has left the configuration; receivers hear of each end.
+
+    One database belongs to one configuration: what this one does not name is taken to be gone.
+    """
+    comparisons = [watched.comparison for watched in wiring.watched.values()]
+    ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
+    if ends:
+        store.retire(ends, receivers=wiring.receiver_names)
