@@ -11,6 +11,7 @@ import typer
 from monitor import __version__
 from monitor.cli import checking, comparing, configuring, database, demonstrating, running, serving, showing
 from monitor.errors import MonitorError
+from monitor.service.logs import configure
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
@@ -52,6 +53,7 @@ def _root(
     ] = False,
 ) -> None:
     """Watch how far two recommenders drift apart."""
+    configure("console", "error")
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
+from monitor.errors import DeliveryError
 from monitor.model import ALL, RunResult, RunStatus
 from monitor.service.wiring import one_shot
 
@@ -21,12 +22,16 @@ def run_once(
     comparison: OneComparison = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, tell receivers what fires, and exit: 0 when all ran, 3 when one failed."""
+    """Run one slot of each comparison, tell receivers what fires, and exit.
+
+    Exit 0 when all ran, 3 when one failed, 5 when a receiver could not be told.
+    """
     wanted = parse_instant(slot) if slot is not None else None
     with one_shot(config) as service:
         results = list(service.run_once(comparison, wanted))
-    _print(results, as_json=as_json)
-    _exit(results)
+        _print(results, as_json=as_json)
+        owed = service.deliver()
+    _exit(results, owed)
 
 
 def replay(
@@ -52,9 +57,11 @@ def replay(
             bar.update(task, advance=1, description=f"replay {result.claim.comparison} {instant(result.claim.slot)}")
             if as_json:
                 print_json(as_dict(result))
-    if not as_json:
-        _print(results, as_json=False)
-    _exit(results)
+        bar.stop()
+        if not as_json:
+            _print(results, as_json=False)
+        owed = service.deliver() if notify else 0
+    _exit(results, owed)
 
 
 def as_dict(result: RunResult) -> dict[str, object]:
@@ -107,6 +114,9 @@ def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
     )
 
 
-def _exit(results: list[RunResult]) -> None:
+def _exit(results: list[RunResult], owed: int) -> None:
+    if owed:
+        msg = f"{owed} message(s) not delivered; they stay owed, and the daemon or the next run-once tries again"
+        raise DeliveryError(msg, permanent=False)
     if any(result.status is RunStatus.FAILED for result in results):
         raise typer.Exit(FAILED_EXIT)

@@ -58,7 +58,7 @@ class DeliveryLoop:
         while not self._stop.is_set():
             rest = POLL_S
             try:
-                deliver_due(self.store, self.receiver, self.clock, owner=self.owner, publisher=self.publisher)
+                self._deliver()
                 if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend:
                     resend_firing(self.store, self.receiver, self.clock)
                     next_resend = self.clock.monotonic() + self.receiver.resend_every_s
@@ -67,3 +67,13 @@ class DeliveryLoop:
                 rest = FAILED_POLL_S
             self._wake.wait(rest)
             self._wake.clear()
+
+    def _deliver(self) -> None:
+        deliver_due(
+            self.store,
+            self.receiver,
+            self.clock,
+            owner=self.owner,
+            publisher=self.publisher,
+            should_stop=self._stop.is_set,
+        )

@@ -9,11 +9,11 @@ from datetime import datetime
 from monitor.errors import SlotTakenError
 from monitor.model import RunResult
 from monitor.pipeline.deliver import drain
-from monitor.ports import Clock, Receiver, Store
+from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.running import Runner, Watched, chosen, whoami
 
-DRAIN_S = 60.0
+DRAIN_S = 30.0
 """How long a one-shot command goes on trying to deliver; what is left waits in the outbox for the next one or the daemon."""
 
 
@@ -24,16 +24,16 @@ class OneShot:
     watched: Mapping[str, Watched]
     receivers: tuple[Receiver, ...]
     store: Store
+    publisher: Publisher
     clock: Clock = field(default_factory=SystemClock)
 
     def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult]:
         """Run one slot of each chosen comparison (the newest where none is given), measuring it anew if it was run before.
 
-        What fires or ends is delivered before the iterator ends. SlotTakenError when another process is at that slot.
+        Receivers are owed what fires or ends: call `deliver` afterwards. SlotTakenError when another process is at that slot.
         """
         for watched in chosen(self.watched, comparison):
             yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
-        self.deliver()
 
     def slots(self, comparison: str | None, start: datetime, end: datetime) -> list[tuple[datetime, Watched]]:
         """All slots of the chosen comparisons from start to end, both included, in order of time."""
@@ -43,15 +43,13 @@ class OneShot:
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
-        """Run these slots in order; transitions carry the slot's time. Receivers hear of them only if ``is_announced``."""
+        """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``."""
         for slot, watched in slots:
             yield self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-        if is_announced:
-            self.deliver()
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
         receivers = tuple(receiver.name for receiver in self.receivers) if is_announced else ()
-        runner = Runner(store=self.store, clock=self.clock)
+        runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher)
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
             msg = (
@@ -61,8 +59,8 @@ class OneShot:
             raise SlotTakenError(msg, permanent=False)
         return result
 
-    def deliver(self) -> None:
-        """Send what is owed, for at most DRAIN_S in all."""
-        end = self.clock.monotonic() + DRAIN_S
-        for receiver in self.receivers:
-            drain(self.store, receiver, self.clock, owner=whoami(), budget_s=max(0.0, end - self.clock.monotonic()))
+    def deliver(self) -> int:
+        """Send what is owed, for at most DRAIN_S in all; how many deliveries are still owed then."""
+        drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
+        owed = self.store.outbox(self.clock.now())
+        return sum(owed.get(receiver.name, (0, 0.0))[0] for receiver in self.receivers)

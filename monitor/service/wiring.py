@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from monitor import __version__
 from monitor.alerts import retire
+from monitor.export import PrometheusPublisher
 from monitor.pipeline.measure import Arms
 from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import open_receivers
@@ -67,10 +69,11 @@ def watch(options: ComparisonOptions) -> Watched:
 def one_shot(config: Path) -> Iterator[OneShot]:
     """Everything a command needs to run slots, opened; closed at the end."""
     wiring = wire(load(config))
+    publisher = PrometheusPublisher(version=__version__)
     try:
         store = open_store(wiring.settings.database, create=True)
         try:
-            yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store)
+            yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
         finally:
             store.close()
     finally:

@@ -1,0 +1,166 @@
+"""Replay over real lists, checked against computations that share nothing with ours."""
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import rbo
+from scipy import stats
+from servers import missing
+from sqlalchemy import create_engine, text
+from typer.testing import CliRunner
+
+from monitor.cli.main import app
+
+LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
+CANDIDATES = ("ok-seed", "pop20", "trunc5", "missing5")
+DAYS = [f"2024-01-{day:02}" for day in range(1, 15)]
+K, P = 10, 0.9
+
+COMPARISON = """
+  - name: {name}
+    every: 1d
+    k: 10
+    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    users: {{all: true, segments: [activity, country]}}
+    metrics: [extended_tau, "rbo(p=0.9)", overlap]
+    rules:
+      - {{alert: SimilarityLow, metric: extended_tau, below: 0.35, for: 2, severity: critical}}
+"""
+
+
+def write_config(folder: Path, url: str, receivers: str = "") -> Path:
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    comparisons = "".join(COMPARISON.format(name=name, lists=LISTS) for name in CANDIDATES)
+    path = folder / "rankwatch.yaml"
+    path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
+    return path
+
+
+def run_cli(*args: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def lists_of(name: str, day: str) -> dict[str, list[int]]:
+    frame = pd.read_parquet(LISTS / name / f"{day}.parquet")
+    return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
+
+
+def padded_tau(a: list[int], b: list[int]) -> float:
+    """Scipy's tau-b on ranks over the padded universe; what is absent ties behind everything ranked."""
+    size = len(a) + len(b)
+    universe: list[object] = list(dict.fromkeys([*a, *b]))
+    universe += [f"dummy {i}" for i in range(size - len(universe))]
+    ranks = [[ranking.index(item) if item in ranking else size for item in universe] for ranking in (a, b)]
+    return float(stats.kendalltau(*ranks).statistic)
+
+
+def extended_tau(a: list[int], b: list[int]) -> float:
+    lowest = padded_tau(list(range(len(a))), list(range(1000, 1000 + len(b))))
+    return 2 * (padded_tau(a, b) - lowest) / (1 - lowest) - 1
+
+
+def rbo_of_equation_32(a: list[int], b: list[int]) -> float:
+    """Webber, Moffat and Zobel 2010, equation 32, term by term."""
+    shorter, longer = sorted((a, b), key=len)
+    s, size = len(shorter), len(longer)
+    x = [0.0] + [float(len(set(shorter[:d]) & set(longer[:d]))) for d in range(1, size + 1)]
+    agreement = sum(x[d] / d * P**d for d in range(1, size + 1))
+    beyond = sum(x[s] * (d - s) / (s * d) * P**d for d in range(s + 1, size + 1))
+    return (1 - P) / P * (agreement + beyond) + ((x[size] - x[s]) / size + x[s] / s) * P**size
+
+
+def rbo_of_package(a: list[int], b: list[int]) -> float:
+    return float(rbo.RankingSimilarity(a, b).rbo_ext(p=P))
+
+
+def mean_over_users(name: str, day: str, measure: Callable[[list[int], list[int]], float]) -> float:
+    baseline, candidate = lists_of("baseline", day), lists_of(name, day)
+    scores = [measure(baseline[user], candidate[user]) for user in sorted(baseline.keys() & candidate.keys())]
+    return math.fsum(scores) / len(scores)
+
+
+def test_means_of_every_day_agree_with_scipy_and_equation_32(tmp_path: Path, database_url: str) -> None:
+    config = write_config(tmp_path, database_url)
+    runs = run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
+    assert {(run["comparison"], run["slot"][:10]) for run in runs} == {(name, day) for name in CANDIDATES for day in DAYS}
+    for run in runs:
+        name, day = run["comparison"], run["slot"][:10]
+        assert run["status"] == "ok"
+        assert run["means"]["extended_tau"]["all"] == pytest.approx(mean_over_users(name, day, extended_tau), abs=1e-9)
+        assert run["means"]["rbo(p=0.9)"]["all"] == pytest.approx(mean_over_users(name, day, rbo_of_equation_32), abs=1e-9)
+    known = {run["comparison"]: run["means"]["extended_tau"]["all"] for run in runs if run["slot"].startswith("2024-01-11")}
+    assert known["ok-seed"] == pytest.approx(0.521, abs=5e-4)
+    assert known["pop20"] == pytest.approx(0.254, abs=5e-4)
+
+
+@pytest.mark.parametrize("name", ["ok-seed", "pop20", "missing5"])
+def test_the_reference_for_rbo_agrees_with_the_rbo_package_where_lists_are_even(name: str) -> None:
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    expected = mean_over_users(name, "2024-01-11", rbo_of_package)
+    assert mean_over_users(name, "2024-01-11", rbo_of_equation_32) == pytest.approx(expected, abs=1e-9)
+
+
+def test_coverage_shows_truncated_and_missing_lists(tmp_path: Path, database_url: str) -> None:
+    config = write_config(tmp_path, database_url)
+    runs = run_cli("replay", "--config", str(config), "--from", "2024-01-07", "--to", "2024-01-08", "--json")
+    found = {(run["comparison"], run["slot"][:10]): run for run in runs}
+    assert found["trunc5", "2024-01-08"]["coverage"]["candidate.short"] == found["trunc5", "2024-01-08"]["asked"]
+    assert found["trunc5", "2024-01-07"]["coverage"] == {}
+    lost = set(lists_of("baseline", "2024-01-08")) - set(lists_of("missing5", "2024-01-08"))
+    assert found["missing5", "2024-01-08"]["coverage"] == {"candidate.missing": len(lost)}
+
+
+def test_the_rule_fires_once_on_the_second_bad_day_and_never_over_the_healthy_candidate(
+    tmp_path: Path, database_url: str
+) -> None:
+    config = write_config(tmp_path, database_url)
+    period = ("--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
+    run_cli("replay", *period)
+    changes = run_cli("alerts", "--config", str(config), "--json")
+    fired = [(change["comparison"], change["slot"]) for change in changes if change["to"] == "firing"]
+    low = {name: [day for day in DAYS if mean_over_users(name, day, extended_tau) < 0.35] for name in ("ok-seed", "pop20")}
+    assert low["ok-seed"] == []
+    assert ("pop20", f"{low['pop20'][1]}T00:00:00Z") in fired
+    assert [name for name, _ in fired].count("pop20") == 1
+    assert "ok-seed" not in {change["comparison"] for change in changes}
+    needed = {"slot", "comparison", "alert", "segment", "from", "to", "reason", "value", "threshold", "users"}
+    assert all(needed <= change.keys() for change in changes)
+
+
+def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row that a run writes, without the marks of when and by whom it ran."""
+    queries = {
+        "runs": "select comparison, scheduled_for, status from runs order by 1, 2",
+        "summaries": "select run_id, segment, metric, n, n_undefined, mean, standard_error from summaries order by 1, 2, 3",
+        "transitions": "select comparison, alert, segment, slot, to_state from transitions order by id",
+        "states": "select comparison, alert, segment, state, judged_slot from alert_states order by 1, 2, 3",
+        "scores": "select * from scores order by 1, 2, 3",
+    }
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        rows = {name: [tuple(row) for row in connection.execute(text(query))] for name, query in queries.items()}
+    engine.dispose()
+    return rows
+
+
+def test_the_same_slots_run_twice_leave_the_same_rows_and_no_second_transition(tmp_path: Path, database_url: str) -> None:
+    config = write_config(tmp_path, database_url)
+    period = ("--config", str(config), "--comparison", "pop20", "--from", "2024-01-07", "--to", "2024-01-10", "--json")
+    first_runs = run_cli("replay", *period)
+    first = rows_of(database_url)
+    second_runs = run_cli("replay", *period)
+    assert rows_of(database_url) == first
+    assert first["transitions"]
+    assert len(first["scores"]) > 0
+    assert [run["means"] for run in second_runs] == [run["means"] for run in first_runs]
+    assert all(run["transitions"] == [] for run in second_runs)
