@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from monitor.model import Claim, Comparison, CoverageReason, Direction, Pull, RankingTable, Rule, Severity
+from monitor.model import (
+    Claim,
+    Comparison,
+    CoverageReason,
+    Direction,
+    Histogram,
+    Pull,
+    RankingTable,
+    Rule,
+    Severity,
+    State,
+    Summary,
+    Transition,
+)
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
 
@@ -66,3 +79,43 @@ def rankings(lists: dict[str, list[Any]]) -> RankingTable:
 
 def pull(lists: dict[str, list[Any]], failures: dict[str, CoverageReason] | None = None) -> Pull:
     return Pull(rankings=rankings(lists), failures=failures or {})
+
+
+def summary(**changes: Any) -> Summary:
+    base = Summary(
+        segment="all",
+        metric="extended_tau",
+        n=1874,
+        n_undefined=0,
+        mean=0.512,
+        standard_error=0.01,
+        statistics={"p05": -0.2, "share_below(0)": 0.11},
+        histogram=Histogram(low=-1.0, high=1.0, counts=(0, 1874)),
+    )
+    return replace(base, **changes)
+
+
+def transition(**changes: Any) -> Transition:
+    """A firing that began in `SLOT`."""
+    base = Transition(
+        comparison="home-feed",
+        alert="SimilarityLow",
+        segment="all",
+        slot=SLOT,
+        at=SLOT + timedelta(seconds=5),
+        from_state=State.PENDING,
+        to_state=State.FIRING,
+        reason="mean of extended_tau is 0.254 over 1,874 users, below 0.35",
+        value=0.254,
+        direction=Direction.BELOW,
+        threshold=0.35,
+        users=1874,
+        metric="extended_tau",
+        statistic="mean",
+        severity=Severity.CRITICAL,
+        since=SLOT - timedelta(days=1),
+        dedup_key="0123456789abcdef0123456789abcdef",
+        runbook_url="https://runbooks.test/similarity",
+        labels={"team": "ranking"},
+    )
+    return replace(base, **changes)

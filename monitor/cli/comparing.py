@@ -31,7 +31,8 @@ def compare(  # noqa: PLR0913 - one a flag
     as_json: AsJson = False,
 ) -> None:
     """Compare the lists that two files hold for the same users."""
-    columns = {"user": user, "items": items} if item is None and rank is None else {"user": user, "item": item, "rank": rank}
+    is_long = item is not None or rank is not None
+    columns = {"user": user, **({"item": item, "rank": rank} if is_long else {"items": items})}
     arms = [_options(path, columns) for path in (baseline, candidate)]
     found = compare_files(arms[0], arms[1], metrics=metric or DEFAULT_METRICS, k=k)
     if found.troubles:

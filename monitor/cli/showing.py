@@ -53,8 +53,8 @@ def alerts(
     columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
     print_table(columns, (_state_row(state) for state in states), title="States")
     say()
-    columns = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
-    print_table(columns, (_transition_row(transition) for transition in transitions), title="Transitions")
+    changes = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
+    print_table(changes, (_transition_row(transition) for transition in transitions), title="Transitions")
 
 
 def transition_dict(transition: Transition) -> dict[str, object]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Generic, NoReturn, TypeVar
 
 T = TypeVar("T")
 
@@ -25,7 +26,7 @@ class Promise(Generic[T]):
         try:
             value = work()
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            self._done.put(_raiser(error))
+            self._done.put(partial(_raise, error))
         else:
             self._done.put(lambda: value)
 
@@ -38,8 +39,5 @@ class Promise(Generic[T]):
         return outcome()
 
 
-def _raiser(error: BaseException) -> Callable[[], T]:
-    def raise_it() -> T:
-        raise error
-
-    return raise_it
+def _raise(error: BaseException) -> NoReturn:
+    raise error

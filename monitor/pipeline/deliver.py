@@ -56,7 +56,7 @@ def deliver_due(  # noqa: PLR0913 - all but the first four have defaults
     """Send what is due for this receiver, oldest first, one by one, at most ``limit``.
 
     Ends early when ``should_stop`` says so, and at the first failure that may pass: a receiver that is down is not tried
-    with everything that waits for it. An error that is no DeliveryError is a defect: the delivery is put off, then it is raised.
+    with everything that waits for it. Any error but DeliveryError is a defect: the delivery is put off and the error raised.
     """
     counts = DeliveryCounts()
     for _ in range(limit):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -118,7 +119,7 @@ def pull_arms(
     """Both arms' answers, pulled side by side so that they speak of the same moment, and what went wrong with a whole arm."""
     request = PullRequest(users=panel.users, k=comparison.k, slot=slot, timeout_s=max(timeout_s, 0.001))
     pulling = {
-        arm: Promise(lambda source=source: source.pull(request), name=f"{comparison.name}-{arm}")
+        arm: Promise(partial(source.pull, request), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
     pulls: list[Pull] = []

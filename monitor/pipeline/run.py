@@ -44,7 +44,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     at = clock.now()
     summaries = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
     moved, transitions = judge_run(
-        comparison, slot=claim.slot, at=at, status=status, reason=reason, summaries=summaries, states=states
+        comparison, slot=claim.slot, at=at, status=status, run_reason=reason, summaries=summaries, states=states
     )
     keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
     return RunResult(

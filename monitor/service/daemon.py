@@ -78,7 +78,7 @@ class Daemon:
         settings = self._wiring.settings
         self._store = open_store(settings.database, create=True)
         self._runner = Runner(store=self._store, clock=self._clock, publisher=self._publisher)
-        self._web = WebServer(create_app(metrics=self._publisher, health=self), *settings.listen_address)
+        self._web = WebServer(create_app(metrics=self._publisher.render, health=self), *settings.listen_address)
         self._web.start()
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._settle()

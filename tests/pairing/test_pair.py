@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
-from factories import pull
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import pull
 from monitor.model import Arm, CoverageReason, Pairing, Panel
 from monitor.pairing import pair
 from monitor.pairing.vocabulary import decode, encode

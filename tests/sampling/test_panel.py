@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from factories import comparison
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import comparison
 from monitor.model import SampleSize, UserTable
 from monitor.sampling import draw, split
 

@@ -10,11 +10,11 @@ import pandas as pd
 import pytest
 import rbo
 from scipy import stats
-from servers import missing
 from sqlalchemy import create_engine, text
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
+from servers import missing
 
 LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 CANDIDATES = ("ok-seed", "pop20", "trunc5", "missing5")

@@ -1,0 +1,237 @@
+import pickle
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from factories import SLOT, rule
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant
+from hypothesis.stateful import rule as step
+
+from monitor.alerts import Look, advance
+from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition, Verdict
+
+DAY = timedelta(days=1)
+QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
+BAND = rule(threshold=0.35, resolve_at=0.4, for_runs=2)
+
+BREACH = Verdict(outcome=Outcome.BREACH, reason="low", value=0.2, users=100)
+OK = Verdict(outcome=Outcome.OK, reason="fine", value=0.5, users=100, is_recovered=True)
+OK_IN_BAND = Verdict(outcome=Outcome.OK, reason="nearly", value=0.38, users=100)
+NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody", value=None, users=0)
+TOO_FEW = Verdict(outcome=Outcome.TOO_FEW, reason="3 users", value=None, users=3)
+ERROR = Verdict(outcome=Outcome.ERROR, reason="down", value=None, users=0)
+VERDICTS = {
+    "breach": BREACH,
+    "ok": OK,
+    "ok_in_band": OK_IN_BAND,
+    "no_data": NO_DATA,
+    "too_few": TOO_FEW,
+    "error": ERROR,
+}
+
+
+def look(day: int, segment: str = "all") -> Look:
+    slot = SLOT + day * DAY
+    return Look(comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5))
+
+
+def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transition]]:
+    state: AlertState | None = None
+    transitions = []
+    for day, verdict in enumerate(verdicts):
+        state, transition = advance(by, verdict, state, look(day))
+        transitions += [transition] if transition else []
+    assert state is not None
+    return state, transitions
+
+
+STARTS: dict[str, tuple[Verdict, ...]] = {
+    "none": (),
+    "quiet": (OK,),
+    "pending": (BREACH,),
+    "firing": (BREACH, BREACH),
+}
+CELLS = {
+    ("none", "breach"): (PENDING, 1),
+    ("none", "ok"): (QUIET, 0),
+    ("none", "ok_in_band"): (QUIET, 0),
+    ("none", "no_data"): (QUIET, 0),
+    ("none", "too_few"): (QUIET, 0),
+    ("none", "error"): (QUIET, 0),
+    ("quiet", "breach"): (PENDING, 1),
+    ("quiet", "ok"): (QUIET, 0),
+    ("quiet", "ok_in_band"): (QUIET, 0),
+    ("quiet", "no_data"): (QUIET, 0),
+    ("quiet", "too_few"): (QUIET, 0),
+    ("quiet", "error"): (QUIET, 0),
+    ("pending", "breach"): (FIRING, 2),
+    ("pending", "ok"): (QUIET, 0),
+    ("pending", "ok_in_band"): (QUIET, 0),
+    ("pending", "no_data"): (PENDING, 1),
+    ("pending", "too_few"): (PENDING, 1),
+    ("pending", "error"): (PENDING, 1),
+    ("firing", "breach"): (FIRING, 2),
+    ("firing", "ok"): (QUIET, 0),
+    ("firing", "ok_in_band"): (FIRING, 2),
+    ("firing", "no_data"): (FIRING, 2),
+    ("firing", "too_few"): (FIRING, 2),
+    ("firing", "error"): (FIRING, 2),
+}
+
+
+def test_the_table_names_every_cell() -> None:
+    assert set(CELLS) == {(start, verdict) for start in STARTS for verdict in VERDICTS}
+
+
+@pytest.mark.parametrize(("start", "verdict"), CELLS, ids=lambda name: name)
+def test_each_state_meets_each_verdict(start: str, verdict: str) -> None:
+    before = walk(*STARTS[start])[0] if STARTS[start] else None
+    given = VERDICTS[verdict]
+    now = look(5)
+
+    after, transition = advance(BAND, given, before, now)
+
+    state, streak = CELLS[start, verdict]
+    was = before.state if before else QUIET
+    assert (after.state, after.streak, after.judged_slot) == (state, streak, now.slot)
+    assert (after.outcome, after.reason, after.value, after.users) == (given.outcome, given.reason, given.value, given.users)
+    assert (after.dedup_key is not None) == (state is FIRING)
+    if state is was:
+        assert transition is None
+        assert after.since == (before.since if before else now.slot)
+    else:
+        assert after.since == now.slot
+        assert transition is not None
+        assert (transition.from_state, transition.to_state) == (was, state)
+        assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
+
+
+@pytest.mark.parametrize("start", ["pending", "firing", "quiet"])
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("back", [0, 1, 100])
+def test_a_slot_that_is_not_newer_changes_nothing(start: str, verdict: str, back: int) -> None:
+    before, _ = walk(*STARTS[start])
+    day = len(STARTS[start]) - 1 - back
+    assert advance(BAND, VERDICTS[verdict], before, look(day)) == (before, None)
+
+
+def test_it_fires_on_the_last_of_the_breaches_asked_for_and_once() -> None:
+    state, transitions = walk(*[BREACH] * 6, by=rule(for_runs=3))
+    assert [(t.from_state, t.to_state, t.slot) for t in transitions] == [
+        (QUIET, PENDING, SLOT),
+        (PENDING, FIRING, SLOT + 2 * DAY),
+    ]
+    assert transitions[1].since == SLOT
+    assert state.since == SLOT + 2 * DAY
+
+
+def test_with_for_one_quiet_goes_straight_to_firing() -> None:
+    _, transitions = walk(OK, BREACH, by=rule(for_runs=1))
+    assert [(t.from_state, t.to_state, t.since) for t in transitions] == [(QUIET, FIRING, SLOT + DAY)]
+
+
+@pytest.mark.parametrize("gap", [NO_DATA, TOO_FEW, ERROR])
+def test_runs_that_say_nothing_neither_reset_nor_advance_the_streak(gap: Verdict) -> None:
+    state, transitions = walk(BREACH, gap, gap, gap, by=rule(for_runs=2))
+    assert (state.state, state.streak, state.outcome) == (PENDING, 1, gap.outcome)
+    assert len(transitions) == 1
+    state, transitions = walk(BREACH, gap, gap, BREACH, by=rule(for_runs=2))
+    assert (state.state, len(transitions)) == (FIRING, 2)
+
+
+def test_hysteresis_keeps_a_firing_alert_until_the_value_is_recovered() -> None:
+    state, transitions = walk(BREACH, BREACH, OK_IN_BAND, OK_IN_BAND, BREACH, OK_IN_BAND, OK)
+    assert [t.to_state for t in transitions] == [PENDING, FIRING, QUIET]
+    end = transitions[-1]
+    assert (end.slot, end.since) == (SLOT + 6 * DAY, SLOT + DAY)
+    assert state.dedup_key is None
+
+
+def test_a_firing_and_its_end_share_a_key_that_no_other_firing_has() -> None:
+    cycle = (BREACH, BREACH, OK)
+    _, transitions = walk(*cycle, *cycle)
+    keys = [t.dedup_key for t in transitions if t.is_announced]
+    assert keys[0] == keys[1] != keys[2] == keys[3]
+    assert [t.dedup_key for t in transitions if not t.is_announced] == [None, None]
+    other, _ = advance(rule(for_runs=1), BREACH, None, look(1, segment="country=UK"))
+    assert other.dedup_key not in keys
+    again, _ = advance(rule(for_runs=1), BREACH, None, look(1))
+    assert again.dedup_key == keys[0]
+
+
+def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
+    before, _ = walk(BREACH, BREACH)
+    changed = rule(threshold=0.1, resolve_at=0.3, for_runs=5, severity=Severity.INFO)
+
+    after, transition = advance(changed, replace(BREACH, value=0.05), before, look(2))
+
+    assert transition is None
+    assert (after.state, after.since, after.dedup_key) == (FIRING, before.since, before.dedup_key)
+    assert (after.threshold, after.severity) == (0.1, Severity.CRITICAL)
+    ended, end = advance(changed, OK, after, look(3))
+    assert end is not None
+    assert (end.severity, end.dedup_key, ended.severity) == (Severity.CRITICAL, before.dedup_key, Severity.INFO)
+
+
+def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
+    before, _ = walk(BREACH, BREACH, by=rule(for_runs=9))
+    after, transition = advance(rule(for_runs=2), BREACH, before, look(2))
+    assert (after.state, after.streak) == (FIRING, 3)
+    assert transition is not None
+    assert transition.since == SLOT
+
+
+class Alerting(RuleBasedStateMachine):
+    """A rule judged slot after slot, with old slots and restarts strewn in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rule = BAND
+        self.state: AlertState | None = None
+        self.day = 0
+        self.announced: list[Transition] = []
+        self.breaches = 0
+
+    @step(verdict=st.sampled_from(list(VERDICTS.values())), skipped=st.integers(0, 3), for_runs=st.integers(1, 3))
+    def judge_the_next_slot(self, verdict: Verdict, skipped: int, for_runs: int) -> None:
+        self.day += 1 + skipped
+        self.rule = replace(self.rule, for_runs=for_runs)
+        was = self.state.state if self.state else QUIET
+        self.breaches = {Outcome.BREACH: self.breaches + 1, Outcome.OK: 0}.get(verdict.outcome, self.breaches)
+        self.state, transition = advance(self.rule, verdict, self.state, look(self.day))
+        assert (transition is None) == (self.state.state is was)
+        if transition is not None and transition.is_firing:
+            assert self.breaches >= for_runs
+        if transition is not None and transition.is_announced:
+            self.announced.append(transition)
+
+    @step(verdict=st.sampled_from(list(VERDICTS.values())), back=st.integers(0, 5))
+    def judge_an_old_slot_again(self, verdict: Verdict, back: int) -> None:
+        if self.state is not None:
+            assert advance(self.rule, verdict, self.state, look(self.day - back)) == (self.state, None)
+
+    @step()
+    def restart(self) -> None:
+        self.state = pickle.loads(pickle.dumps(self.state))  # noqa: S301 - our own bytes
+
+    @invariant()
+    def firings_and_ends_take_turns_under_one_key(self) -> None:
+        kinds = [transition.is_firing for transition in self.announced]
+        assert kinds == [index % 2 == 0 for index in range(len(kinds))]
+        starts, ends = self.announced[::2], self.announced[1::2]
+        assert [start.dedup_key for start in starts[: len(ends)]] == [end.dedup_key for end in ends]
+        assert [start.slot for start in starts[: len(ends)]] == [end.since for end in ends]
+        assert len({start.dedup_key for start in starts}) == len(starts)
+
+    @invariant()
+    def the_state_agrees_with_what_was_announced(self) -> None:
+        fires = bool(self.announced) and self.announced[-1].is_firing
+        assert fires == (self.state is not None and self.state.state is FIRING)
+        if fires and self.state is not None:
+            assert self.state.dedup_key == self.announced[-1].dedup_key
+
+
+TestAlerting = Alerting.TestCase
+TestAlerting.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

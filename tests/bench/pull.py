@@ -1,0 +1,141 @@
+"""Users a second of the HTTP pull, beside requests.Session in 32 threads.
+
+Both ask the same server in the same run, each time on one core; the server has the other core and answers from memory.
+"""
+
+import asyncio
+import json
+import multiprocessing
+import os
+import re
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from multiprocessing.connection import Connection
+from urllib.parse import quote
+
+import pandas as pd
+import requests
+from requests.adapters import HTTPAdapter
+
+from monitor.model import PullRequest
+from monitor.sources import SourceOptions, open_source
+
+USERS = 6000
+OTHERS_USERS = 2000
+THREADS = 32
+ROUNDS = 3
+SLOT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+class _Canned(asyncio.Protocol):
+    """Answers each request with the same ten items; reads no more of HTTP than where a request ends."""
+
+    def __init__(self) -> None:
+        body = json.dumps(list(range(1000, 1010))).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._answer = head.encode() + body
+        self._rest = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
+        assert self._transport is not None
+        self._transport.write(self._answer * len(whole))
+
+
+def _serve(port: Connection, core: int | None) -> None:
+    _pin(core)
+
+    async def main() -> None:
+        server = await asyncio.get_running_loop().create_server(_Canned, "127.0.0.1", 0, backlog=512)
+        port.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    asyncio.run(main())
+
+
+def _pin(core: int | None) -> None:
+    if core is not None:
+        os.sched_setaffinity(0, {core})
+
+
+@contextmanager
+def _server(core: int | None) -> Iterator[str]:
+    """Canned recommender in a process of its own."""
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core), daemon=True)
+    process.start()
+    try:
+        if not ours.poll(30):
+            msg = "the server did not start"
+            raise RuntimeError(msg)
+        yield f"http://127.0.0.1:{ours.recv()}/recs/{{user}}?n={{k}}"
+    finally:
+        process.terminate()
+        process.join(10)
+
+
+@contextmanager
+def _on_core(core: int | None) -> Iterator[None]:
+    before = os.sched_getaffinity(0) if core is not None else None
+    _pin(core)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.sched_setaffinity(0, before)
+
+
+def _ours(url: str, users: pd.Index) -> int:
+    source = open_source(SourceOptions.model_validate({"http": {"url": url}}))
+    return len(source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=120)).rankings)
+
+
+def _theirs(url: str, users: pd.Index) -> int:
+    """The plain way to do it: a session a thread, the answer checked and read as JSON."""
+    own = threading.local()
+
+    def ask(user: str) -> list[int]:
+        if not hasattr(own, "session"):
+            own.session = requests.Session()
+            own.session.mount("http://", HTTPAdapter(pool_connections=1, pool_maxsize=1))
+        answer = own.session.get(re.sub(r"\{user\}", quote(user, safe=""), url).replace("{k}", "10"), timeout=5)
+        answer.raise_for_status()
+        items: list[int] = answer.json()
+        return items
+
+    with ThreadPoolExecutor(THREADS) as threads:
+        return sum(1 for items in threads.map(ask, users) if items)
+
+
+def _rate(pull: Callable[[str, pd.Index], int], url: str, count: int) -> float:
+    users = pd.Index([f"user-{number}" for number in range(count)], dtype="str")
+    started = time.perf_counter()
+    found = pull(url, users)
+    took = time.perf_counter() - started
+    if found != count:
+        msg = f"{found} of {count} lists came back: the figure would be wrong"
+        raise RuntimeError(msg)
+    return count / took
+
+
+def run() -> Iterator[tuple[str, float, str, float, str]]:
+    """Yield (what, ours, other, theirs, unit); medians of three rounds, both in each round."""
+    cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+    client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
+    ours, theirs = [], []
+    with _server(server) as url, _on_core(client):
+        _rate(_ours, url, 200)
+        for _ in range(ROUNDS):
+            theirs.append(_rate(_theirs, url, OTHERS_USERS))
+            ours.append(_rate(_ours, url, USERS))
+    yield "HTTP pull, one client core", statistics.median(ours), "requests, 32 threads", statistics.median(theirs), "users/s"

@@ -1,0 +1,3 @@
+"""Fixtures that every test may use: the real servers."""
+
+pytest_plugins = ["servers.postgres"]

@@ -1,0 +1,49 @@
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+import requests
+
+from monitor.demo.oncall import OnCall
+from monitor.demo.serving import serve
+
+SECRET = "not so secret"  # noqa: S105 - a test's
+BODY = json.dumps({"status": "firing", "alert": "SimilarityLow", "segment": "country=DE"}).encode()
+
+
+@pytest.fixture
+def on_call() -> OnCall:
+    return OnCall(SECRET)
+
+
+@pytest.fixture
+def url(on_call: OnCall) -> Iterator[str]:
+    with serve(on_call.app(), name="on-call") as url:
+        yield f"{url}/page"
+
+
+def post(url: str, body: bytes, *, secret: str = SECRET) -> int:
+    stamp = str(int(time.time()))
+    signature = hmac.new(secret.encode(), f"{stamp}.".encode() + body, hashlib.sha256).hexdigest()
+    headers = {"X-Rankwatch-Timestamp": stamp, "X-Rankwatch-Signature": f"sha256={signature}"}
+    return requests.post(url, data=body, headers=headers, timeout=5).status_code
+
+
+def test_a_signed_message_is_taken_and_understood(on_call: OnCall, url: str) -> None:
+    assert post(url, BODY) == 204
+    (notice,) = on_call.notices
+    assert (notice.is_signed, notice.status, notice.alert, notice.segment) == (True, "firing", "SimilarityLow", "country=DE")
+
+
+def test_a_message_signed_with_another_secret_is_refused_and_kept_as_such(on_call: OnCall, url: str) -> None:
+    assert post(url, BODY, secret="another secret") == 401  # noqa: S106 - a test's
+    (notice,) = on_call.notices
+    assert (notice.is_signed, notice.alert) == (False, None)
+
+
+def test_a_message_without_a_signature_is_refused(on_call: OnCall, url: str) -> None:
+    assert requests.post(url, data=BODY, timeout=5).status_code == 401
+    assert [notice.is_signed for notice in on_call.notices] == [False]

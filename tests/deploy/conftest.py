@@ -1,0 +1,68 @@
+"""Where the files to deploy stand, and a Prometheus that scrapes a running web server under the shipped rules."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import published
+import pytest
+from servers.prometheus import Prometheus, running_prometheus
+
+from monitor.export import PrometheusPublisher
+from monitor.web import WebServer, create_app
+
+ROOT = Path(__file__).parents[2]
+
+
+class _Well:
+    def unhealthy(self) -> str | None:
+        return None
+
+    def unready(self) -> str | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A publisher, and the Prometheus that scrapes it."""
+
+    publisher: PrometheusPublisher
+    prometheus: Prometheus
+
+
+def _live(publisher: PrometheusPublisher, stop: threading.Event) -> None:
+    """Let the counters move, as a daemon's do."""
+    while not stop.wait(0.1):
+        publisher.run_finished(published.result())
+        publisher.slots_skipped("home-feed", "missed")
+        publisher.notified("pager", "sent")
+
+
+@pytest.fixture(scope="module")
+def watched() -> Iterator[Watched]:
+    publisher, stop = published.filled(), threading.Event()
+    server = WebServer(create_app(metrics=publisher.render, health=_Well()), "127.0.0.1", 0)
+    server.start()
+    life = threading.Thread(target=_live, args=(publisher, stop))
+    life.start()
+    try:
+        rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
+        with running_prometheus(server.url.removeprefix("http://"), rules=[rules]) as prometheus:
+            yield Watched(publisher=publisher, prometheus=prometheus)
+    finally:
+        stop.set()
+        life.join()
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def deploy() -> Path:
+    return ROOT / "deploy"
+
+
+@pytest.fixture(scope="session")
+def dashboard(deploy: Path) -> Any:
+    return json.loads((deploy / "grafana" / "dashboards" / "rankwatch.json").read_text(encoding="utf-8"))

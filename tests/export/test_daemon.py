@@ -1,0 +1,140 @@
+"""Counters and histograms of the daemon itself."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import published
+import pytest
+
+from monitor.export import PrometheusPublisher
+from monitor.model import RunStatus
+
+Scrape = Callable[[PrometheusPublisher], Any]
+
+
+def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], ["pager"])
+
+    page = scrape(publisher)
+
+    for status in ("ok", "insufficient", "failed", "abandoned"):
+        assert page.value("runs_total", comparison="home-feed", status=status) == 0
+    for reason in ("missed", "overlap"):
+        assert page.value("slots_skipped_total", comparison="home-feed", reason=reason) == 0
+    for outcome in ("sent", "retry", "dead"):
+        assert page.value("notifications_total", receiver="pager", outcome=outcome) == 0
+    assert page.value("run_duration_seconds_count", comparison="home-feed") == 0
+    assert page.value("outbox_pending", receiver="pager") == 0
+    assert page.value("outbox_oldest_age_seconds", receiver="pager") == 0
+
+
+@pytest.mark.parametrize("status", [status for status in RunStatus if status is not RunStatus.RUNNING])
+def test_a_finished_run_counts_once_by_its_status(publisher: PrometheusPublisher, scrape: Scrape, status: RunStatus) -> None:
+    publisher.watch(["home-feed"], [])
+
+    publisher.run_finished(published.result(status=status))
+
+    counted = {one["status"]: scrape(publisher).value("runs_total", **one) for one in scrape(publisher).labelled("runs_total")}
+    assert counted == {**dict.fromkeys(counted, 0.0), status.value: 1.0}
+
+
+def test_a_finished_run_is_observed_whole_and_by_stage(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.run_finished(published.result())
+
+    page = scrape(publisher)
+
+    assert page.value("run_duration_seconds_sum", comparison="home-feed") == 4.0
+    assert page.value("run_duration_seconds_bucket", comparison="home-feed", le="2.5") == 0
+    assert page.value("run_duration_seconds_bucket", comparison="home-feed", le="5.0") == 1
+    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 3.0
+    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="score") == 0.5
+
+
+def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.run_finished(published.result(finished_at=published.SLOT - timedelta(hours=1), stage_seconds={"pull": -1.0}))
+
+    page = scrape(publisher)
+
+    assert page.value("run_duration_seconds_sum", comparison="home-feed") == 0
+    assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 0
+
+
+def test_skipped_slots_and_notifications_add_up(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.slots_skipped("home-feed", "missed", 3)
+    publisher.slots_skipped("home-feed", "missed")
+    publisher.notified("pager", "retry")
+
+    page = scrape(publisher)
+
+    assert page.value("slots_skipped_total", comparison="home-feed", reason="missed") == 4
+    assert page.value("notifications_total", receiver="pager", outcome="retry") == 1
+
+
+def test_watching_again_keeps_what_stays_and_drops_what_is_gone(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed", "search"], ["pager", "chat"], intervals={"search": timedelta(hours=1)})
+    publisher.run_finished(published.result())
+    publisher.notified("pager", "sent")
+
+    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)})
+    page = scrape(publisher)
+
+    assert page.value("runs_total", comparison="home-feed", status="ok") == 1
+    assert page.value("notifications_total", receiver="pager", outcome="sent") == 1
+    assert page.value("schedule_interval_seconds", comparison="home-feed") == 900
+    assert 'comparison="search"' not in page.text
+    assert 'receiver="chat"' not in page.text
+
+
+def test_a_run_that_ends_after_its_comparison_went_brings_nothing_back(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], ["pager"])
+    publisher.watch(["search"], ["chat"])
+
+    publisher.run_finished(published.result())
+    publisher.slots_skipped("home-feed", "overlap")
+    publisher.notified("pager", "sent")
+
+    text = scrape(publisher).text
+    assert "home-feed" not in text
+    assert "pager" not in text
+
+
+def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch([], ["pager"])
+
+    publisher.outbox({"chat": 2}, {"chat": 90.5})
+    page = scrape(publisher)
+
+    assert page.value("outbox_pending", receiver="chat") == 2
+    assert page.value("outbox_oldest_age_seconds", receiver="chat") == 90.5
+    assert page.value("outbox_pending", receiver="pager") == 0
+
+
+def test_a_reload_that_failed_keeps_the_time_of_the_last_good_one(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.reloaded(ok=True, at=published.SLOT)
+    publisher.reloaded(ok=False, at=published.SLOT + timedelta(hours=1))
+
+    page = scrape(publisher)
+
+    assert page.value("config_last_reload_successful") == 0
+    assert page.value("config_last_reload_success_timestamp_seconds") == published.SLOT.timestamp()
+
+
+def test_a_reload_that_never_went_well_shows_no_time(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.reloaded(ok=False, at=published.SLOT)
+
+    page = scrape(publisher)
+
+    assert page.value("config_last_reload_successful") == 0
+    assert page.value("config_last_reload_success_timestamp_seconds") is None
+
+
+def test_two_publishers_share_nothing(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.run_finished(published.result(stage_seconds={}))
+    other = PrometheusPublisher(version="2")
+
+    other.run_finished(published.result(claim=replace(published.result().claim, comparison="search")))
+
+    assert "search" not in scrape(publisher).text
+    assert "home-feed" not in scrape(other).text

@@ -1,0 +1,144 @@
+"""The page as a whole: the table, the formats, the linter."""
+
+import gzip
+import re
+import subprocess
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import published
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+from servers import require
+
+from monitor.export import SERIES, Kind, PrometheusPublisher, reference
+from monitor.ports import Publisher
+
+Scrape = Callable[[PrometheusPublisher], Any]
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
+PROMETHEUS_2 = (
+    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
+    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
+)
+
+
+def test_the_publisher_keeps_the_port() -> None:
+    port: Publisher = PrometheusPublisher(version="1.2.3")
+
+    port.publish([])
+
+
+def test_a_filled_page_shows_every_series_of_the_table_and_none_beside() -> None:
+    families = parse_text(published.filled().render()[0].decode())
+    shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+
+    assert {name for name in shown if name.startswith("rankwatch_")} == {series.name for series in SERIES.values()}
+
+
+def test_every_sample_has_exactly_the_labels_of_its_series() -> None:
+    by_name = {series.name: set(series.labels) for series in SERIES.values()}
+    for family in parse_text(published.filled().render()[0].decode()):
+        for sample in family.samples:
+            if sample.name.startswith("rankwatch_"):
+                stem = re.sub(r"_(bucket|sum|count)$", "", sample.name) if family.type == "histogram" else sample.name
+                assert set(sample.labels) - {"le"} == by_name[stem], sample.name
+
+
+def test_help_and_type_on_the_page_are_those_of_the_table() -> None:
+    text = published.filled().render()[0].decode()
+
+    for series in SERIES.values():
+        kind = "gauge" if series.kind is Kind.INFO else series.kind
+        assert f"# HELP {series.name} {series.help}\n# TYPE {series.name} {kind}\n" in text
+
+
+def test_promtool_finds_nothing_to_say_about_a_filled_page() -> None:
+    page = published.filled().render()[0]
+
+    checked = subprocess.run([require("promtool"), "check", "metrics"], input=page, capture_output=True, check=False)
+
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+
+
+def test_the_build_is_named(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    assert scrape(publisher).value("build_info", version="1.2.3") == 1
+
+
+def test_process_and_interpreter_are_shown(publisher: PrometheusPublisher) -> None:
+    text = publisher.render()[0].decode()
+
+    assert "\nprocess_resident_memory_bytes " in text
+    assert "\npython_info{" in text
+
+
+@pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS_2, "application/openmetrics-text"])
+def test_openmetrics_is_given_to_whoever_accepts_it_and_parses(accept: str) -> None:
+    body, headers = published.filled().render(accept)
+
+    families = {family.name: family for family in parse_openmetrics(body.decode())}  # type: ignore[no-untyped-call]
+
+    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert families["rankwatch_runs"].type == "counter"
+    assert families["rankwatch_run_duration_seconds"].unit == "seconds"
+    assert families["rankwatch_similarity_share_below_ratio"].unit == "ratio"
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["", "*/*", "text/html", "application/openmetrics-text;version=1.x", "application/openmetrics-text;version=", ";;,,="],
+)
+def test_an_accept_header_of_any_other_kind_gets_a_page_that_parses(accept: str) -> None:
+    body, headers = published.filled().render(accept)
+    parse = parse_openmetrics if "openmetrics" in headers["Content-Type"] else parse_text
+
+    assert "rankwatch_runs" in {family.name for family in parse(body.decode())}
+
+
+@pytest.mark.parametrize(
+    ("accept_encoding", "is_packed"),
+    [("gzip", True), ("deflate, GZIP;q=0.5", True), ("", False), ("br", False), ("gzip;q=0", False), ("gzip; q=0.000", False)],
+)
+def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str, is_packed: bool) -> None:  # noqa: FBT001 - a case
+    body, headers = published.filled().render("", accept_encoding)
+    text = gzip.decompress(body) if is_packed else body
+
+    assert (headers.get("Content-Encoding") == "gzip") is is_packed
+    assert b"rankwatch_build_info" in text
+
+
+def test_a_scrape_during_publications_never_sees_two_mixed(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publications = [[published.named("a"), published.named("b")], [published.named("c"), published.named("d")]]
+    publisher.publish(publications[0])
+    stop = threading.Event()
+
+    def keep_publishing() -> None:
+        while not stop.is_set():
+            for one in publications:
+                publisher.publish(one)
+
+    writer = threading.Thread(target=keep_publishing)
+    writer.start()
+    try:
+        seen = [{labels["comparison"] for labels in scrape(publisher).labelled("similarity_mean")} for _ in range(30)]
+    finally:
+        stop.set()
+        writer.join()
+
+    assert all(one in ({"a", "b"}, {"c", "d"}) for one in seen)
+
+
+def test_the_reference_has_one_line_a_series_with_type_and_labels() -> None:
+    lines = reference().splitlines()
+
+    assert len(lines) == len(SERIES) + 2
+    assert "| `rankwatch_runs_total` | counter | `comparison`, `status` | Runs ended by this process. |" in lines
+
+
+def test_the_table_follows_the_conventions_of_prometheus() -> None:
+    for series in SERIES.values():
+        assert (series.kind is Kind.COUNTER) == series.name.endswith("_total")
+        assert (series.kind is Kind.HISTOGRAM) == bool(series.buckets)
+        assert series.help.endswith((".", ")")), series.name
+        assert series.name.removesuffix("_total").endswith(series.unit)

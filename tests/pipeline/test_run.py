@@ -1,0 +1,205 @@
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from factories import SLOT, claim, comparison, pull, rule
+from monitor.errors import SourceError
+from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, Outcome, Pull, PullRequest, RunStatus, State, UserTable
+from monitor.pipeline import measure as measuring
+from monitor.pipeline.measure import Arms
+from monitor.pipeline.run import execute
+
+
+@dataclass
+class StillClock:
+    """Wall clock that stands still at a moment after the slot; durations are real."""
+
+    moment: datetime = SLOT + timedelta(minutes=1)
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class Canned:
+    """A source and a source of users at once, answering what it was given."""
+
+    answer: Pull | Exception | threading.Event
+    names: tuple[str, ...] = ()
+    segments: dict[str, list[str]] = field(default_factory=dict)
+    requests: list[PullRequest] = field(default_factory=list)
+    closed: int = 0
+
+    def pull(self, request: PullRequest) -> Pull:
+        self.requests.append(request)
+        if isinstance(self.answer, threading.Event):
+            self.answer.wait(30)
+            return pull({})
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
+        return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def arms(baseline: Any, candidate: Any, users: Canned) -> Arms:
+    return Arms(baseline=Canned(baseline), candidate=Canned(candidate), users=users, dimensions=tuple(users.segments))
+
+
+def users(*names: str, **segments: list[str]) -> Canned:
+    return Canned(pull({}), names=names, segments=segments)
+
+
+FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
+
+
+def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
+    baseline, candidate = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
+    result = execute(FULL, arms(baseline, candidate, users("a", "b", country=["UK", "DE"])), claim(), (), StillClock())
+    means = {(each.segment, each.metric): each.mean for each in result.summaries}
+    assert result.status is RunStatus.OK
+    assert result.reason is None
+    assert means == {
+        ("all", "extended_tau"): 0.0,
+        ("all", "rbo(p=0.9)"): 0.5,
+        ("country=DE", "extended_tau"): -1.0,
+        ("country=DE", "rbo(p=0.9)"): 0.0,
+        ("country=UK", "extended_tau"): 1.0,
+        ("country=UK", "rbo(p=0.9)"): pytest.approx(1.0),
+    }
+    assert [(each.kind, each.user, each.baseline, each.candidate) for each in result.evidence] == [
+        (EvidenceKind.WORST, "b", ("3", "4"), ("5", "6")),
+        (EvidenceKind.WORST, "a", ("1", "2"), ("1", "2")),
+    ]
+    assert result.scores is not None
+    assert list(result.scores.users) == ["a", "b"]
+    np.testing.assert_array_equal(result.scores.by_metric["extended_tau"], [1.0, -1.0])
+    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize"}
+    assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
+
+
+def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
+    asked = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
+    execute(FULL, asked, claim(), (), StillClock())
+    requests = [source.requests[0] for source in (asked.baseline, asked.candidate) if isinstance(source, Canned)]
+    assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a"], 2, SLOT)] * 2
+    assert all(0 < each.timeout_s <= 10 for each in requests)
+
+
+def test_the_same_lists_give_the_same_result_twice() -> None:
+    def once() -> Any:
+        lists = {f"u{i}": [i, i + 1, i + 2] for i in range(50)}
+        other = {f"u{i}": [i, i + 2, i + 1] for i in reversed(range(50))}
+        return execute(FULL, arms(pull(lists), pull(other), users(*lists)), claim(), (), StillClock())
+
+    first, second = once(), once()
+    assert first.summaries == second.summaries
+    assert first.evidence == second.evidence
+    assert first.transitions == second.transitions
+
+
+def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> None:
+    low = arms(pull({"a": [1, 2]}), pull({"a": [3, 4]}), users("a"))
+    first = execute(FULL, low, claim(), (), StillClock())
+    again = execute(FULL, low, claim(), first.states, StillClock())
+    assert len(first.transitions) == 1
+    assert again.transitions == ()
+    assert again.states == first.states
+
+
+def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
+    dead = SourceError("lists/2024-01-08.parquet: no such file")
+    result = execute(FULL, arms(pull({"a": [1, 2]}), dead, users("a")), claim(), (), StillClock())
+    assert result.status is RunStatus.FAILED
+    assert result.reason == (
+        "none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file; candidate: 1 unavailable)"
+    )
+    assert result.summaries == ()
+    assert result.coverage is not None
+    assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}
+    assert [state.outcome for state in result.states] == [Outcome.ERROR]
+    assert result.transitions == ()
+
+
+def test_users_that_cannot_be_listed_fail_the_run() -> None:
+    listing = Canned(SourceError("users.parquet has no column 'user'"))
+    result = execute(FULL, arms(pull({}), pull({}), listing), claim(), (), StillClock())
+    assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
+    assert result.coverage is None
+
+
+def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
+    baseline = pull({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
+    candidate = pull({"a": [8, 9]}, {"b": CoverageReason.TIMEOUT})
+    result = execute(FULL, arms(baseline, candidate, users("a", "b", "c")), claim(), (), StillClock())
+    assert result.status is RunStatus.INSUFFICIENT
+    assert result.reason == (
+        "only 1 of 3 users (33%) could be compared, under min_paired_share 50% (candidate: 1 missing, 1 timeout)"
+    )
+    assert [state.outcome for state in result.states] == [Outcome.NO_DATA]
+    assert result.transitions == ()
+
+
+def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "GRACE_S", 0.05)
+    hung = threading.Event()
+    quick = comparison(k=2, deadline=timedelta(seconds=0.2))
+    start = time.monotonic()
+    result = execute(quick, arms(pull({"a": [1, 2]}), hung, users("a")), claim(), (), StillClock())
+    hung.set()
+    assert time.monotonic() - start < 5
+    assert result.status is RunStatus.FAILED
+    assert "candidate: 1 timeout" in (result.reason or "")
+
+
+def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
+    candidate = pull({"a": [1, 1], "b": [2]})
+    result = execute(FULL, arms(pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b")), claim(), (), StillClock())
+    assert result.status is RunStatus.OK
+    assert result.coverage is not None
+    assert result.coverage.all.reasons == {
+        (Arm.CANDIDATE, CoverageReason.SHORT): 2,
+        (Arm.CANDIDATE, CoverageReason.DUPLICATED): 1,
+    }
+
+
+def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
+    watching = comparison(
+        k=2,
+        rules=(rule(statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.4, resolve_at=0.4, for_runs=1),),
+    )
+    lists = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
+    result = execute(watching, arms(*lists, users("a", "b")), claim(), (), StillClock())
+    assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
+
+
+def test_scores_are_left_out_where_the_comparison_keeps_none() -> None:
+    frugal = comparison(k=2, keep_scores=False)
+    result = execute(frugal, arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), claim(), (), StillClock())
+    assert result.scores is None
+    assert result.summaries
+
+
+def test_closing_the_arms_closes_all_three_sources() -> None:
+    opened = arms(pull({}), pull({}), users("a"))
+    opened.close()
+    assert [source.closed for source in (opened.baseline, opened.candidate, opened.users) if isinstance(source, Canned)] == [
+        1
+    ] * 3

@@ -1,0 +1,144 @@
+"""What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from monitor.export import PrometheusPublisher
+from monitor.model import (
+    AlertState,
+    Arm,
+    Claim,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Histogram,
+    LatestRun,
+    Outcome,
+    Run,
+    RunResult,
+    RunStatus,
+    Severity,
+    State,
+    Summary,
+)
+
+SLOT = datetime(2024, 1, 8, tzinfo=UTC)
+_NO_HISTOGRAM = Histogram(low=-1.0, high=1.0, counts=())
+
+
+def run(**changes: Any) -> Run:
+    base = Run(
+        id=1,
+        comparison="home-feed",
+        slot=SLOT,
+        status=RunStatus.OK,
+        reason=None,
+        attempt=1,
+        owner="test:1",
+        config_hash="0" * 64,
+        k=10,
+        asked=200,
+        paired=190,
+        started_at=SLOT,
+        finished_at=SLOT + timedelta(seconds=4),
+    )
+    return replace(base, **changes)
+
+
+def summary(**changes: Any) -> Summary:
+    base = Summary(
+        segment="all",
+        metric="rbo(p=0.9)",
+        n=188,
+        n_undefined=2,
+        mean=0.625,
+        standard_error=0.015625,
+        statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
+        histogram=_NO_HISTOGRAM,
+    )
+    return replace(base, **changes)
+
+
+def state(**changes: Any) -> AlertState:
+    base = AlertState(
+        comparison="home-feed",
+        alert="SimilarityLow",
+        segment="all",
+        state=State.FIRING,
+        since=SLOT,
+        streak=2,
+        judged_slot=SLOT,
+        outcome=Outcome.BREACH,
+        reason="mean 0.25 is below 0.35",
+        value=0.25,
+        users=188,
+        threshold=0.35,
+        severity=Severity.CRITICAL,
+        dedup_key="key",
+    )
+    return replace(base, **changes)
+
+
+def coverage(**changes: Any) -> Coverage:
+    base = CoverageRow(
+        segment="all",
+        asked=200,
+        paired=190,
+        reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 10, (Arm.BASELINE, CoverageReason.SHORT): 3},
+    )
+    row = replace(base, **changes)
+    uk = replace(row, segment="country=UK", asked=50, paired=50, reasons={(Arm.BASELINE, CoverageReason.SHORT): 3})
+    return Coverage(rows=(row, uk))
+
+
+def latest(**changes: Any) -> LatestRun:
+    base = LatestRun(
+        run=run(),
+        coverage=coverage(),
+        summaries=(summary(), summary(segment="country=UK", n=50, n_undefined=0, mean=0.5)),
+        states=(state(),),
+        last_ok_slot=SLOT,
+        last_ok_at=SLOT + timedelta(seconds=4),
+    )
+    return replace(base, **changes)
+
+
+def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
+    """A comparison of that name whose newest run ended so."""
+    return latest(run=run(comparison=comparison, status=status), states=(state(comparison=comparison),))
+
+
+def result(**changes: Any) -> RunResult:
+    claim = Claim(
+        run_id=1,
+        comparison="home-feed",
+        slot=SLOT,
+        owner="test:1",
+        attempt=1,
+        started_at=SLOT,
+        until=SLOT + timedelta(hours=1),
+    )
+    base = RunResult(
+        claim=claim,
+        status=RunStatus.OK,
+        reason=None,
+        finished_at=SLOT + timedelta(seconds=4),
+        config_hash="0" * 64,
+        k=10,
+        stage_seconds={"pull": 3.0, "score": 0.5},
+    )
+    return replace(base, **changes)
+
+
+def filled() -> PrometheusPublisher:
+    """A publisher that shows at least one sample of every series."""
+    publisher = PrometheusPublisher(version="1.2.3")
+    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)})
+    publisher.reloaded(ok=True, at=SLOT)
+    publisher.publish([latest()])
+    publisher.run_finished(result())
+    publisher.slots_skipped("home-feed", "missed", 2)
+    publisher.notified("pager", "sent")
+    publisher.outbox({"pager": 3}, {"pager": 7.5})
+    return publisher

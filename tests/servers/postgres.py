@@ -1,0 +1,139 @@
+"""A private PostgreSQL for one test session, and fresh databases in it; SQLite beside it for tests that run on both.
+
+Fixtures: ``postgres_server`` (session), ``postgres_url`` (a fresh empty database), ``database_url`` (both kinds in turn).
+"""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from servers import free_port, missing, require
+
+USER = "rankwatch"
+PASSWORD = "canary-pg-3f9a"  # noqa: S105 - of a server that lives as long as the test session
+
+# The shell ends the server when its own standard input closes: also when pytest is killed.
+_GUARD = '"$@" & server=$!; read _; kill -INT $server; wait $server'
+_SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "64MB",
+    "max_connections": "60",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresServer:
+    """A running server; the user is a superuser."""
+
+    port: int
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://{USER}:{PASSWORD}@127.0.0.1:{self.port}/{database}"
+
+    def connect(self, database: str = "postgres") -> psycopg.Connection:
+        """A plain connection in autocommit."""
+        return psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5)
+
+    @contextmanager
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """URL of a fresh database, empty or a copy of another one, dropped at the end with whoever is still connected."""
+        name = f"rankwatch_{uuid.uuid4().hex[:12]}"
+        with self.connect() as admin:
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            admin.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+        try:
+            yield self.url(name)
+        finally:
+            with self.connect() as admin:
+                admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _account() -> str | None:
+    """PostgreSQL refuses to run as root: the account to use instead, None when we may run it ourselves."""
+    if os.geteuid() != 0:
+        return None
+    found = {entry.pw_name for entry in pwd.getpwall()} & {"postgres", "nobody"}
+    return max(found) if found else missing("no account but root to run PostgreSQL under")
+
+
+def _create(home: Path, account: str | None) -> Path:
+    data, password = home / "data", home / "password"
+    password.write_text(PASSWORD, encoding="utf-8")
+    if account:
+        for path in (home, password):
+            shutil.chown(path, account, pwd.getpwnam(account).pw_gid)
+    command = [require("initdb"), "--pgdata", str(data), "--username", USER, "--pwfile", str(password), "--encoding", "UTF8"]
+    command += ["--no-locale", "--no-sync", "--auth-local", "trust", "--auth-host", "scram-sha-256"]
+    subprocess.run(command, user=account, cwd=home, check=True, capture_output=True)
+    return data
+
+
+def _await(server: PostgresServer, log: Path) -> None:
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            server.connect().close()
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                pytest.fail(f"PostgreSQL did not start: {log.read_text(encoding='utf-8')[-2000:]}")
+            time.sleep(0.05)
+        else:
+            return
+
+
+@contextmanager
+def running_postgres() -> Iterator[PostgresServer]:
+    """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
+    program, account = require("postgres"), _account()
+    home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-"))
+    try:
+        data, log = _create(home, account), home / "log"
+        server = PostgresServer(port=free_port())
+        settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
+        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+        command = ["/bin/sh", "-c", _GUARD, "sh", program, "-D", str(data), *options]
+        with log.open("wb") as output:
+            guard = subprocess.Popen(command, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
+        try:
+            _await(server, log)
+            yield server
+        finally:
+            guard.communicate(timeout=30)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    with running_postgres() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresServer) -> Iterator[str]:
+    with postgres_server.database() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of a fresh empty database of each kind in turn."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url

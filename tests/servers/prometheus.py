@@ -1,0 +1,98 @@
+"""A private Prometheus with a fast scrape, for tests that ask it what it saw. ``running_prometheus`` starts one."""
+
+import json
+import shutil
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from servers import free_port, require
+
+# The shell ends the server when its own standard input closes: also when pytest is killed.
+_GUARD = '"$@" & server=$!; read _; kill -TERM $server; wait $server'
+_PATIENCE_S = 30.0
+
+
+class QueryError(Exception):
+    """Prometheus refused the query."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prometheus:
+    """A running server."""
+
+    url: str
+
+    def get(self, path: str, **parameters: str) -> Any:
+        """What the API answers under ``data``; QueryError when it refuses."""
+        query = urllib.parse.urlencode(parameters)
+        try:
+            with urllib.request.urlopen(f"{self.url}/api/v1/{path}?{query}", timeout=10) as answer:  # noqa: S310 - our own server
+                return json.load(answer)["data"]
+        except urllib.error.HTTPError as error:
+            raise QueryError(error.read().decode()) from None
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """Samples of an instant query: each with ``metric`` (labels) and ``value``."""
+        data = self.get("query", query=promql)
+        return data["result"] if data["resultType"] == "vector" else [{"metric": {}, "value": data["result"]}]
+
+    def await_query(self, promql: str, is_good: Callable[[list[dict[str, Any]]], object] = bool) -> list[dict[str, Any]]:
+        """The samples once they are good; fails the test when they are not in time."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not is_good(samples := self.query(promql)):
+            if time.monotonic() > deadline:
+                pytest.fail(f"Prometheus never came to a good answer to {promql}; the last was {samples}")
+            time.sleep(0.1)
+        return samples
+
+
+def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()  # noqa: S310 - our own server
+        except OSError:
+            if guard.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"Prometheus did not start: {log.read_text(encoding='utf-8')[-2000:]}")
+            time.sleep(0.05)
+        else:
+            return
+
+
+@contextmanager
+def running_prometheus(*targets: str, rules: Sequence[Path] = (), interval: str = "200ms") -> Iterator[Prometheus]:
+    """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``."""
+    program = require("prometheus")
+    home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
+    try:
+        config, log, port = home / "prometheus.yml", home / "log", free_port()
+        document = {
+            "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
+            "rule_files": [str(path) for path in rules],
+            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}],
+        }
+        config.write_text(yaml.safe_dump(document), encoding="utf-8")
+        options = [f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
+        command = ["/bin/sh", "-c", _GUARD, "sh", program, *options, "--log.level=warn"]
+        with log.open("wb") as output:
+            guard = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
+        try:
+            url = f"http://127.0.0.1:{port}"
+            _await_ready(url, guard, log)
+            yield Prometheus(url=url)
+        finally:
+            guard.communicate(timeout=30)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)

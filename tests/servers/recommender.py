@@ -1,0 +1,275 @@
+"""A recommender over real sockets that answers as told, rightly or with a fault, one behaviour a user.
+
+    with running_recommender() as recommender:
+        recommender.behaviour["u7"] = "bomb"
+
+Fixture: ``recommender``. ``BEHAVIOURS`` names everything it can do.
+"""
+
+import asyncio
+import json
+import re
+import ssl
+import threading
+import zlib
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from urllib.parse import unquote
+
+import pytest
+
+MEGABYTE = b" " * 2**20
+GIGABYTE = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """One request as it came in."""
+
+    user: str
+    method: str
+    target: str
+    headers: dict[str, str]
+    body: bytes
+    attempt: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Recommender:
+    """What it answers, and what it was asked. A list not given is ``[0, ..., k-1]``."""
+
+    lists: dict[str, object] = field(default_factory=dict)
+    behaviour: dict[str, str] = field(default_factory=dict)
+    otherwise: str = "ok"
+    asked: list[Asked] = field(default_factory=list)
+    attempts: Counter[str] = field(default_factory=Counter)
+    port: int = 0
+    scheme: str = "http"
+    most_at_once: int = 0
+    at_once: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/recs/{{user}}?n={{k}}"
+
+    def list_of(self, asked: Asked) -> object:
+        count = re.search(r"[?&]n=(\d+)", asked.target)
+        return self.lists.get(asked.user, list(range(int(count[1]) if count else 10)))
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, kept alive until either side ends it."""
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while asked := await self._read(reader):
+                self.at_once += 1
+                self.most_at_once = max(self.most_at_once, self.at_once)
+                try:
+                    await BEHAVIOURS[self.behaviour.get(asked.user, self.otherwise)](self, asked, writer)
+                    await writer.drain()
+                finally:
+                    self.at_once -= 1
+                if writer.is_closing():
+                    break
+        writer.close()
+        with suppress(OSError):
+            await writer.wait_closed()
+
+    async def _read(self, reader: asyncio.StreamReader) -> Asked | None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first, *lines = head.strip().split("\r\n")
+        method, target, _ = first.split(" ")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        user = unquote(target.split("?")[0].split("/")[2])
+        self.attempts[user] += 1
+        asked = Asked(
+            user=user, method=method, target=target, headers=headers, body=body, attempt=self.attempts[user]
+        )
+        self.asked.append(asked)
+        return asked
+
+
+Behaviour = Callable[[Recommender, Asked, asyncio.StreamWriter], Awaitable[None]]
+
+
+def _answer(writer: asyncio.StreamWriter, body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> None:
+    headers = {"Content-Type": "application/json", "Content-Length": str(len(body) if length is None else length)} | more
+    head = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    writer.write(f"HTTP/1.1 {status}\r\n{head}\r\n".encode() + body)
+
+
+def _json(make: Callable[[object, Asked], object]) -> Behaviour:
+    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        _answer(writer, json.dumps(make(self.list_of(asked), asked)).encode())
+
+    return behave
+
+
+def _bytes(body: bytes, status: str = "200 OK", length: int | None = None, **more: str) -> Behaviour:
+    async def behave(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+        _answer(writer, body, status, length, **more)
+
+    return behave
+
+
+def _until(attempt: int, fault: Behaviour) -> Behaviour:
+    """Behave badly up to this attempt, well from then on."""
+
+    async def behave(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+        await (fault if asked.attempt <= attempt else BEHAVIOURS["ok"])(self, asked, writer)
+
+    return behave
+
+
+async def _slow(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+    while not writer.is_closing():
+        await asyncio.sleep(0.02)
+
+
+async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+    """One byte now and then: no gap between bytes is ever long."""
+    _answer(writer, b"[", length=1_000_000)
+    while not writer.is_closing():
+        writer.write(b" ")
+        await writer.drain()
+        await asyncio.sleep(0.02)
+
+
+async def _huge(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+    """Stream a gigabyte in chunks, of no length told."""
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for _ in range(GIGABYTE // len(MEGABYTE)):
+        writer.write(b"100000\r\n" + MEGABYTE + b"\r\n")
+        await writer.drain()
+    writer.write(b"0\r\n\r\n")
+
+
+def _bomb() -> bytes:
+    """A gigabyte of blanks and an empty list in a megabyte: after a full flush a deflate block can be repeated."""
+    deflate = zlib.compressobj(9, zlib.DEFLATED, zlib.MAX_WBITS | 16)
+    head = deflate.compress(MEGABYTE) + deflate.flush(zlib.Z_FULL_FLUSH)
+    block = deflate.compress(MEGABYTE) + deflate.flush(zlib.Z_FULL_FLUSH)
+    return head + block * 1022 + deflate.compress(MEGABYTE + b"[]") + deflate.flush()
+
+
+async def _cut(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    body = json.dumps(self.list_of(asked)).encode()
+    _answer(writer, body[: len(body) // 2], length=len(body))
+    await writer.drain()
+    writer.close()
+
+
+async def _hang_up(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+async def _no_http(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"SSH-2.0-OpenSSH_9.2\r\n\r\n")
+    await writer.drain()
+    writer.close()
+
+
+async def _gzip(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    _answer(writer, zlib.compress(json.dumps(self.list_of(asked)).encode(), wbits=zlib.MAX_WBITS | 16), Content_Encoding="gzip")
+
+
+async def _chunked(self: Recommender, asked: Asked, writer: asyncio.StreamWriter) -> None:
+    """The right answer, a few bytes a packet."""
+    body = json.dumps(self.list_of(asked)).encode()
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    for start in range(0, len(body), 7):
+        part = body[start : start + 7]
+        writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
+        await writer.drain()
+        await asyncio.sleep(0)
+    writer.write(b"0\r\n\r\n")
+
+
+_UNAVAILABLE = _bytes(b"sorry", "503 Service Unavailable")
+_LIMITED = _bytes(b"{}", "429 Too Many Requests", Retry_After="1")
+
+BEHAVIOURS: dict[str, Behaviour] = {
+    "ok": _json(lambda items, _: items),
+    "named": _json(lambda items, asked: {"user": asked.user, "items": items}),
+    "wrong_user": _json(lambda items, _: {"user": "somebody-else", "items": items}),
+    "gzip": _gzip,
+    "chunked": _chunked,
+    "slow": _slow,
+    "trickle": _trickle,
+    "server_error": _bytes(b"boom", "500 Internal Server Error"),
+    "unavailable": _UNAVAILABLE,
+    "unavailable_twice": _until(2, _UNAVAILABLE),
+    "limited": _bytes(b"{}", "429 Too Many Requests"),
+    "limited_once": _until(1, _LIMITED),
+    "limited_for_hours": _bytes(b"{}", "429 Too Many Requests", Retry_After="7200"),
+    "missing": _bytes(b"{}", "404 Not Found"),
+    "no_content": _bytes(b"", "204 No Content"),
+    "forbidden": _bytes(b"{}", "403 Forbidden"),
+    "redirect": _bytes(b"", "302 Found", Location="/recs/somebody-else?n=10"),
+    "html": _bytes(b"<!DOCTYPE html><html><body>Welcome</body></html>", Content_Type="text/html"),
+    "huge": _huge,
+    "huge_declared": _bytes(b"[", length=GIGABYTE),
+    "bomb": _bytes(_bomb(), Content_Encoding="gzip"),
+    "bad_gzip": _bytes(b"[1, 2, 3]", Content_Encoding="gzip"),
+    "cut_gzip": _bytes(zlib.compress(b"[1, 2, 3]", wbits=31)[:-4], Content_Encoding="gzip"),
+    "unknown_encoding": _bytes(b"[1, 2, 3]", Content_Encoding="zebra"),
+    "null": _bytes(b"null"),
+    "object": _bytes(b'{"error": "no such model"}'),
+    "text": _bytes(b'"1,2,3"'),
+    "no_body": _bytes(b""),
+    "nested": _bytes(b"[[1, 2], [3]]"),
+    "deep": _bytes(b"[" * 200_000),
+    "digits": _bytes(b"[" + b"9" * 10_000 + b"]"),
+    "null_item": _bytes(b"[1, null, 3]"),
+    "boolean_item": _bytes(b"[1, true, 3]"),
+    "nan_item": _bytes(b"[1, NaN, 3]"),
+    "fraction_item": _bytes(b"[1, 2.5, 3]"),
+    "surrogate_item": _bytes(b'["a", "\\ud800"]'),
+    "nul_item": _bytes(b'["a", "b\\u0000"]'),
+    "bad_utf8": _bytes(b'["caf\xe9"]'),
+    "mixed": _bytes(b'[1, "2", 3.0, "x"]'),
+    "duplicates": _bytes(b"[5, 5, 6]"),
+    "empty": _bytes(b"[]"),
+    "short": _bytes(b"[7]"),
+    "cut": _cut,
+    "hang_up": _hang_up,
+    "no_http": _no_http,
+    "length_too_long": _cut,
+    "length_too_short": _bytes(b"[1, 2, 3]", length=4),
+}
+
+
+@contextmanager
+def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommender]:
+    """Start it on a random loopback port in a thread of its own; at the end every connection is closed."""
+    recommender = Recommender(scheme="https" if tls else "http")
+    loop, is_up, stop = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        server = await asyncio.start_server(recommender.serve, "127.0.0.1", 0, ssl=tls, backlog=512)
+        recommender.port = server.sockets[0].getsockname()[1]
+        is_up.set()
+        await stop.wait()
+        server.close()
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await asyncio.sleep(0)  # let the transports see that they are closed
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
+    thread.start()
+    assert is_up.wait(10), "the recommender did not start"
+    try:
+        yield recommender
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(10)
+        loop.close()
+
+
+@pytest.fixture
+def recommender() -> Iterator[Recommender]:
+    with running_recommender() as server:
+        yield server

@@ -1,0 +1,183 @@
+"""A real HTTP server that records every request and answers as told: with a status, late, in drops, too much, or not at all."""
+
+import gzip
+import socket
+import socketserver
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import cast
+
+import pytest
+
+
+BOMB = gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
+"""64 MiB of zeros, packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: bytes
+
+
+class Cut(Exception):  # noqa: N818 - no failure
+    """The server is being stopped."""
+
+
+@dataclass(slots=True)
+class Collector:
+    """``replies`` are used up one a request, then ``default``."""
+
+    url: str = ""
+    requests: list[Request] = field(default_factory=list)
+    connections: int = 0
+    replies: deque["Reply"] = field(default_factory=deque)
+    default: "Reply" = field(default_factory=lambda: answer(200))
+    stopped: threading.Event = field(default_factory=threading.Event)
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def took(self, request: Request) -> "Reply":
+        with self._changed:
+            self.requests.append(request)
+            self._changed.notify_all()
+            return self.replies.popleft() if self.replies else self.default
+
+    def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Request]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s), self.requests
+            return list(self.requests)
+
+    def rest(self, seconds: float) -> None:
+        if self.stopped.wait(seconds):
+            raise Cut
+
+
+Reply = Callable[[Collector, socket.socket], None]
+
+
+def head(status: int, headers: dict[str, str] | None = None) -> bytes:
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *(f"{name}: {value}" for name, value in (headers or {}).items())]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+def answer(status: int, headers: dict[str, str] | None = None, body: bytes = b"") -> Reply:
+    def reply(_collector: Collector, sock: socket.socket) -> None:
+        sock.sendall(head(status, {"Content-Length": str(len(body)), **(headers or {})}) + body)
+
+    return reply
+
+
+def hang(collector: Collector, sock: socket.socket) -> None:  # noqa: ARG001 - a Reply
+    collector.rest(60)
+
+
+def disconnect(_collector: Collector, sock: socket.socket) -> None:
+    sock.shutdown(socket.SHUT_RDWR)
+
+
+def trickle_headers(collector: Collector, sock: socket.socket) -> None:
+    for byte in head(200, {"X-Long": "x" * 10_000}):
+        sock.sendall(bytes([byte]))
+        collector.rest(0.02)
+
+
+def trickle_body(collector: Collector, sock: socket.socket) -> None:
+    sock.sendall(head(200, {"Content-Length": "10000"}))
+    for _ in range(10_000):
+        sock.sendall(b"x")
+        collector.rest(0.02)
+
+
+def gzip_bomb(_collector: Collector, sock: socket.socket) -> None:
+    sock.sendall(head(200, {"Content-Length": str(len(BOMB)), "Content-Encoding": "gzip"}) + BOMB)
+
+
+def flood_chunk_size(collector: Collector, sock: socket.socket) -> None:
+    """A chunk's size line that never ends."""
+    sock.sendall(head(200, {"Transfer-Encoding": "chunked"}))
+    while not collector.stopped.is_set():
+        sock.sendall(b"1" * 65536)
+
+
+def flood_headers(collector: Collector, sock: socket.socket) -> None:
+    """Interim answers without end."""
+    while not collector.stopped.is_set():
+        sock.sendall(head(100) * 1000)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    collector: Collector
+    tls: ssl.SSLContext | None = None
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is what many tests want."""
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    def setup(self) -> None:
+        server = cast("_Server", self.server)
+        if server.tls is not None:
+            self.request = server.tls.wrap_socket(self.request, server_side=True)
+        super().setup()
+
+    def handle(self) -> None:
+        collector = cast("_Server", self.server).collector
+        collector.connections += 1
+        while not collector.stopped.is_set() and (request := self._read()) is not None:
+            try:
+                collector.took(request)(collector, self.request)
+            except (OSError, Cut):
+                return
+
+    def _read(self) -> Request | None:
+        try:
+            line = self.rfile.readline().decode("latin-1").split()
+            if len(line) != 3:
+                return None
+            headers: dict[str, str] = {}
+            while (entry := self.rfile.readline().decode("latin-1").strip()) != "":
+                name, _, value = entry.partition(":")
+                headers[name.strip()] = value.strip()
+            body = self.rfile.read(int(headers.get("Content-Length", "0")))
+        except OSError:
+            return None
+        return Request(line[0], line[1], headers, body)
+
+
+def serve(tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[Collector]:
+    """Run one until the generator is closed."""
+    server = _Server(("127.0.0.1", port), _Handler)
+    server.tls = tls
+    scheme = "http" if tls is None else "https"
+    server.collector = Collector(url=f"{scheme}://127.0.0.1:{server.server_address[1]}")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server.collector
+    finally:
+        server.collector.stopped.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    yield from serve()
+
+
+def eventually(claim: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
+    """Poll until the claim holds; fail after the deadline."""
+    ends_at = time.monotonic() + timeout_s
+    while not claim():
+        assert time.monotonic() < ends_at, f"not within {timeout_s:g} s: {what}"
+        time.sleep(0.02)

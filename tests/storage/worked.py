@@ -1,0 +1,154 @@
+"""Results to store, each complete, each field open to change."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import factories
+from factories import SLOT
+from monitor.model import (
+    AlertState,
+    Arm,
+    Claim,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Delivery,
+    DeliveryStatus,
+    Evidence,
+    EvidenceKind,
+    Notification,
+    Outcome,
+    RunResult,
+    RunStatus,
+    Scores,
+    Severity,
+    State,
+    Transition,
+)
+from monitor.storage import SqlStore
+
+HOUR = timedelta(hours=1)
+
+
+def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
+    claim = attempt(store, slot, **changes)
+    assert claim is not None
+    return claim
+
+
+def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | None:
+    asked = {"owner": "a:1", "now": slot, "until": slot + HOUR, "config_hash": "hash", "rerun": False, "comparison": "home-feed"}
+    asked |= changes
+    return store.claim(asked.pop("comparison"), slot, **asked)
+
+
+def scores(values: dict[str, dict[str, float]]) -> Scores:
+    """From metric -> user -> value."""
+    users = sorted({user for of_metric in values.values() for user in of_metric})
+    by_metric = {metric: np.array([of_metric[user] for user in users]) for metric, of_metric in values.items()}
+    return Scores(users=pd.Index(users, dtype="str"), by_metric=by_metric)
+
+
+def coverage() -> Coverage:
+    reasons = {(Arm.CANDIDATE, CoverageReason.TIMEOUT): 2, (Arm.BASELINE, CoverageReason.SHORT): 1}
+    return Coverage(
+        rows=(
+            CoverageRow(segment="all", asked=5, paired=3, reasons=reasons),
+            CoverageRow(segment="activity=new", asked=2, paired=2, reasons={}),
+        )
+    )
+
+
+def evidence(**changes: Any) -> Evidence:
+    base = Evidence(
+        kind=EvidenceKind.WORST,
+        position=0,
+        user="u1",
+        baseline=("i1", "i2"),
+        candidate=("i9",),
+        scores={"extended_tau": -1.0, "rbo(p=0.9)": None},
+    )
+    return replace(base, **changes)
+
+
+def result(claim: Claim, **changes: Any) -> RunResult:
+    base = RunResult(
+        claim=claim,
+        status=RunStatus.OK,
+        reason=None,
+        finished_at=claim.slot + timedelta(seconds=9),
+        config_hash="hash",
+        k=10,
+        coverage=coverage(),
+        summaries=(factories.summary(), factories.summary(segment="activity=new", n=2, mean=0.25)),
+        scores=scores({"extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25}, "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8}}),
+        evidence=(evidence(), evidence(kind=EvidenceKind.REPRESENTATIVE, user="u3")),
+        stage_seconds={"pull": 1.5, "score": 0.25},
+    )
+    return replace(base, **changes)
+
+
+def state(**changes: Any) -> AlertState:
+    base = AlertState(
+        comparison="home-feed",
+        alert="SimilarityLow",
+        segment="all",
+        state=State.QUIET,
+        since=SLOT,
+        streak=0,
+        judged_slot=SLOT,
+        outcome=Outcome.OK,
+        reason="mean of extended_tau is 0.512",
+        value=0.512,
+        users=1874,
+        threshold=0.35,
+        severity=Severity.CRITICAL,
+        dedup_key=None,
+    )
+    return replace(base, **changes)
+
+
+def fired(slot: datetime = SLOT, **changes: Any) -> tuple[AlertState, Transition]:
+    """A state that fires from quiet in this slot, and its transition."""
+    key = f"key {slot:%d %H}"
+    about = {name: changes.pop(name) for name in ("comparison", "alert", "segment") if name in changes}
+    firing = state(state=State.FIRING, since=slot, judged_slot=slot, outcome=Outcome.BREACH, dedup_key=key, **about)
+    cause = factories.transition(slot=slot, at=slot, from_state=State.QUIET, since=slot, dedup_key=key, **about)
+    return firing, replace(cause, **changes)
+
+
+def resolved(slot: datetime, firing: AlertState) -> tuple[AlertState, Transition]:
+    """The same alert quiet again in this slot, and its transition."""
+    about = {"comparison": firing.comparison, "alert": firing.alert, "segment": firing.segment}
+    quiet = state(since=slot, judged_slot=slot, **about)
+    ended = factories.transition(
+        slot=slot, at=slot, from_state=State.FIRING, to_state=State.QUIET, dedup_key=firing.dedup_key, since=firing.since, **about
+    )
+    return quiet, ended
+
+
+def run(
+    store: SqlStore,
+    slot: datetime,
+    *moves: tuple[AlertState, Transition | None],
+    receivers: tuple[str, ...] = (),
+    comparison: str = "home-feed",
+) -> int:
+    """Claim the slot and store a result with these states and transitions."""
+    claim = claimed(store, slot, comparison=comparison, rerun=True)
+    transitions = tuple(transition for _, transition in moves if transition)
+    assert store.finish(result(claim, states=tuple(state for state, _ in moves), transitions=transitions), receivers=receivers)
+    return claim.run_id
+
+
+def lease(store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10) -> tuple[Delivery, ...]:
+    return store.claim_deliveries(receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit)
+
+
+def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any) -> Notification:
+    base = Notification(delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None)
+    return replace(base, **changes)

@@ -1,0 +1,80 @@
+"""What each page answers."""
+
+import gzip
+import threading
+from typing import Any
+
+import pytest
+
+from monitor.web import app as web_app
+
+
+def test_metrics_are_served_as_text(client: Any) -> None:
+    status, headers, body = client.get("/metrics")
+
+    assert status == 200
+    assert headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert b'rankwatch_similarity_mean{comparison="home-feed",metric="rbo(p=0.9)",segment="all"} 0.625\n' in body
+
+
+def test_metrics_come_packed_and_as_openmetrics_when_asked(client: Any) -> None:
+    accept = {"Accept": "application/openmetrics-text; version=1.0.0", "Accept-Encoding": "gzip"}
+
+    status, headers, body = client.get("/metrics", **accept)
+
+    assert (status, headers["content-encoding"]) == (200, "gzip")
+    assert headers["content-type"].startswith("application/openmetrics-text")
+    assert gzip.decompress(body).endswith(b"# EOF\n")
+
+
+def test_healthy_says_so_and_why_when_not(client: Any, health: Any) -> None:
+    assert client.get("/-/healthy")[::2] == (200, b"healthy\n")
+
+    health.sick = "the scheduler has not moved for 90 s"
+
+    assert client.get("/-/healthy")[::2] == (503, b"not healthy: the scheduler has not moved for 90 s\n")
+
+
+def test_ready_says_so_and_why_when_not(client: Any, health: Any) -> None:
+    assert client.get("/-/ready")[::2] == (200, b"ready\n")
+
+    health.lacking = "the database is away"
+
+    assert client.get("/-/ready")[::2] == (503, b"not ready: the database is away\n")
+    assert client.get("/-/healthy")[0] == 200
+    assert client.get("/metrics")[0] == 200
+
+
+def test_the_first_page_links_the_others_and_runs_no_script(client: Any) -> None:
+    status, headers, body = client.get("/")
+
+    assert status == 200
+    assert [path for path in (b"metrics", b"-/healthy", b"-/ready") if b'href="%s"' % path not in body] == []
+    assert headers["content-security-policy"] == "default-src 'none'"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/metrics", 405), ("HEAD", "/metrics", 200)]
+)
+def test_other_paths_and_methods_get_their_plain_answer(client: Any, method: str, path: str, status: int) -> None:
+    assert client.get(path, method)[0] == status
+
+
+def test_no_answer_names_the_server_software(client: Any) -> None:
+    for path in ("/", "/metrics", "/-/healthy", "/nowhere"):
+        assert "server" not in client.get(path)[1]
+
+
+def test_a_readiness_that_does_not_answer_counts_as_not_ready(
+    client: Any, health: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web_app, "_HEALTH_S", 0.05)
+    health.release = threading.Event()
+    try:
+        status, _, body = client.get("/-/ready")
+        healthy, *_ = client.get("/-/healthy")
+    finally:
+        health.release.set()
+
+    assert (status, body) == (503, b"not ready: no answer within 0.05 s\n")
+    assert healthy == 200

@@ -1,0 +1,304 @@
+"""Starting, stopping and sharing the server among clients of every kind."""
+
+import logging
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import published
+import pytest
+
+from monitor.errors import MonitorError
+from monitor.web import Limits, WebServer, create_app
+
+ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def _application(health: Any, metrics: Callable[[str, str], Any] | None = None) -> Any:
+    return create_app(metrics=metrics or published.filled().render, health=health)
+
+
+def _ends_within(connection: socket.socket, seconds: float) -> bool:
+    """Whether the server ends the connection in time, whatever it sends before."""
+    deadline = time.monotonic() + seconds
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv(65536):
+                return True
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+    return False
+
+
+@pytest.fixture
+def many() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def test_a_taken_port_is_refused_by_name_and_may_be_free_later(health: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        with pytest.raises(MonitorError, match=rf"cannot listen on 127\.0\.0\.1:{port}: address already in use; ") as caught:
+            WebServer(_application(health), "127.0.0.1", port).start()
+
+    assert caught.value.permanent is False
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "message"),
+    [
+        ("192.0.2.1", 9108, r"cannot listen on 192\.0\.2\.1:9108: cannot assign requested address; this machine has no such"),
+        ("no.such.host.invalid", 9108, r"cannot listen on no\.such\.host\.invalid:9108: no such host; write listen as"),
+        ("127.0.0.1", 70000, r"cannot listen on 127\.0\.0\.1:70000: no such port; choose one from 1 to 65535"),
+        ("x" * 64, 9108, r"cannot listen on x{64}:9108: no such host; "),
+    ],
+)
+def test_an_address_that_cannot_be_had_is_refused_by_name(health: Any, host: str, port: int, message: str) -> None:
+    with pytest.raises(MonitorError, match=message) as caught:
+        WebServer(_application(health), host, port).start()
+
+    assert caught.value.permanent is True
+
+
+def test_ipv6_is_served_and_written_in_brackets(health: Any) -> None:
+    server = WebServer(_application(health), "::1", 0)
+    try:
+        server.start()
+        port = int(server.url.rpartition(":")[2])
+        with socket.create_connection(("::1", port), timeout=5) as raw:
+            raw.sendall(ASK)
+            assert raw.recv(15) == b"HTTP/1.1 200 OK"
+    finally:
+        server.stop()
+
+    assert server.url == f"http://[::1]:{port}"
+
+
+def test_stopping_frees_the_port_and_may_be_said_twice(health: Any) -> None:
+    server = WebServer(_application(health), "127.0.0.1", 0)
+    server.start()
+    address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+
+    server.stop()
+    server.stop()
+
+    assert not server.is_alive
+    with socket.create_server(address):
+        pass
+
+
+def test_a_server_never_started_stops_quietly(health: Any) -> None:
+    WebServer(_application(health), "127.0.0.1", 0).stop()
+
+
+def test_signal_handlers_stay_those_of_the_process(health: Any) -> None:
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    server = WebServer(_application(health), "127.0.0.1", 0)
+    server.start()
+    try:
+        assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)] == before
+    finally:
+        server.stop()
+
+
+def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(health: Any, many: ExitStack) -> None:
+    release, asked = threading.Event(), threading.Event()
+    many.callback(release.set)
+
+    def hang(_accept: str, _encoding: str) -> Any:
+        asked.set()
+        release.wait(30)
+        return b"", {}
+
+    server = WebServer(_application(health, hang), "127.0.0.1", 0)
+    server.start()
+    for data in (ASK, b"GET /met"):
+        raw = many.enter_context(socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10))
+        raw.sendall(data)
+    assert asked.wait(5)
+
+    started = time.monotonic()
+    server.stop(timeout_s=2)
+
+    assert time.monotonic() - started < 3
+    assert not server.is_alive
+
+
+def test_a_page_that_breaks_is_an_error_500_and_the_server_lives(health: Any, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_accept: str, _encoding: str) -> Any:
+        raise ZeroDivisionError
+
+    server = WebServer(_application(health, broken), "127.0.0.1", 0)
+    server.start()
+    try:
+        with (
+            socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=5) as raw,
+            caplog.at_level("ERROR"),
+        ):
+            raw.sendall(ASK)
+            answer = raw.recv(4096)
+    finally:
+        server.stop()
+
+    assert answer.startswith(b"HTTP/1.1 500")
+    assert b"ZeroDivisionError" not in answer
+
+
+def test_requests_leave_no_line_in_the_log(client: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        client.get("/metrics?token=canary")
+        with client.open(b"not http at all\r\n\r\n") as raw:
+            assert raw.recv(12) == b"HTTP/1.1 400"
+
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=64)])
+def test_a_scrape_is_answered_while_hundreds_of_connections_are_half_open(client: Any, many: ExitStack) -> None:
+    for number in range(400):
+        many.enter_context(client.open(b"GET /metrics HTTP/1.1\r\nX: " if number % 2 else b""))
+
+    started = time.monotonic()
+    status, _, body = client.get("/metrics")
+
+    assert (status, time.monotonic() - started < 2) == (200, True)
+    assert b"rankwatch_similarity_mean" in body
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=64)])
+def test_open_files_stay_bounded_under_many_connections(client: Any, many: ExitStack) -> None:
+    def open_files() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = open_files()
+    for _ in range(300):
+        many.enter_context(client.open())
+    assert client.get("/metrics")[0] == 200
+
+    deadline = time.monotonic() + 5
+    while (theirs := open_files() - before - 300) > 64 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert theirs <= 64
+
+
+@pytest.mark.parametrize("limits", [Limits(connections=2)])
+def test_who_has_asked_before_stays_when_connections_must_give_way(client: Any, many: ExitStack) -> None:
+    regular = many.enter_context(client.open(ASK))
+    assert regular.recv(15) == b"HTTP/1.1 200 OK"
+    silent = many.enter_context(client.open())
+
+    assert client.get("/-/healthy")[0] == 200
+
+    assert _ends_within(silent, 5)
+    regular.sendall(ASK)
+    assert not _ends_within(regular, 0.2)
+
+
+@pytest.mark.parametrize("limits", [Limits(exchange_s=0.3)])
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HTTP/1.1\r\nX: "])
+def test_a_request_that_does_not_come_is_cut_off_at_the_deadline(client: Any, sent: bytes) -> None:
+    with client.open(sent) as raw:
+        assert _ends_within(raw, 5)
+
+
+@pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
+@pytest.mark.parametrize(
+    "head", [b"GET /metrics HTTP/1.1\r\nX: ", b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\n"]
+)
+def test_a_trickle_of_bytes_does_not_extend_the_deadline(client: Any, head: bytes) -> None:
+    started = time.monotonic()
+    with client.open(head) as raw:
+        try:
+            while time.monotonic() - started < 5:
+                raw.sendall(b"x")
+                time.sleep(0.05)  # the trickle itself
+        except ConnectionError:
+            pass
+
+    assert time.monotonic() - started < 3
+
+
+@pytest.mark.parametrize("limits", [Limits(exchange_s=0.5)])
+def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(health: Any, limits: Limits) -> None:
+    server = WebServer(_application(health, lambda _a, _e: (b"x" * 50_000_000, {})), "127.0.0.1", 0, limits=limits)
+    server.start()
+    try:
+        with socket.socket() as raw:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            raw.settimeout(5)
+            raw.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
+            raw.sendall(ASK)
+            deadline = time.monotonic() + 5
+            while (open_now := len(server._server.server_state.connections)) and time.monotonic() < deadline:
+                time.sleep(0.02)
+    finally:
+        server.stop()
+
+    assert open_now == 0
+
+
+@pytest.mark.parametrize("limits", [Limits(exchange_s=0.3)])
+def test_an_idle_connection_outlives_the_deadline_and_is_used_again(client: Any) -> None:
+    with client.open(ASK) as raw:
+        assert not _ends_within(raw, 0.8)
+        raw.settimeout(5)
+        raw.sendall(ASK)
+        assert raw.recv(15) == b"HTTP/1.1 200 OK"
+
+
+@pytest.mark.parametrize("limits", [Limits(keep_alive_s=1)])
+def test_an_idle_connection_ends_after_its_keep_alive(client: Any) -> None:
+    with client.open(ASK) as raw:
+        assert _ends_within(raw, 5)
+
+
+def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
+    health = b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n"
+    with client.open(health * 5 + b"GET /-/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as raw:
+        received = b"".join(iter(lambda: raw.recv(65536), b""))
+
+    assert received.count(b"HTTP/1.1 200 OK") == 6
+
+
+@pytest.mark.parametrize("limits", [Limits(header_bytes=2048)])
+def test_headers_beyond_the_limit_are_refused(client: Any) -> None:
+    with client.open(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 4096) as raw:
+        assert raw.recv(12) == b"HTTP/1.1 400"
+        assert _ends_within(raw, 5)
+
+
+def test_scrapes_beyond_the_queue_are_turned_away_and_health_still_answers(health: Any, many: ExitStack) -> None:
+    release = threading.Event()
+    many.callback(release.set)
+
+    def slow(_accept: str, _encoding: str) -> Any:
+        release.wait(30)
+        return b"page", {}
+
+    server = WebServer(_application(health, slow), "127.0.0.1", 0)
+    server.start()
+    many.callback(server.stop)
+    many.callback(release.set)
+    port = int(server.url.rpartition(":")[2])
+    waiting = [many.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(40)]
+    for raw in waiting:
+        raw.sendall(ASK)
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as probe:
+        probe.sendall(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert probe.recv(15) == b"HTTP/1.1 200 OK"
+
+    release.set()
+    first_lines = [raw.recv(12) for raw in waiting]
+
+    assert first_lines.count(b"HTTP/1.1 200") == 32
+    assert first_lines.count(b"HTTP/1.1 503") == 8
