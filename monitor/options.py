@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Self, get_args
@@ -17,14 +18,19 @@ from pydantic import (
     SecretStr,
     ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+")
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)")
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
+_NEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?", re.ASCII | re.IGNORECASE)
+_CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
+_LONGEST = timedelta(days=36500)
+_LARGEST_SECRET_FILE = 1 << 16
 
 
 def parse_duration(value: object) -> object:
@@ -32,9 +38,24 @@ def parse_duration(value: object) -> object:
     if isinstance(value, timedelta):
         return value
     if not isinstance(value, str) or not _DURATION.fullmatch(value):
-        msg = "not a duration: write a number with its unit, such as 30s, 15m, 1h30m or 7d"
+        msg = f"not a duration: {_advice(value)}"
         raise ValueError(msg)
-    return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value)))
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(value))
+    if seconds > _LONGEST.total_seconds():
+        msg = "must be at most 36500d"
+        raise ValueError(msg)
+    return timedelta(seconds=seconds)
+
+
+def _advice(value: object) -> str:
+    text = "" if isinstance(value, bool) else str(value).strip()
+    if re.fullmatch(r"\d{1,9}", text, re.ASCII):
+        return f"a number needs its unit, write {text}s, {text}m or {text}h"
+    if match := _CLOCK.fullmatch(text):
+        return f"write {int(match[1])}h{int(match[2])}m or {int(match[1])}m{int(match[2])}s"
+    if match := _NEARLY.fullmatch(text):
+        return f"write {match[1]}{match[2].lower().replace('milli', 'ms')}"
+    return "write a number with its unit, such as 30s, 15m, 1h30m or 7d"
 
 
 def _positive(value: timedelta) -> timedelta:
@@ -56,7 +77,15 @@ Duration = Annotated[
 def resolve_path(text: str, info: ValidationInfo) -> str:
     """Make a relative path start at the directory of the configuration file (the validation context's ``base_dir``)."""
     base = (info.context or {}).get("base_dir")
-    return text if base is None else str(Path(base) / Path(text).expanduser())
+    return text if base is None else str(Path(base) / _expand_home(text))
+
+
+def _expand_home(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        msg = "begins with a home directory that cannot be found: write the whole path"
+        raise ValueError(msg) from None
 
 
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
@@ -67,23 +96,34 @@ def _holds_secret(annotation: object) -> bool:
     return annotation is SecretStr or any(_holds_secret(part) for part in get_args(annotation))
 
 
-def _read_secret(path: object, base: str | None) -> str:
+@dataclass(frozen=True, slots=True)
+class _Unreadable:
+    """Stands in for a secret that could not be had, so that its field, and only it, reports why."""
+
+    message: str
+
+
+def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     if not isinstance(path, str):
-        msg = "must be the path of a file that holds the value"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
+        return _Unreadable("must be the path of a file that holds the value")
     try:
-        return (Path(base or ".") / Path(path).expanduser()).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        msg = f"cannot read {path}: {reason}"
-        raise ValueError(msg) from None
+        with (Path(base or ".") / _expand_home(path)).open("rb") as file:
+            content = file.read(_LARGEST_SECRET_FILE + 1)
+        text = content.decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
+    except (OSError, ValueError) as error:
+        return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
+    if len(content) > _LARGEST_SECRET_FILE:
+        return _Unreadable(f"cannot read {path}: it holds more than {_LARGEST_SECRET_FILE} bytes")
+    return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 
 class Options(BaseModel):
     """Base of everything that can be set: unknown keys are errors, values never echo, instances never change.
 
     A field of type SecretStr (or a mapping of them) may be given as ``name_file: path`` instead: the file's text without its
-    last line break is the value.
+    last line break is the value. What ``repr`` shows of a URL is `display_url` of it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True, validate_default=False)
@@ -101,11 +141,23 @@ class Options(BaseModel):
             if isinstance(read.get(name), Mapping):
                 read[name] = _read_mapping(read[name], base)
             if (key := f"{name}_file") in read:
-                if name in read:
-                    msg = f"give either {name} or {key}, not both"
-                    raise ValueError(msg)
-                read[name] = _read_secret(read.pop(key), base)
+                path = read.pop(key)
+                both = _Unreadable(f"give either {name} or {key}, not both")
+                read[name] = both if name in read else _read_secret(path, base)
         return read
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _report_unreadable(cls, value: Any) -> Any:  # noqa: ANN401 - raw input is anything
+        for found in (value, *(value.values() if isinstance(value, Mapping) else ())):
+            if isinstance(found, _Unreadable):
+                raise ValueError(found.message)  # noqa: TRY004 - pydantic collects ValueError only
+        return value
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """Fields for ``repr``: no URL is shown beyond its host and database."""
+        for name, value in super().__repr_args__():
+            yield name, display_url(value) if isinstance(value, str) and "://" in value else value
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -124,12 +176,30 @@ class Options(BaseModel):
 
 def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, object]:
     """Replace ``Header_file: path`` entries of a mapping of secrets by ``Header: text``."""
-    return {
-        (key.removesuffix("_file") if key.endswith("_file") else key): (
-            _read_secret(value, base) if key.endswith("_file") else value
-        )
-        for key, value in values.items()
-    }
+    read: dict[str, object] = {}
+    for key, value in values.items():
+        name = key.removesuffix("_file")
+        if name != key and name in values:
+            read[name] = _Unreadable(f"give either {name} or {key}, not both")
+        elif name not in read:
+            read[name] = value if name == key else _read_secret(value, base)
+    return read
+
+
+def display_url(url: str | SecretStr) -> str:
+    """A URL that may be shown: scheme, host and port, and for a database its name or file; no user, password, path or query."""
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    scheme, separator, rest = text.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return "..."
+    credentials, _, rest = rest.rpartition("@")
+    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: nobody can tell
+        return f"{scheme}://..."
+    place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{place}{slash}{path}" if scheme.startswith(_DATABASES) else f"{scheme}://{place}"
+
+
+_DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
 
 
 class OneOf(Options):
@@ -143,3 +213,9 @@ class OneOf(Options):
             msg = f"give exactly one of {choices}" + (f"; found {' and '.join(given)}" if given else "")
             raise ValueError(msg)
         return self
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Say in the schema too that exactly one is given."""
+        schema = super().__get_pydantic_json_schema__(core_schema, handler)
+        return {**schema, "minProperties": 1, "maxProperties": 1}

@@ -13,13 +13,17 @@ from monitor.model import (
     AlertState,
     Claim,
     Delivery,
+    Direction,
+    Evidence,
     LatestRun,
     Notification,
     Pull,
     PullRequest,
     Run,
     RunResult,
+    Summary,
     Transition,
+    UserScore,
     UserTable,
 )
 
@@ -125,7 +129,9 @@ class Store(Protocol):
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
 
         Also stores one pending delivery for each announced transition and each of ``receivers``. States are written only where
-        the stored ``judged_slot`` is older. False, and nothing is stored, when the claim has been taken over meanwhile.
+        the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition,
+        started from; the transitions of others are left out. Doing it again with the same result changes nothing. False,
+        and nothing is stored, when the claim has been taken over meanwhile.
         """
 
     def abandon_expired(self, now: datetime) -> int:
@@ -137,7 +143,8 @@ class Store(Protocol):
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         """End states outside a run, because rule or comparison are gone from the configuration.
 
-        Removes the states these transitions end, stores the transitions and their deliveries.
+        Removes the states these transitions end, stores the transitions and their deliveries. One whose state is gone, or
+        has moved meanwhile, is left out.
         """
 
     def all_alert_states(self) -> tuple[AlertState, ...]:
@@ -173,7 +180,25 @@ class Store(Protocol):
         """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
 
     def prune(self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime) -> Mapping[str, int]:
-        """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted."""
+        """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted.
+
+        In many small transactions, so that runs can be stored meanwhile.
+        """
+
+    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+        """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
+
+    def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
+        """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
+
+    def evidence(self, run_id: int) -> tuple[Evidence, ...]:
+        """Evidence of one run: the worst users first, then the representative ones, each by position."""
+
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        """One user's scores in the newest ``limit`` runs that scored them, newest slot first, then by metric."""
+
+    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
+        """The ``n`` users of the run with the lowest scores (``above``: the highest), worst first, then by name."""
 
     def ping(self) -> None:
         """DatabaseError unless the database answers and its schema fits."""

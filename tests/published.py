@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from monitor.export import PrometheusPublisher
+from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model import (
     AlertState,
     Arm,
@@ -142,3 +142,11 @@ def filled() -> PrometheusPublisher:
     publisher.notified("pager", "sent")
     publisher.outbox({"pager": 3}, {"pager": 7.5})
     return publisher
+
+
+def series_names() -> set[str]:
+    """Every name that a query over rankwatch's own series may use; histograms by their parts."""
+    parts = {
+        f"{one.name}_{part}" for one in SERIES.values() if one.kind is Kind.HISTOGRAM for part in ("bucket", "sum", "count")
+    }
+    return parts | {one.name for one in SERIES.values() if one.kind is not Kind.HISTOGRAM}

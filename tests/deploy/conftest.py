@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import published
 import pytest
-from servers.prometheus import Prometheus, running_prometheus
 
+import published
 from monitor.export import PrometheusPublisher
 from monitor.web import WebServer, create_app
+from servers.prometheus import Prometheus, running_prometheus
 
 ROOT = Path(__file__).parents[2]
 

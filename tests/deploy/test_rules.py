@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from servers import require
 
-from monitor.export import SERIES, Kind
+import published
+from servers import require
 
 HERE = Path(__file__).parent
 STORY = HERE / "rankwatch.rules.test.yml"
@@ -22,14 +22,6 @@ def _run(*command: str) -> None:
 def _alerts(deploy: Path) -> list[dict[str, object]]:
     groups = yaml.safe_load((deploy / "prometheus" / "rankwatch.rules.yml").read_text(encoding="utf-8"))["groups"]
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
-
-
-def known_series() -> set[str]:
-    """Every name that a query may use: histograms by their parts, and what the rule file records is added by the caller."""
-    parts = {
-        f"{one.name}_{part}" for one in SERIES.values() if one.kind is Kind.HISTOGRAM for part in ("bucket", "sum", "count")
-    }
-    return parts | {one.name for one in SERIES.values() if one.kind is not Kind.HISTOGRAM}
 
 
 def test_promtool_accepts_the_rules_with_every_lint(deploy: Path) -> None:
@@ -93,5 +85,5 @@ def test_the_rules_use_only_series_that_exist(deploy: Path) -> None:
     rules = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
     used = {name for rule in rules for name in re.findall(r"\brankwatch_\w+", re.sub(r'"[^"]*"', "", rule["expr"]))}
 
-    assert used - known_series() == set()
+    assert used - published.series_names() == set()
     assert len(used) > 10

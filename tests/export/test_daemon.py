@@ -5,9 +5,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import published
 import pytest
 
+import published
 from monitor.export import PrometheusPublisher
 from monitor.model import RunStatus
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-import published
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+import published
 from monitor.export import PrometheusPublisher
 from monitor.model import Outcome, RunStatus, Severity, State
 

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import published
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
-from servers import require
 
+import published
 from monitor.export import SERIES, Kind, PrometheusPublisher, reference
 from monitor.ports import Publisher
+from servers import require
 
 Scrape = Callable[[PrometheusPublisher], Any]
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"

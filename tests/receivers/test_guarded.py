@@ -8,6 +8,9 @@ from pathlib import Path
 from ssl import PROTOCOL_TLS_SERVER, SSLContext
 
 import pytest
+
+from monitor.errors import DeliveryError
+from monitor.receivers.guarded import Guard, origin
 from servers import free_port, require
 from servers.webhook import (
     Collector,
@@ -22,9 +25,6 @@ from servers.webhook import (
     trickle_body,
     trickle_headers,
 )
-
-from monitor.errors import DeliveryError
-from monitor.receivers.guarded import Guard, origin
 
 
 @contextmanager

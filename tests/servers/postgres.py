@@ -50,12 +50,11 @@ class PostgresServer:
         return psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5)
 
     @contextmanager
-    def database(self, template: str = "template1") -> Iterator[str]:
-        """URL of a fresh database, empty or a copy of another one, dropped at the end with whoever is still connected."""
+    def database(self) -> Iterator[str]:
+        """URL of a fresh empty database, dropped at the end with whoever is still connected."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
-            create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
-            admin.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
+            admin.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         try:
             yield self.url(name)
         finally:

@@ -14,7 +14,6 @@ from typing import cast
 
 import pytest
 
-
 BOMB = gzip.compress(bytes(64 * 1024 * 1024), compresslevel=1)
 """64 MiB of zeros, packed."""
 
@@ -128,6 +127,12 @@ class _Handler(socketserver.StreamRequestHandler):
         if server.tls is not None:
             self.request = server.tls.wrap_socket(self.request, server_side=True)
         super().setup()
+
+    def finish(self) -> None:
+        try:
+            super().finish()
+        finally:
+            self.request.close()
 
     def handle(self) -> None:
         collector = cast("_Server", self.server).collector

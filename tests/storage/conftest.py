@@ -1,30 +1,42 @@
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from monitor.storage import SqlStore, open_store
+from monitor.storage.tables import metadata
 from servers.postgres import PostgresServer, database_url, postgres_server, postgres_url
 
 __all__ = ["database_url", "postgres_server", "postgres_url"]
 
 
 @pytest.fixture(scope="session")
-def template(postgres_server: PostgresServer) -> Iterator[str]:
-    """Name of a database with our tables, to copy: migrating each test's own would take most of the time."""
-    with postgres_server.database() as url:
-        open_store(url, create=True).close()
-        yield url.rpartition("/")[2]
+def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
+    """One store for all tests, emptied for each: creating a database for each test would take most of the time."""
+    with postgres_server.database() as url, closing(open_store(url, create=True)) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our tables, to copy."""
+    file = tmp_path_factory.mktemp("template") / "rankwatch.db"
+    open_store(f"sqlite:///{file}", create=True).close()
+    return file
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
-    """A fresh store over each database in turn."""
+    """An empty store over each database in turn."""
     if request.param == "sqlite":
-        with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as sqlite:
+        copy = shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "rankwatch.db")
+        with closing(open_store(f"sqlite:///{copy}", create=False)) as sqlite:
             yield sqlite
         return
-    server: PostgresServer = request.getfixturevalue("postgres_server")
-    with server.database(template=request.getfixturevalue("template")) as url, closing(open_store(url, create=False)) as postgres:
-        yield postgres
+    postgres: SqlStore = request.getfixturevalue("postgres_store")
+    with postgres.database.write() as connection:
+        connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY"))
+    yield postgres

@@ -46,7 +46,9 @@ def test_a_claim_that_ran_out_is_taken_over_as_the_next_attempt(store: SqlStore)
 
 
 @pytest.mark.parametrize("status", [RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED])
-def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(store: SqlStore, status: RunStatus) -> None:
+def test_a_finished_slot_is_taken_only_to_run_it_again_and_shows_its_results_meanwhile(
+    store: SqlStore, status: RunStatus
+) -> None:
     store.finish(result(claimed(store), status=status, reason="why"), receivers=())
     before = store.latest(["home-feed"])
 

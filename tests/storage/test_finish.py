@@ -54,7 +54,14 @@ def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
 def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:
     claim = claimed(store)
     bare = result(
-        claim, status=RunStatus.FAILED, reason="no route", coverage=None, summaries=(), scores=None, evidence=(), stage_seconds={}
+        claim,
+        status=RunStatus.FAILED,
+        reason="no route",
+        coverage=None,
+        summaries=(),
+        scores=None,
+        evidence=(),
+        stage_seconds={},
     )
     assert store.finish(bare, receivers=("hook",))
 
@@ -76,7 +83,9 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
     store.finish(
-        result(claimed(store), summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(evidence(scores={"a": float("nan")}),)),
+        result(
+            claimed(store), summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(evidence(scores={"a": float("nan")}),)
+        ),
         receivers=(),
     )
 
@@ -105,7 +114,12 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
     claim = claimed(store, rerun=True)
     only = factories.summary(mean=0.1, statistics={})
     smaller = result(
-        claim, summaries=(only,), evidence=(), scores=scores({"overlap": {"u7": 0.5}}), coverage=None, stage_seconds={"pull": 2.0}
+        claim,
+        summaries=(only,),
+        evidence=(),
+        scores=scores({"overlap": {"u7": 0.5}}),
+        coverage=None,
+        stage_seconds={"pull": 2.0},
     )
     store.finish(smaller, receivers=())
 

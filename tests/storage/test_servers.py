@@ -1,7 +1,8 @@
 import psycopg
 import pytest
-from servers.postgres import PASSWORD, PostgresServer
 from sqlalchemy import create_engine, text
+
+from servers.postgres import PASSWORD, PostgresServer
 
 
 def test_a_database_url_answers_and_is_empty(database_url: str) -> None:

@@ -41,7 +41,14 @@ def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
 
 
 def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | None:
-    asked = {"owner": "a:1", "now": slot, "until": slot + HOUR, "config_hash": "hash", "rerun": False, "comparison": "home-feed"}
+    asked = {
+        "owner": "a:1",
+        "now": slot,
+        "until": slot + HOUR,
+        "config_hash": "hash",
+        "rerun": False,
+        "comparison": "home-feed",
+    }
     asked |= changes
     return store.claim(asked.pop("comparison"), slot, **asked)
 
@@ -126,7 +133,13 @@ def resolved(slot: datetime, firing: AlertState) -> tuple[AlertState, Transition
     about = {"comparison": firing.comparison, "alert": firing.alert, "segment": firing.segment}
     quiet = state(since=slot, judged_slot=slot, **about)
     ended = factories.transition(
-        slot=slot, at=slot, from_state=State.FIRING, to_state=State.QUIET, dedup_key=firing.dedup_key, since=firing.since, **about
+        slot=slot,
+        at=slot,
+        from_state=State.FIRING,
+        to_state=State.QUIET,
+        dedup_key=firing.dedup_key,
+        since=firing.since,
+        **about,
     )
     return quiet, ended
 
@@ -145,7 +158,9 @@ def run(
     return claim.run_id
 
 
-def lease(store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10) -> tuple[Delivery, ...]:
+def lease(
+    store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10
+) -> tuple[Delivery, ...]:
     return store.claim_deliveries(receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit)
 
 

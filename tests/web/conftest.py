@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from urllib.parse import urlsplit
 
-import published
 import pytest
 
+import published
 from monitor.web import Limits, WebServer, create_app
 
 

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import published
 import pytest
 
+import published
 from monitor.errors import MonitorError
 from monitor.web import Limits, WebServer, create_app
 
@@ -82,6 +82,18 @@ def test_ipv6_is_served_and_written_in_brackets(health: Any) -> None:
         server.stop()
 
     assert server.url == f"http://[::1]:{port}"
+
+
+def test_an_empty_host_serves_both_families(health: Any) -> None:
+    server = WebServer(_application(health), "", 0)
+    try:
+        server.start()
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_connection((host, int(server.url.rpartition(":")[2])), timeout=5) as raw:
+                raw.sendall(ASK)
+                assert raw.recv(15) == b"HTTP/1.1 200 OK"
+    finally:
+        server.stop()
 
 
 def test_stopping_frees_the_port_and_may_be_said_twice(health: Any) -> None:

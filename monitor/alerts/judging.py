@@ -1,0 +1,63 @@
+"""All rules of a comparison over all segments of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from monitor.alerts.machine import Look, advance
+from monitor.alerts.verdicts import judge
+from monitor.model import ALL, AlertState, Comparison, Outcome, Rule, RunStatus, State, Summary, Transition
+
+
+def judge_run(  # noqa: PLR0913 - a run is all of this
+    comparison: Comparison,
+    *,
+    slot: datetime,
+    at: datetime,
+    status: RunStatus,
+    run_reason: str | None,
+    summaries: Sequence[Summary],
+    states: Sequence[AlertState],
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+    """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
+
+    ``states`` are the stored ones of this comparison; those that no rule looks at are not returned. ``at`` is the time of
+    judging, ``run_reason`` says why a run is not ok. The same arguments give the same answer, and a slot judged before none.
+    """
+    measured = {(summary.segment, summary.metric): summary for summary in summaries}
+    stored = {(state.alert, state.segment): state for state in states}
+    moved: list[AlertState] = []
+    transitions: list[Transition] = []
+    for rule in comparison.rules:
+        for segment in segments_of(rule, summaries, states):
+            verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason)
+            look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
+            state, transition = advance(rule, verdict, stored.get((rule.alert, segment)), look)
+            moved.append(state)
+            transitions.extend([transition] if transition else [])
+    return tuple(moved), tuple(transitions)
+
+
+def segments_of(rule: Rule, summaries: Iterable[Summary], states: Iterable[AlertState]) -> tuple[str, ...]:
+    """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
+
+    ``each`` is ``all``, every segment measured, and those that are not measured now but are in alarm or had data when this
+    rule was judged last: none goes on to read as ok when it has vanished or the run has failed.
+    """
+    if rule.segments == "all":
+        return (ALL,)
+    if rule.segments != "each":
+        return tuple(dict.fromkeys(rule.segments))
+    measured = {summary.segment for summary in summaries if summary.metric == rule.metric}
+    known = _known([state for state in states if state.alert == rule.alert])
+    return (ALL, *sorted((measured | known) - {ALL}))
+
+
+def _known(states: Sequence[AlertState]) -> set[str]:
+    newest = max((state.judged_slot for state in states), default=None)
+    return {
+        state.segment
+        for state in states
+        if state.state is not State.QUIET or (state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
+    }

@@ -1,0 +1,107 @@
+"""The state machine of one alert on one segment: quiet, pending, firing."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """One look at one segment: of which comparison, for which slot, and at what time it was taken."""
+
+    comparison: str
+    segment: str
+    slot: datetime
+    at: datetime
+
+
+def advance(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look) -> tuple[AlertState, Transition | None]:
+    """Move the state by one verdict; the transition if it changed, else None.
+
+    ============  =====================================  ==========================================  ==================
+    state         breach                                 ok                                          anything else
+    ============  =====================================  ==========================================  ==================
+    none, quiet   pending, or firing with ``for_runs=1``  quiet                                       quiet
+    pending       firing at the ``for_runs``-th in a row  quiet                                       pending, streak held
+    firing        firing                                 quiet if recovered, else firing             firing
+    ============  =====================================  ==========================================  ==================
+
+    ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the streak, and the state carries
+    their outcome and reason. A slot that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold
+    or ``for`` was changed goes on from the stored state: what fires keeps firing, under its key and its severity.
+    """
+    if previous is not None and look.slot <= previous.judged_slot:
+        return previous, None
+    was, streak = (previous.state, previous.streak) if previous else (State.QUIET, 0)
+    now, streak = _step(was, streak, verdict, rule.for_runs)
+    state = _state(rule, verdict, previous, look, now, streak)
+    return state, None if now is was else _transition(rule, previous, state, look)
+
+
+def _step(state: State, streak: int, verdict: Verdict, for_runs: int) -> tuple[State, int]:
+    if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
+        return state, streak
+    if state is State.FIRING:
+        return (State.QUIET, 0) if verdict.outcome is Outcome.OK and verdict.is_recovered else (state, streak)
+    if verdict.outcome is Outcome.OK:
+        return State.QUIET, 0
+    return State.FIRING if streak + 1 >= for_runs else State.PENDING, streak + 1
+
+
+def _state(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look, state: State, streak: int) -> AlertState:
+    held = previous if previous is not None and previous.state is state else None
+    firing = held if state is State.FIRING else None
+    return AlertState(
+        comparison=look.comparison,
+        alert=rule.alert,
+        segment=look.segment,
+        state=state,
+        since=held.since if held else look.slot,
+        streak=streak,
+        judged_slot=look.slot,
+        outcome=verdict.outcome,
+        reason=verdict.reason,
+        value=verdict.value,
+        users=verdict.users,
+        threshold=rule.threshold,
+        severity=firing.severity if firing else rule.severity,
+        dedup_key=firing.dedup_key if firing else _dedup_key(rule, look, state),
+    )
+
+
+def _transition(rule: Rule, previous: AlertState | None, state: AlertState, look: Look) -> Transition:
+    ended = previous if previous is not None and previous.state is State.FIRING else None
+    return Transition(
+        comparison=look.comparison,
+        alert=rule.alert,
+        segment=look.segment,
+        slot=look.slot,
+        at=look.at,
+        from_state=previous.state if previous else State.QUIET,
+        to_state=state.state,
+        reason=state.reason,
+        value=state.value,
+        direction=rule.direction,
+        threshold=rule.threshold,
+        users=state.users,
+        metric=rule.metric,
+        statistic=rule.statistic,
+        severity=ended.severity if ended else rule.severity,
+        since=look.slot if previous is None or previous.state is State.QUIET else previous.since,
+        dedup_key=ended.dedup_key if ended else state.dedup_key,
+        runbook_url=rule.runbook_url,
+        labels=rule.labels,
+    )
+
+
+def _dedup_key(rule: Rule, look: Look, state: State) -> str | None:
+    """Name of the firing that begins in this slot: the same whenever and wherever it is worked out."""
+    if state is not State.FIRING:
+        return None
+    named = json.dumps([look.comparison, rule.alert, look.segment, look.slot.astimezone(UTC).isoformat()])
+    return hashlib.sha256(named.encode()).hexdigest()[:32]

@@ -1,0 +1,87 @@
+"""What one rule says of one segment in one run, in words that a person reads at night."""
+
+from __future__ import annotations
+
+import math
+
+from monitor.model import ALL, Direction, Outcome, Rule, RunStatus, Summary, Verdict
+
+
+def judge(rule: Rule, segment: str, status: RunStatus, summary: Summary | None, run_reason: str | None) -> Verdict:
+    """Judge one segment by one rule.
+
+    ``error`` for a run that did not end well, ``no_data`` when it paired too little, when the segment has no user with a
+    defined score, or when the statistic has no finite value; ``too_few`` under ``min_users``. Only then is the value compared:
+    ``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``.
+    """
+    if status is RunStatus.INSUFFICIENT:
+        return _silent(Outcome.NO_DATA, _because("too little of the panel could be compared", run_reason))
+    if status is not RunStatus.OK:
+        said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
+        return _silent(Outcome.ERROR, _because(said.get(status, "the run has not ended"), run_reason))
+    if summary is None or summary.n == 0:
+        return _silent(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
+    if summary.n < rule.min_users:
+        reason = f"{_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
+        return _silent(Outcome.TOO_FEW, reason, summary.n)
+    value = summary.value(rule.statistic)
+    if value is None or not math.isfinite(value):
+        reason = f"{rule.statistic} of {rule.metric} has no value over {_users(summary.n, segment)}"
+        return _silent(Outcome.NO_DATA, reason, summary.n)
+    return _compared(rule, segment, value, summary.n)
+
+
+def _silent(outcome: Outcome, reason: str, users: int = 0) -> Verdict:
+    return Verdict(outcome=outcome, reason=reason, value=None, users=users)
+
+
+def _compared(rule: Rule, segment: str, value: float, users: int) -> Verdict:
+    is_breach = _beyond(rule.direction, value, rule.threshold)
+    is_recovered = not is_breach and not _beyond(rule.direction, value, rule.resolve_at)
+    shown = _figure(value, rule.threshold, rule.resolve_at)
+    return Verdict(
+        outcome=Outcome.BREACH if is_breach else Outcome.OK,
+        reason=f"{rule.statistic} of {rule.metric} is {shown} over {_users(users, segment)}, "
+        + _standing(rule, is_breach=is_breach, is_recovered=is_recovered),
+        value=value,
+        users=users,
+        is_recovered=is_recovered,
+    )
+
+
+def _beyond(direction: Direction, value: float, limit: float) -> bool:
+    return value < limit if direction is Direction.BELOW else value > limit
+
+
+def _standing(rule: Rule, *, is_breach: bool, is_recovered: bool) -> str:
+    threshold, resolve_at = _number(rule.threshold), _number(rule.resolve_at)
+    if is_breach:
+        return f"{rule.direction} {threshold}"
+    if is_recovered:
+        return f"not {rule.direction} {resolve_at}"
+    return f"not {rule.direction} {threshold} but still {rule.direction} {resolve_at}, where it resolves"
+
+
+def _figure(value: float, *limits: float) -> str:
+    """Shortest form of three or more figures that stands on the same side of every limit as the value itself."""
+    for figures in range(3, 17):
+        text = f"{value:.{figures}g}"
+        if all((float(text) > limit) - (float(text) < limit) == (value > limit) - (value < limit) for limit in limits):
+            return text
+    return repr(value)
+
+
+def _number(value: float) -> str:
+    return f"{value:.12g}"
+
+
+def _users(count: int, segment: str) -> str:
+    return f"{count:,} user{'' if count == 1 else 's'}{_of(segment)}"
+
+
+def _of(segment: str) -> str:
+    return "" if segment == ALL else f" of {segment}"
+
+
+def _because(what: str, why: str | None) -> str:
+    return f"{what}: {why}" if why else what

@@ -1,0 +1,93 @@
+"""Whether exactly the expected story happened, for --fast. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitor.demo.configuration import COMPARISON, EXPECTED
+from monitor.demo.oncall import Notice
+from monitor.demo.playing import Turn
+from monitor.demo.story import Chapter
+from monitor.demo.watching import Seen
+from monitor.model import RunStatus, State, Transition
+
+GAUGES = ("rankwatch_similarity_mean", "rankwatch_alert_state", "rankwatch_run_status")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """All that is known at the end. ``exposition``: what /metrics answered, empty when it did not."""
+
+    turns: Sequence[Turn]
+    seen: Seen
+    notices: Sequence[Notice]
+    exposition: str
+
+
+def is_over(turns: Sequence[Turn], seen: Seen, notices: Sequence[Notice]) -> bool:
+    """Whether nothing more is to come: healed, all quiet, and on-call told of every start and end."""
+    announced = sum(1 for transition in seen.transitions if transition.is_announced)
+    return turns[-1].chapter is Chapter.HEALED and not seen.firing and len(notices) >= announced
+
+
+def unmet(account: Account) -> tuple[str, ...]:
+    """What was expected and did not happen, or happened and was not expected; a sentence each."""
+    return (*_runs(account.seen), *_alerts(account), *_notices(account), *_gauges(account.exposition))
+
+
+def _runs(seen: Seen) -> Iterator[str]:
+    bad = [run for run in seen.runs if run.status not in (RunStatus.OK, RunStatus.RUNNING)]
+    if bad:
+        yield f"{len(bad)} runs did not end ok; the last of them is {bad[0].status}: {bad[0].reason or 'no reason given'}."
+    if not any(run.status is RunStatus.OK for run in seen.runs):
+        yield "No run ended ok."
+
+
+def _alerts(account: Account) -> Iterator[str]:
+    began = {turn.chapter: turn.at for turn in account.turns}
+    for alert in sorted(EXPECTED):
+        mine = [transition for transition in account.seen.transitions if (transition.alert, transition.segment) == alert]
+        fired = [transition.at for transition in mine if transition.is_firing]
+        resolved = [transition.at for transition in mine if transition.from_state is State.FIRING]
+        yield from _once(alert, "fired", "the fault was let in", fired, began.get(Chapter.BROKEN))
+        yield from _once(alert, "resolved", "it was repaired", resolved, began.get(Chapter.HEALED))
+    others = {name for one in account.seen.transitions if one.is_firing and (name := _name(one)) not in EXPECTED}
+    yield from (f"{alert} {segment} fired, though nothing was wrong there." for alert, segment in sorted(others))
+
+
+def _once(alert: tuple[str, str], did: str, cause: str, at: list[datetime], after: datetime | None) -> Iterator[str]:
+    """An alert must have ``did`` exactly once, and not before its cause."""
+    name = " ".join(alert)
+    if not at:
+        yield f"{name} never {did}" + ("." if after else f", for {cause.replace('was', 'was never', 1)}.")
+    elif len(at) > 1:
+        yield f"{name} {did} {len(at)} times instead of once."
+    elif after is None or at[0] < after:
+        yield f"{name} {did} before {cause}."
+
+
+def _notices(account: Account) -> Iterator[str]:
+    unsigned = sum(1 for notice in account.notices if not notice.is_signed)
+    if unsigned:
+        yield f"{unsigned} messages reached on-call without a valid signature."
+    got = Counter((notice.status, notice.alert, notice.segment) for notice in account.notices if notice.is_signed)
+    for alert, segment in sorted(EXPECTED):
+        yield from (
+            f"On-call was never told that {alert} {segment} is {status}."
+            for status in ("firing", "resolved")
+            if not got[status, alert, segment]
+        )
+
+
+def _gauges(exposition: str) -> Iterator[str]:
+    for gauge in GAUGES:
+        label = f'comparison="{COMPARISON}"'
+        if not any(line.startswith(gauge + "{") and label in line for line in exposition.splitlines()):
+            yield f"/metrics shows no {gauge} of {COMPARISON}."
+
+
+def _name(transition: Transition) -> tuple[str, str]:
+    return transition.alert, transition.segment

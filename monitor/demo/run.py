@@ -1,0 +1,160 @@
+"""`rankwatch demo`: stage, daemon and screen together, from the first run to the last."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import requests
+from rich.console import Console
+
+from monitor.demo.place import DEFAULT, Place
+from monitor.demo.playing import Play
+from monitor.demo.proof import Account, is_over, unmet
+from monitor.demo.stage import Stage, open_stage
+from monitor.demo.story import FAST, NORMAL, Story
+from monitor.demo.view import View, open_view
+from monitor.demo.watching import Watcher
+from monitor.ports import Store
+from monitor.service import logs
+
+INTERRUPTED = 130
+_PATIENCE_S = 75.0
+"""How long --fast waits for the end of a story that takes a fifth of that."""
+_FRAME_S = 0.2
+
+
+class Daemon(Protocol):
+    """What the demo asks of the daemon. ``url`` and ``store`` are there once it has started."""
+
+    @property
+    def url(self) -> str:
+        """Where its web server listens, without a slash at the end."""
+
+    @property
+    def store(self) -> Store:
+        """Its database."""
+
+    def start(self) -> None:
+        """Begin to run on schedule; returns once the web server answers. Leaves nothing behind when it raises."""
+
+    def stop(self) -> None:
+        """End the run under way and stop."""
+
+
+DaemonFactory = Callable[[Path], Daemon]
+"""Makes the daemon of a configuration file, not yet started."""
+
+
+def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_factory: DaemonFactory) -> int:
+    """Play the demo; returns the exit code.
+
+    With ``fast`` it ends by itself: 0 when exactly the expected story happened, 1 and what was missing when not, 130 when
+    interrupted. Else it goes on until Ctrl-C or SIGTERM, and returns 0. ConfigError when the directory (``rankwatch-demo`` if
+    None) cannot be used.
+    """
+    story = FAST if fast else NORMAL
+    try:
+        with _ended_by_sigterm(), open_stage(directory or DEFAULT, every=story.every) as stage, _logging_to(stage.place.log):
+            return _play(stage, story, console, daemon_factory(stage.place.config), until_over=fast)
+    except KeyboardInterrupt:
+        return _goodbye(console, directory or DEFAULT, fast=fast)
+
+
+def _play(stage: Stage, story: Story, console: Console, daemon: Daemon, *, until_over: bool) -> int:
+    daemon.start()
+    try:
+        play = Play(stage=stage, story=story, watcher=Watcher(daemon.store), metrics_url=f"{daemon.url}/metrics")
+        with open_view(console) as view:
+            _perform(play, view, until_over=until_over)
+        return _verdict(play, console)
+    finally:
+        daemon.stop()
+
+
+def _perform(play: Play, view: View, *, until_over: bool) -> None:
+    """Show frame after frame; without ``until_over`` only an interrupt ends it."""
+    play.begin()
+    while True:
+        status = play.step()
+        view.show(status)
+        if until_over and (play.elapsed_s > _PATIENCE_S or is_over(play.turns, status.seen, play.stage.on_call.notices)):
+            return
+        time.sleep(_FRAME_S)
+
+
+def _verdict(play: Play, console: Console) -> int:
+    """Say whether the story went as it should; 0 or 1."""
+    account = Account(
+        turns=play.turns,
+        seen=play.watcher.look(),
+        notices=play.stage.on_call.notices,
+        exposition=_scrape(play.metrics_url),
+    )
+    problems = unmet(account)
+    for problem in problems:
+        _say(console, f"demo failed: {problem}")
+    if problems:
+        _say(console, f"The daemon's log is {play.stage.place.log}.")
+        return 1
+    _say(
+        console,
+        f"The demo went as it should, in {play.elapsed_s:.0f} s: {len(account.seen.runs)} runs, quiet while both arms were "
+        f"healthy, {len(account.notices)} messages to on-call, resolved after the repair.",
+    )
+    return 0
+
+
+def _goodbye(console: Console, directory: Path, *, fast: bool) -> int:
+    place = Place(directory)
+    _say(console, f"Stopped. To look at what it left: rankwatch runs --config {place.config}")
+    return INTERRUPTED if fast else 0
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _scrape(url: str) -> str:
+    try:
+        answer = requests.get(url, timeout=5)
+        answer.raise_for_status()
+    except requests.RequestException:
+        return ""
+    return answer.text
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Let the log go to the file instead of through the middle of the screen."""
+    logs.configure("json", "info")
+    root = logging.getLogger()
+    before = root.handlers[:]
+    handler = logging.FileHandler(path, encoding="utf-8")
+    if before:
+        handler.setFormatter(before[0].formatter)
+    root.handlers[:] = [handler]
+    try:
+        yield
+    finally:
+        root.handlers[:] = before
+        handler.close()
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Make SIGTERM end the demo as Ctrl-C does, so that the terminal is left in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,110 @@
+"""Counters, histograms and gauges of the daemon itself, for the comparisons and receivers it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from threading import Lock
+
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from monitor.export.families import Gauges, counter, histogram, without_created
+from monitor.export.latest import FINISHED
+from monitor.export.series import SEND_OUTCOMES, SKIP_REASONS
+from monitor.model import RunResult
+
+
+class DaemonCollector(Collector):
+    """What the daemon counts about itself. Until ``watch`` is first called every name is known; after that only those given."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._comparisons: frozenset[str] | None = None
+        self._receivers: frozenset[str] | None = None
+        self._intervals: Mapping[str, timedelta] = {}
+        self._runs = counter("runs_total")
+        self._skipped = counter("slots_skipped_total")
+        self._run_seconds = histogram("run_duration_seconds")
+        self._stage_seconds = histogram("stage_duration_seconds")
+        self._notified = counter("notifications_total")
+        self._outbox: tuple[Mapping[str, int], Mapping[str, float]] = ({}, {})
+        self._reload: tuple[bool, datetime | None] | None = None
+
+    def watch(self, comparisons: Sequence[str], receivers: Sequence[str], intervals: Mapping[str, timedelta]) -> None:
+        """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
+        with self._lock:
+            for gone in (self._comparisons or frozenset()) - frozenset(comparisons):
+                for metric in (self._runs, self._skipped, self._run_seconds, self._stage_seconds):
+                    metric.remove_by_labels({"comparison": gone})
+            for gone in (self._receivers or frozenset()) - frozenset(receivers):
+                self._notified.remove_by_labels({"receiver": gone})
+            self._comparisons, self._receivers = frozenset(comparisons), frozenset(receivers)
+            self._intervals = dict(intervals)
+            self._start_at_zero(comparisons, receivers)
+
+    def _start_at_zero(self, comparisons: Sequence[str], receivers: Sequence[str]) -> None:
+        for comparison in comparisons:
+            self._run_seconds.labels(comparison)
+            for status in FINISHED:
+                self._runs.labels(comparison, status.value)
+            for reason in SKIP_REASONS:
+                self._skipped.labels(comparison, reason)
+        for receiver in receivers:
+            for outcome in SEND_OUTCOMES:
+                self._notified.labels(receiver, outcome)
+
+    def run_finished(self, result: RunResult) -> None:
+        """Count a run of a known comparison and observe its times."""
+        comparison = result.claim.comparison
+        with self._lock:
+            if self._comparisons is not None and comparison not in self._comparisons:
+                return
+            self._runs.labels(comparison, result.status.value).inc()
+            took = (result.finished_at - result.claim.started_at).total_seconds()
+            self._run_seconds.labels(comparison).observe(max(0.0, took))  # the wall clock may have been set back
+            for stage, seconds in result.stage_seconds.items():
+                self._stage_seconds.labels(comparison, stage).observe(max(0.0, seconds))
+
+    def slots_skipped(self, comparison: str, reason: str, count: int) -> None:
+        """Count slots of a known comparison that did not run."""
+        with self._lock:
+            if self._comparisons is None or comparison in self._comparisons:
+                self._skipped.labels(comparison, reason).inc(max(0, count))
+
+    def notified(self, receiver: str, outcome: str) -> None:
+        """Count an attempt to deliver to a known receiver."""
+        with self._lock:
+            if self._receivers is None or receiver in self._receivers:
+                self._notified.labels(receiver, outcome).inc()
+
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
+        """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
+        self._outbox = (dict(pending), dict(oldest_s))
+
+    def reloaded(self, *, ok: bool, at: datetime) -> None:
+        """Keep how the last reading of the configuration ended; the time moves only when it went well."""
+        with self._lock:
+            before = self._reload[1] if self._reload else None
+            self._reload = (ok, at if ok else before)
+
+    def collect(self) -> Iterator[Metric]:
+        """The families as they stand now."""
+        yield from self._gauges().families()
+        for metric in (self._runs, self._skipped, self._run_seconds, self._stage_seconds, self._notified):
+            for family in metric.collect():
+                yield without_created(family)
+
+    def _gauges(self) -> Gauges:
+        gauges = Gauges()
+        for comparison, interval in self._intervals.items():
+            gauges.set("schedule_interval_seconds", (comparison,), interval.total_seconds())
+        pending, oldest_s = self._outbox
+        for receiver in sorted({*pending, *oldest_s, *(self._receivers or ())}):
+            gauges.set("outbox_pending", (receiver,), pending.get(receiver, 0))
+            gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s.get(receiver, 0.0))
+        if self._reload is not None:
+            ok, at = self._reload
+            gauges.set("config_last_reload_successful", (), ok)
+            gauges.set("config_last_reload_success_timestamp_seconds", (), at.timestamp() if at else None)
+        return gauges

@@ -1,0 +1,101 @@
+"""Turns what each comparison last found into gauges. Pure: no clock, no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from prometheus_client.metrics_core import Metric
+
+from monitor.errors import ConfigError
+from monitor.export.families import Gauges
+from monitor.model import (
+    ALL,
+    AlertState,
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    LatestRun,
+    Outcome,
+    RunStatus,
+    State,
+    Statistic,
+    Summary,
+)
+
+FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
+"""Statuses that a finished run can have."""
+_STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
+_JUDGED = (Outcome.OK, Outcome.BREACH)
+
+
+def latest_families(latest: Sequence[LatestRun]) -> tuple[Metric, ...]:
+    """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok."""
+    gauges = Gauges()
+    for one in latest:
+        _add_run(gauges, one)
+        if one.coverage is not None:
+            _add_coverage(gauges, one.run.comparison, one.coverage)
+        is_ok = one.run.status is RunStatus.OK
+        _add_summaries(gauges, one.run.comparison, one.summaries if is_ok else ())
+        _add_alerts(gauges, one.states, is_ok=is_ok)
+    return gauges.families()
+
+
+def _add_run(gauges: Gauges, latest: LatestRun) -> None:
+    run = latest.run
+    key = (run.comparison,)
+    for status in FINISHED:
+        gauges.set("run_status", (*key, status.value), run.status is status)
+    gauges.set("run_last_slot_timestamp_seconds", key, run.slot.timestamp())
+    if run.finished_at is not None:
+        gauges.set("run_last_finished_timestamp_seconds", key, run.finished_at.timestamp())
+    if latest.last_ok_at is not None:
+        gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
+
+
+def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
+    for row in coverage.rows:
+        gauges.set("panel_users", (comparison, row.segment), row.asked)
+        gauges.set("paired_users", (comparison, row.segment), row.paired)
+        for arm, reason in _reasons(row):
+            users = row.reasons.get((arm, reason), 0)
+            gauges.set("coverage_users", (comparison, row.segment, arm.value, reason.value), users)
+
+
+def _reasons(row: CoverageRow) -> Iterable[tuple[Arm, CoverageReason]]:
+    """Every arm and reason for segment ``all``, so that alerts always find a series; elsewhere those that occurred."""
+    return ((arm, reason) for arm in Arm for reason in CoverageReason) if row.segment == ALL else row.reasons
+
+
+def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]) -> None:
+    for summary in summaries:
+        key = (comparison, summary.segment, summary.metric)
+        gauges.set("similarity_users", key, summary.n)
+        gauges.set("similarity_undefined_users", key, summary.n_undefined)
+        gauges.set("similarity_mean", key, summary.mean)
+        gauges.set("similarity_standard_error", key, summary.standard_error)
+        for name, value in summary.statistics.items():
+            _add_statistic(gauges, key, name, value)
+
+
+def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float) -> None:
+    try:
+        statistic = Statistic.parse(name)
+    except ConfigError:
+        return  # stored by a newer version, which this one has no series for
+    if statistic.quantile is not None:
+        gauges.set("similarity_quantile", (*key, f"{statistic.quantile:g}"), value)
+    elif statistic.floor is not None:
+        gauges.set("similarity_share_below_ratio", (*key, f"{statistic.floor:g}"), value)
+
+
+def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) -> None:
+    for state in states:
+        key = (state.comparison, state.alert, state.segment, state.severity.value)
+        gauges.set("alert_state", key, _STATES[state.state])
+        gauges.set("alert_threshold", key, state.threshold)
+        gauges.set("alert_judged", key, is_ok and state.outcome in _JUDGED)
+        if is_ok and state.value is not None:
+            gauges.set("alert_value", key, state.value)
+            gauges.set("alert_users", key, state.users)

@@ -1,0 +1,87 @@
+"""The Publisher of Prometheus: takes what the daemon tells it, and renders it for whoever scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import InfoMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from monitor.export.daemon import DaemonCollector
+from monitor.export.exposition import render
+from monitor.export.latest import latest_families
+from monitor.export.series import SERIES
+from monitor.model import LatestRun, RunResult
+
+
+class _Snapshot(Collector):
+    """Families made when they were published, swapped whole: a scrape sees one publication, never parts of two."""
+
+    def __init__(self, version: str) -> None:
+        build = SERIES["build_info"]
+        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value={"version": version})
+        self.families: tuple[Metric, ...] = ()
+
+    def collect(self) -> Iterator[Metric]:
+        yield self._build
+        yield from self.families
+
+
+class PrometheusPublisher:
+    """Port ``Publisher`` with a registry of its own. A scrape reads memory only, never the database.
+
+    Safe to share between threads. Call ``watch`` at the start and after every reload, and ``reloaded`` likewise.
+    """
+
+    def __init__(self, *, version: str) -> None:
+        self._registry = CollectorRegistry()
+        self._snapshot = _Snapshot(version)
+        self._daemon = DaemonCollector()
+        self._registry.register(self._snapshot)
+        self._registry.register(self._daemon)
+        for collector in (ProcessCollector, PlatformCollector, GCCollector):
+            collector(registry=self._registry)
+
+    def watch(
+        self,
+        comparisons: Sequence[str],
+        receivers: Sequence[str],
+        *,
+        intervals: Mapping[str, timedelta] | None = None,
+    ) -> None:
+        """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
+
+        ``intervals``: for each comparison the longest time between two of its slots; alert rules on stale runs use it.
+        """
+        self._daemon.watch(comparisons, receivers, intervals or {})
+
+    def publish(self, latest: Sequence[LatestRun]) -> None:
+        """See ``Publisher.publish``."""
+        self._snapshot.families = latest_families(latest)
+
+    def run_finished(self, result: RunResult) -> None:
+        """See ``Publisher.run_finished``."""
+        self._daemon.run_finished(result)
+
+    def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
+        """See ``Publisher.slots_skipped``."""
+        self._daemon.slots_skipped(comparison, reason, count)
+
+    def notified(self, receiver: str, outcome: str) -> None:
+        """See ``Publisher.notified``."""
+        self._daemon.notified(receiver, outcome)
+
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
+        """See ``Publisher.outbox``."""
+        self._daemon.outbox(pending, oldest_s)
+
+    def reloaded(self, *, ok: bool, at: datetime) -> None:
+        """See ``Publisher.reloaded``."""
+        self._daemon.reloaded(ok=ok, at=at)
+
+    def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
+        """The page for these request headers, and the response's headers."""
+        return render(self._registry, accept, accept_encoding)

@@ -1,0 +1,124 @@
+"""Every series that rankwatch shows, in one table. The collectors and the README's reference are built from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+PREFIX = "rankwatch_"
+SKIP_REASONS = ("missed", "overlap")
+"""Why a slot did not run: nobody was there, or the last run was still at it."""
+SEND_OUTCOMES = ("sent", "retry", "dead")
+"""What comes of one attempt to deliver."""
+
+
+class Kind(StrEnum):
+    """Type of a series in Prometheus' words."""
+
+    GAUGE = "gauge"
+    COUNTER = "counter"
+    HISTOGRAM = "histogram"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """One metric family; ``name`` as it is scraped, counters with ``_total``. ``buckets`` are a histogram's upper bounds."""
+
+    name: str
+    kind: Kind
+    help: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    buckets: tuple[float, ...] = ()
+
+
+def _series(kind: Kind, name: str, labels: str, text: str, buckets: tuple[float, ...] = ()) -> Series:
+    stem = name.removesuffix("_total")
+    unit = next((unit for unit in ("seconds", "ratio") if stem.endswith(f"_{unit}")), "")
+    return Series(name=f"{PREFIX}{name}", kind=kind, help=text, labels=tuple(labels.split()), unit=unit, buckets=buckets)
+
+
+_G, _C, _H, _I = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM, Kind.INFO
+_SIMILARITY = "comparison segment metric"
+_ALERT = "comparison alert segment severity"
+_RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+_STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
+
+_TABLE = (
+    _series(_I, "build_info", "version", "Always 1; the label tells which version of rankwatch runs."),
+    # What the newest finished run measured. Absent unless that run is ok.
+    _series(_G, "similarity_mean", _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."),
+    _series(_G, "similarity_standard_error", _SIMILARITY, "Standard error of the mean similarity."),
+    _series(_G, "similarity_quantile", f"{_SIMILARITY} q", "Quantile q of the users' similarity."),
+    _series(
+        _G,
+        "similarity_share_below_ratio",
+        f"{_SIMILARITY} floor",
+        "Share of users, from 0 to 1, whose similarity is strictly below the floor.",
+    ),
+    _series(_G, "similarity_users", _SIMILARITY, "Users behind the similarity: those with a defined score."),
+    _series(_G, "similarity_undefined_users", _SIMILARITY, "Users compared whose score is undefined."),
+    # How much of the panel the newest finished run could compare. Absent when the run failed before it knew.
+    _series(_G, "panel_users", "comparison segment", "Users asked for by the newest finished run."),
+    _series(_G, "paired_users", "comparison segment", "Users whose two lists could be compared."),
+    _series(
+        _G,
+        "coverage_users",
+        "comparison segment arm reason",
+        "Users whose list was absent or imperfect. Segment all has every reason; other segments only reasons that occurred.",
+    ),
+    # Where alerts stand.
+    _series(_G, "alert_state", _ALERT, "0 quiet, 1 pending, 2 firing."),
+    _series(
+        _G,
+        "alert_judged",
+        _ALERT,
+        "1 when the newest finished run could judge the rule; 0 on no data, too few users, an error or a run that is not ok.",
+    ),
+    _series(_G, "alert_value", _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."),
+    _series(_G, "alert_users", _ALERT, "Users behind the value the rule last judged. Absent together with it."),
+    _series(_G, "alert_threshold", _ALERT, "Threshold beyond which the rule is in breach."),
+    # Runs.
+    _series(_G, "run_status", "comparison status", "1 for the status of the newest finished run, 0 for the others."),
+    _series(_G, "run_last_slot_timestamp_seconds", "comparison", "Slot of the newest finished run."),
+    _series(_G, "run_last_finished_timestamp_seconds", "comparison", "When the newest finished run ended."),
+    _series(_G, "run_last_ok_timestamp_seconds", "comparison", "When a run last ended ok. Absent until one has."),
+    _series(
+        _G,
+        "schedule_interval_seconds",
+        "comparison",
+        "Longest time between two slots of the schedule. Absent where the schedule does not say.",
+    ),
+    _series(_C, "runs_total", "comparison status", "Runs ended by this process."),
+    _series(
+        _C,
+        "slots_skipped_total",
+        "comparison reason",
+        "Slots that did not run: missed (nobody was there) or overlap (the last run was still at it).",
+    ),
+    _series(_H, "run_duration_seconds", "comparison", "Time from claim to end of a run.", _RUN_S),
+    _series(_H, "stage_duration_seconds", "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
+    # Delivery and configuration.
+    _series(
+        _C,
+        "notifications_total",
+        "receiver outcome",
+        "Attempts to deliver: sent, retry (will be tried again) or dead (given up for good).",
+    ),
+    _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
+    _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
+    _series(_G, "config_last_reload_successful", "", "1 when the configuration file last read is the one in force, else 0."),
+    _series(_G, "config_last_reload_success_timestamp_seconds", "", "When a configuration was last put in force."),
+)
+
+SERIES: dict[str, Series] = {series.name.removeprefix(PREFIX): series for series in _TABLE}
+"""The table by name without prefix."""
+
+
+def reference() -> str:
+    """The table as Markdown, one line a series, for the README."""
+    head = "| series | type | labels | meaning |\n|---|---|---|---|\n"
+    return head + "".join(
+        f"| `{one.name}` | {one.kind} | {', '.join(f'`{label}`' for label in one.labels)} | {one.help} |\n" for one in _TABLE
+    )

@@ -1,0 +1,109 @@
+"""Lists of unequal length into one padded matrix: cut to k, drop duplicates. Knows codes and offsets only, no users, no ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Codes = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+PAD = -1
+_BLOCK_CELLS = 1 << 18
+_ALL_PAIRS_MAX_K = 40
+
+
+def pad(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> tuple[Codes, Codes, Flags]:
+    """Cut each list to its first k items, drop later duplicates, and pad with -1 on the right.
+
+    List ``i`` is ``codes[offsets[i]:offsets[i + 1]]``, codes from 0 to 2**31 - 1. Returns the matrix (n, k), the lengths (n,)
+    after dropping, and whether a list's first k items held a duplicate (n,). A list whose duplicates stand below k counts as
+    clean. An empty list becomes a row of -1 of length 0.
+
+    Cost: memory for the result and one block; time O(n k) apart from lists with duplicates, which are sorted.
+    Raises ValueError for k < 1 or offsets that do not describe ``codes``.
+    """
+    _check(codes, offsets, k)
+    n = len(offsets) - 1
+    padded = np.empty((n, k), dtype=np.int32)
+    lengths = np.minimum(np.diff(offsets), k).astype(np.int32)
+    had_duplicates = np.zeros(n, dtype=np.bool_)
+    step = max(1, _BLOCK_CELLS // k)
+    for low in range(0, n, step):
+        rows = slice(low, min(low + step, n))
+        _fill(padded[rows], codes, offsets[rows], lengths[rows])
+        had_duplicates[rows] = _drop_duplicates(padded[rows], lengths[rows])
+    return padded, lengths, had_duplicates
+
+
+def take_lists(
+    codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], rows: npt.NDArray[np.intp]
+) -> tuple[npt.NDArray[np.signedinteger[Any]], npt.NDArray[np.int64]]:
+    """The lists of these rows, in this order, as codes and offsets of their own."""
+    starts, lengths = offsets[rows], np.diff(offsets)[rows]
+    taken = np.concatenate(([0], np.cumsum(lengths)))
+    cells = np.repeat(starts - taken[:-1], lengths) + np.arange(taken[-1])
+    return codes[cells], taken
+
+
+def _check(codes: npt.NDArray[np.signedinteger[Any]], offsets: npt.NDArray[np.int64], k: int) -> None:
+    if k < 1:
+        msg = f"k must be at least 1, not {k}"
+        raise ValueError(msg)
+    if len(offsets) < 1 or offsets[0] < 0 or offsets[-1] > len(codes) or (np.diff(offsets) < 0).any():
+        msg = f"offsets must ascend from 0 to at most {len(codes)}, the number of codes"
+        raise ValueError(msg)
+
+
+def _fill(block: Codes, codes: npt.NDArray[np.signedinteger[Any]], starts: npt.NDArray[np.int64], lengths: Codes) -> None:
+    """Copy the first ``lengths[i]`` codes from ``starts[i]`` on into row i, and -1 behind them."""
+    n, k = block.shape
+    if (lengths == k).all() and (np.diff(starts) == k).all():
+        block[:] = codes[starts[0] : starts[0] + n * k].reshape(n, k)
+        return
+    if not len(codes):
+        block[:] = PAD
+        return
+    columns = np.arange(k)
+    block[:] = codes.take(starts[:, None] + columns, mode="clip")
+    block[columns >= lengths[:, None]] = PAD
+
+
+def _drop_duplicates(block: Codes, lengths: Codes) -> Flags:
+    """Drop duplicates from a block in place, shortening ``lengths``; returns which rows held any."""
+    found = _has_duplicates(block)
+    rows = np.flatnonzero(found)
+    if len(rows):
+        block[rows], lengths[rows] = _keep_first(block[rows])
+    return found
+
+
+def _has_duplicates(block: Codes) -> Flags:
+    n, k = block.shape
+    if k > _ALL_PAIRS_MAX_K:
+        ordered = np.sort(block, axis=1)
+        same = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != PAD)
+        return np.asarray(np.logical_or.reduce(same, axis=1))
+    ranks = block.T.copy()
+    # Padding stands for no item: give each column its own negative code, so that it equals nothing.
+    if ranks[-1].min(initial=0) < 0:
+        np.subtract(ranks, np.arange(k, dtype=np.int32)[:, None], out=ranks, where=ranks < 0)
+    flat, equal = ranks.ravel(), np.zeros(n * k, dtype=np.bool_)
+    for shift in range(1, k):
+        equal[shift * n :] |= flat[shift * n :] == flat[: (k - shift) * n]
+    return np.asarray(np.logical_or.reduce(equal.reshape(k, n), axis=0))
+
+
+def _keep_first(rows: Codes) -> tuple[Codes, Codes]:
+    """Rows without later duplicates, padded again, and their lengths."""
+    order = np.argsort(rows, axis=1, kind="stable")
+    ordered = np.take_along_axis(rows, order, axis=1)
+    keep = np.ones(rows.shape, dtype=np.bool_)
+    np.put_along_axis(keep, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
+    keep &= rows != PAD
+    lengths = keep.sum(axis=1, dtype=np.int32)
+    kept = np.full_like(rows, PAD)
+    kept[np.arange(rows.shape[1]) < lengths[:, None]] = rows[keep]
+    return kept, lengths

@@ -1,0 +1,27 @@
+"""Measures of how alike two ranked lists are, each a `Metric` whose name parses and prints: ``rbo(p=0.9)@10``."""
+
+from collections.abc import Mapping
+
+from monitor.metrics.extended_tau import ExtendedTau
+from monitor.metrics.metric import Metric
+from monitor.metrics.overlap import Overlap
+from monitor.metrics.rbo import Rbo
+from monitor.metrics.reading import read
+from monitor.metrics.scoring import score_all
+
+__all__ = ["METRICS", "ExtendedTau", "Metric", "Overlap", "Rbo", "parse", "score_all"]
+
+METRICS: Mapping[str, type[Metric]] = {
+    "extended_tau": ExtendedTau,
+    "overlap": Overlap,
+    "rbo": Rbo,
+}
+
+
+def parse(text: str) -> Metric:
+    """Read a metric's name, parameters left out taking their defaults: ``rbo`` is ``rbo(p=0.9)``.
+
+    ``p=0.90`` and ``p=0.9`` give the same metric. MetricError, with a suggestion, for an unknown name or parameter or a value
+    out of range.
+    """
+    return read(text, METRICS)

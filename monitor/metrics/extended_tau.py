@@ -1,0 +1,27 @@
+"""Extended Kendall tau as a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from monitor.kernels import Alignment, extended_tau
+from monitor.kernels.alignment import Floats
+from monitor.metrics.metric import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendedTau(Metric):
+    """Order and membership together, every rank alike; see `monitor.kernels.extended_tau`."""
+
+    name: ClassVar[str] = "extended_tau"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = -1.0
+    one_empty: ClassVar[float] = -1.0
+    source: ClassVar[str] = "van der Geer et al., extended Kendall tau, scaled; Fagin, Kumar and Sivakumar (2003), top-k lists"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Scaled extended tau of each pair."""
+        return extended_tau(alignment)

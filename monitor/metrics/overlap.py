@@ -1,0 +1,27 @@
+"""Overlap as a metric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from monitor.kernels import Alignment, overlap
+from monitor.kernels.alignment import Floats
+from monitor.metrics.metric import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overlap(Metric):
+    """Membership alone: common items by the length of the longer list; see `monitor.kernels.overlap`."""
+
+    name: ClassVar[str] = "overlap"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = 0.0
+    one_empty: ClassVar[float] = 0.0
+    source: ClassVar[str] = "overlap@k, |A ∩ B| / k"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Overlap of each pair."""
+        return overlap(alignment)

@@ -1,0 +1,49 @@
+"""Who is told: one module a vendor, its options beside its code. A new one is a module and a line in `ReceiverOptions`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from monitor.errors import ConfigError
+from monitor.options import OneOf
+from monitor.ports import Receiver
+from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
+from monitor.receivers.webhook import Webhook, WebhookOptions, verify
+
+__all__ = ["AlertmanagerOptions", "ReceiverOptions", "WebhookOptions", "open_receivers", "receiver_names", "verify"]
+
+
+class ReceiverOptions(OneOf):
+    """One entry of ``receivers``."""
+
+    alertmanager: AlertmanagerOptions | None = None
+    webhook: WebhookOptions | None = None
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Names of the receivers that this entry opens."""
+        return next(given.receiver_names for given in (self.alertmanager, self.webhook) if given is not None)
+
+
+def receiver_names(options: Sequence[ReceiverOptions]) -> tuple[str, ...]:
+    """Names of all receivers, in order. ConfigError when two share one; one line for each such name."""
+    names = [name for entry in options for name in entry.receiver_names]
+    if shared := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise ConfigError("\n".join(f"two receivers are called {name}: give one of them another name" for name in shared))
+    return tuple(names)
+
+
+def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
+    """Open every receiver, one for each Alertmanager peer, in the order of the configuration. Nothing is sent yet.
+
+    ``external_url`` is where this daemon's own pages are reached; messages link there. ConfigError when two share a name.
+    """
+    receiver_names(options)
+    opened: list[Receiver] = []
+    for entry in options:
+        if entry.alertmanager is not None:
+            opened.extend(open_alertmanager(entry.alertmanager, external_url=external_url))
+        if entry.webhook is not None:
+            opened.append(Webhook(entry.webhook, external_url=external_url))
+    return tuple(opened)

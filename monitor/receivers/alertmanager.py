@@ -1,0 +1,187 @@
+"""Prometheus Alertmanager, API v2: one receiver a peer, since peers must each be told.
+
+An alert is told when it begins to fire, again every ``resend_every`` while it fires, and when it ends. Like Prometheus, a
+firing alert carries an end four resends ahead (five minutes at least), so that it ends there by itself when nobody tells it
+any more, and survives a restart of this daemon.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from monitor.model import Transition
+from monitor.options import ConfigPath, Duration, Options
+from monitor.receivers.answers import accept
+from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
+from monitor.receivers.guarded import Guard
+from monitor.receivers.wording import clean, description_of, link_to, moment, summary_of
+
+_PATH = "/api/v2/alerts"
+_MAX_LABEL = 256
+_SHORTEST_END = timedelta(minutes=5)
+_RESENDS_AHEAD = 4
+
+
+def _check_peer(url: str) -> str:
+    if urlsplit(url).query:
+        msg = "must not hold a ?query: write http://host:9093, with the path prefix if there is one"
+        raise ValueError(msg)
+    if urlsplit(url).path.rstrip("/").endswith(_PATH):
+        msg = f"must not end in {_PATH}: write http://host:9093, with the path prefix if there is one"
+        raise ValueError(msg)
+    return url
+
+
+def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if not urls or len(set(urls)) < len(urls):
+        msg = "list at least one peer, and none twice"
+        raise ValueError(msg)
+    return urls
+
+
+_PeerUrl = Annotated[Url, AfterValidator(_check_peer)]
+
+
+class BasicAuth(Options):
+    """User and password for HTTP basic authentication."""
+
+    username: str = Field(min_length=1, pattern=r"^[^:]*$", description="User name, without a colon.")
+    password: SecretStr = Field(description="Password.")
+
+
+class AlertmanagerOptions(Options):
+    """Tell every peer of a Prometheus Alertmanager, each by itself."""
+
+    urls: Annotated[tuple[_PeerUrl, ...], AfterValidator(_check_peers)] = Field(
+        description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
+        json_schema_extra={"minItems": 1, "uniqueItems": True},
+    )
+    name: ReceiverName | None = Field(
+        None, description="Name in metrics and in the outbox (default: alertmanager). Several urls get -0, -1, ... behind it."
+    )
+    basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
+    bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    resend_every: Duration = Field(
+        timedelta(minutes=1),
+        description="How often a firing alert is told again. With run-once, not serve: how often run-once is started.",
+    )
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> Self:
+        if self.basic_auth is not None and self.bearer_token is not None:
+            msg = "give either basic_auth or bearer_token, not both"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """One name a peer, in the order of ``urls``."""
+        base = self.name or "alertmanager"
+        return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
+
+
+def open_alertmanager(options: AlertmanagerOptions, *, external_url: str) -> tuple[Alertmanager, ...]:
+    """One receiver a peer."""
+    return tuple(
+        Alertmanager(url, name, options, external_url=external_url)
+        for url, name in zip(options.urls, options.receiver_names, strict=True)
+    )
+
+
+class Alertmanager:
+    """One peer."""
+
+    def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
+        self._name, self._options, self._external_url = name, options, external_url
+        timeout_s = options.timeout.total_seconds()
+        self._guard = Guard(url.rstrip("/") + _PATH, who=name, timeout_s=timeout_s, ca_file=options.ca_file)
+        self._headers = {"Content-Type": "application/json", **_credentials(options)}
+
+    @property
+    def name(self) -> str:
+        """Name of the peer."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """Alertmanager forgets an alert that is not told again."""
+        return self._options.resend_every.total_seconds()
+
+    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
+        """Post all of them in one request. DeliveryError when the peer did not take them."""
+        ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
+        alerts = [alert_of(transition, ends_at, self._external_url) for transition in transitions]
+        answer = self._guard.post(json.dumps(alerts).encode(), self._headers)
+        accept(answer, who=self._guard.who, now=now)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
+
+
+def alert_of(transition: Transition, firing_ends_at: datetime, external_url: str) -> dict[str, object]:
+    """One alert as the API takes it.
+
+    It starts when it began to fire. An end does not know that moment; it names the slot of the firing, and Alertmanager,
+    which knows the alert by its labels, keeps the earliest start.
+    """
+    starts_at = transition.at if transition.is_firing else min(transition.since, transition.at)
+    ends_at = max(firing_ends_at, starts_at) if transition.is_firing else transition.at
+    return {
+        "labels": labels_of(transition),
+        "annotations": _annotations(transition),
+        "startsAt": moment(starts_at),
+        "endsAt": moment(ends_at),
+        "generatorURL": link_to(transition, external_url),
+    }
+
+
+def labels_of(transition: Transition) -> dict[str, str]:
+    """Labels that name the alert for as long as its rule stands: nothing here changes from run to run, above all no value."""
+    ours = {
+        "alertname": transition.alert,
+        "comparison": transition.comparison,
+        "segment": transition.segment,
+        "severity": transition.severity.value,
+        "metric": transition.metric,
+        "statistic": transition.statistic,
+    }
+    given = {_label_name(name): value for name, value in sorted(transition.labels.items())}
+    return {name: clean(value, _MAX_LABEL) for name, value in {**given, **ours}.items()}
+
+
+def _annotations(transition: Transition) -> dict[str, str]:
+    said = {
+        "summary": summary_of(transition),
+        "description": description_of(transition),
+        "value": "" if transition.value is None else f"{transition.value:.6g}",
+        "threshold": f"{transition.threshold:.6g}",
+        "users": str(transition.users),
+        "runbook_url": clean(transition.runbook_url or ""),
+    }
+    return {name: text for name, text in said.items() if text}
+
+
+def _label_name(name: str) -> str:
+    """The nearest name that Alertmanager accepts; one bad name would make it refuse the alert."""
+    legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)
+    return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
+
+
+def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:
+    if options.basic_auth is not None:
+        pair = f"{options.basic_auth.username}:{options.basic_auth.password.get_secret_value()}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    if options.bearer_token is not None:
+        return {"Authorization": f"Bearer {options.bearer_token.get_secret_value()}"}
+    return {}

@@ -1,0 +1,82 @@
+"""Kinds of option that receivers share: their name, a URL, a header's value, a timeout. Messages never echo a secret."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from monitor.options import Duration
+
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+LONGEST_TIMEOUT = timedelta(seconds=30)
+"""A delivery is leased for longer than this, so that nobody else sends it meanwhile."""
+
+
+def check_url(text: str) -> str:
+    """Accept ``http(s)://host[:port][/path][?query]`` without credentials or fragment."""
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or re.search(r"[\x00-\x20\x7f]", text):
+        msg = "not a URL: write http://host:port/path or https://host/path"
+        raise ValueError(msg)
+    if parts.username is not None or parts.password is not None or parts.fragment:
+        msg = "must not hold a user, a password or a #fragment: credentials have their own keys"
+        raise ValueError(msg)
+    return text
+
+
+def check_secret_url(secret: SecretStr) -> SecretStr:
+    """Accept what `check_url` accepts."""
+    check_url(secret.get_secret_value())
+    return secret
+
+
+def check_header_value(secret: SecretStr) -> SecretStr:
+    """Refuse what cannot stand in a header: line breaks, other controls, anything beyond ASCII, blanks at its ends."""
+    text = secret.get_secret_value()
+    if not text or text != text.strip() or not (text.isascii() and text.isprintable()):
+        msg = "must be printable ASCII text on one line without blanks at its ends"
+        raise ValueError(msg)
+    return secret
+
+
+def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    """Refuse names that are none, and headers that the program itself sets."""
+    for name in headers:
+        if not _TOKEN.fullmatch(name):
+            msg = f"{name!r} is not a header's name: use letters, digits and hyphens"
+            raise ValueError(msg)
+        if name.lower() in _OURS or name.lower().startswith("x-rankwatch-"):
+            msg = f"{name} is set by rankwatch itself: leave it out"
+            raise ValueError(msg)
+    return headers
+
+
+_OURS = frozenset({
+    "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host", "idempotency-key", "te",
+    "trailer", "transfer-encoding", "upgrade",
+})  # fmt: skip
+
+
+def _at_most(value: timedelta) -> timedelta:
+    if value > LONGEST_TIMEOUT:
+        msg = f"must be at most {LONGEST_TIMEOUT.total_seconds():g}s"
+        raise ValueError(msg)
+    return value
+
+
+ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
+"""A metric label and a key of the outbox."""
+Url = Annotated[str, AfterValidator(check_url)]
+SecretUrl = Annotated[SecretStr, AfterValidator(check_secret_url)]
+HeaderSecret = Annotated[SecretStr, AfterValidator(check_header_value)]
+Timeout = Annotated[Duration, AfterValidator(_at_most)]
+"""How long one request may take from first to last byte."""

@@ -1,0 +1,209 @@
+"""POST over HTTP that ends in time, whatever the other side does.
+
+One deadline holds for the whole exchange: connecting to any of a name's addresses, TLS, sending, headers and body. Only the
+look-up of the name is the system resolver's affair. At most 256 KiB of an answer are read and none of it is ever unpacked.
+Redirects are not followed, certificates are verified, cookies are not kept; the environment's proxies and .netrc are not used.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from urllib.parse import urlsplit
+
+import requests
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError, NameResolutionError
+
+from monitor.errors import DeliveryError
+
+MAX_ANSWER_BYTES = 256 * 1024
+_DEADLINE: ContextVar[float] = ContextVar("deadline of the exchange under way, on the monotonic clock")
+
+
+def _left() -> float:
+    left = _DEADLINE.get() - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
+
+
+class _Wire(io.RawIOBase):
+    """Bytes of one answer as they come, until the deadline or the limit."""
+
+    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
+        self._raw, self._sock, self._budget = raw, sock, MAX_ANSWER_BYTES
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
+        if self._budget <= 0:
+            msg = "answer too large"
+            raise OSError(msg)
+        self._sock.settimeout(_left())
+        count = self._raw.readinto(memoryview(buffer)[: self._budget])
+        self._budget -= count or 0
+        return count
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Wire(self.fp.detach(), sock))
+
+
+class _Punctual(HTTPConnection):
+    """A connection whose every step obeys the exchange's deadline; urllib3's own timeouts start anew with each step."""
+
+    response_class = _Response
+
+    def _new_conn(self) -> socket.socket:
+        self.timeout = _left() / self._count_addresses()
+        sock = super()._new_conn()
+        sock.settimeout(_left())
+        return sock
+
+    def _count_addresses(self) -> int:
+        """How many addresses will be tried in turn, each with its share of the time."""
+        try:
+            return len(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
+        except OSError:
+            return 1
+
+    def send(self, data: Any) -> None:  # noqa: ANN401 - bytes, as all that this module sends
+        if self.sock is None:
+            self.connect()
+        rest = memoryview(data)
+        while rest:
+            self.sock.settimeout(_left())
+            rest = rest[self.sock.send(rest) :]
+
+
+class _PunctualTLS(_Punctual, HTTPSConnection):
+    pass
+
+
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Punctual
+
+
+class _TLSPool(HTTPSConnectionPool):
+    ConnectionCls = _PunctualTLS
+
+
+class _Adapter(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Status and headers of an answer; its body is not kept."""
+
+    status: int
+    headers: Mapping[str, str]
+
+
+class Guard:
+    """One session to one place. Safe to share between threads."""
+
+    def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
+        self._url, self._who, self._timeout_s = url, f"{who} at {origin(url)}", timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self._session.verify = ca_file or True
+        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _Adapter())
+
+    @property
+    def who(self) -> str:
+        """Name and origin, for messages; no path, query or credentials."""
+        return self._who
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """Send, and wait for status and headers; the body is read away if it comes in time. DeliveryError without an answer."""
+        token = _DEADLINE.set(time.monotonic() + self._timeout_s)
+        try:
+            return self._exchange(body, headers)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            failure = self._explain(error)
+        finally:
+            _DEADLINE.reset(token)
+        # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
+        raise failure
+
+    def close(self) -> None:
+        """Close the connections kept alive; may be called twice."""
+        self._session.close()
+
+    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        response = self._session.post(
+            self._url,
+            data=body,
+            headers={"Accept-Encoding": "identity", "User-Agent": "rankwatch", **headers},
+            timeout=self._timeout_s,
+            allow_redirects=False,
+            stream=True,
+        )
+        with response:
+            _read_away(response)
+            return Answer(status=response.status_code, headers=response.headers)
+
+    def _explain(self, error: Exception) -> DeliveryError:
+        chain = list(_chain(error))
+        if isinstance(error, requests.Timeout) or any(isinstance(link, TimeoutError) for link in chain):
+            said = f"did not answer within {self._timeout_s:g} s"
+        elif isinstance(error, requests.exceptions.SSLError):
+            said = "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
+        elif any(isinstance(link, NameResolutionError) for link in chain):
+            said = "has a host name that cannot be resolved: check the URL"
+        elif any(isinstance(link, ConnectionRefusedError) for link in chain):
+            said = "refused the connection: check that it runs and listens there"
+        else:
+            said = "broke the connection or did not speak HTTP"
+        return DeliveryError(f"{self._who} {said}", permanent=False)
+
+
+def _read_away(response: requests.Response) -> None:
+    """Read the body so that the connection can be used again; what does not come in time or measure costs the connection."""
+    try:
+        for _ in response.raw.stream(8192, decode_content=False):
+            pass
+    except (HTTPError, OSError):
+        response.close()
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error and what lies beneath it, as requests and urllib3 wrap it."""
+    seen: set[int] = set()
+    waiting: list[object] = [error]
+    while waiting:
+        link = waiting.pop()
+        if not isinstance(link, BaseException) or id(link) in seen:
+            continue
+        seen.add(id(link))
+        yield link
+        waiting += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of a URL: the part of it that is no secret."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")

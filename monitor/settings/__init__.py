@@ -1,0 +1,27 @@
+"""The YAML language: one file becomes typed settings, or a list of everything that is wrong with it."""
+
+from monitor.options import display_url
+from monitor.settings.cron import Cron
+from monitor.settings.loading import load, loads, locate
+from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, RuleOptions, Settings
+from monitor.settings.schedule import Every, Schedule, SlotTrigger
+from monitor.settings.translating import config_hash, to_comparison, to_schedule
+
+__all__ = [
+    "ComparisonOptions",
+    "Cron",
+    "Every",
+    "LogOptions",
+    "RetentionOptions",
+    "RuleOptions",
+    "Schedule",
+    "Settings",
+    "SlotTrigger",
+    "config_hash",
+    "display_url",
+    "load",
+    "loads",
+    "locate",
+    "to_comparison",
+    "to_schedule",
+]

@@ -1,0 +1,174 @@
+"""Kinds of value that settings hold: each reads a text, says what is wrong with it, and stores the canonical form."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+
+from monitor.errors import ConfigError, MetricError
+from monitor.metrics import parse
+from monitor.model import ALL, Statistic
+from monitor.settings.cron import Cron, parse_zone
+from monitor.settings.problems import suggestion
+from monitor.storage.address import parse_url
+
+_PORTS = 65535
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
+_STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
+_DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            msg = f"must be {expected}"
+            raise ValueError(msg)
+        return text
+
+    return check
+
+
+def _metric(text: str) -> str:
+    try:
+        return str(parse(text))
+    except MetricError as error:
+        raise ValueError(str(error)) from None
+
+
+def _statistic(text: str) -> str:
+    try:
+        return str(Statistic.parse(text))
+    except ConfigError:
+        near = _nearest_statistic(text)
+        msg = "unknown statistic: use mean, p01 to p99, or share_below(x)" + (f'; did you mean "{near}"?' if near else "")
+        raise ValueError(msg) from None
+
+
+def _nearest_statistic(text: str) -> str | None:
+    word = text.strip().lower()
+    if match := re.fullmatch(r"(?:p|q|quantile|percentile)[ _(]*0*(\d{1,2})\)?", word):
+        return f"p{int(match[1]):02d}" if int(match[1]) else None
+    if match := re.fullmatch(r"share[ _]?(?:below|under)?[ _(:<]*(0?\.\d+|0|1)\)?", word):
+        return f"share_below({float(match[1]):g})"
+    return _STATISTICS.get(word) or ("mean" if suggestion(word, ["mean"]) else None)
+
+
+def _cron(text: str) -> str:
+    Cron.parse(text)
+    return text
+
+
+def _zone(text: str) -> str:
+    return parse_zone(text).key
+
+
+def _segment(text: str) -> str:
+    dimension, separator, value = text.partition("=")
+    if text != ALL and not (dimension and separator and value):
+        msg = f"must be {ALL} or dimension=value, such as country=UK"
+        raise ValueError(msg)
+    return text
+
+
+def _segments(value: object) -> object:
+    if isinstance(value, str) and value not in {ALL, "each"}:
+        msg = "must be all, each, or a list of segments such as [all, country=UK]"
+        raise ValueError(msg)
+    return value
+
+
+def _runs(value: object) -> object:
+    if isinstance(value, str) and _DURATION_LIKE.fullmatch(value.strip()):
+        msg = "counts consecutive runs, not time: write a whole number, such as 2"
+        raise ValueError(msg)
+    return value
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text) or text.startswith("__"):
+        msg = "must be a label name: letters, digits and _, not beginning with a digit or __"
+        raise ValueError(msg)
+    if text in _TAKEN_LABELS:
+        msg = "is a label that rankwatch sets itself: use another name"
+        raise ValueError(msg)
+    return text
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:9108`` has the host ``""``, all."""
+    host, separator, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
+    if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
+        msg = "must be host:port, such as 127.0.0.1:9108 or [::1]:9108"
+        raise ValueError(msg)
+    return bare, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A host's name other than localhost may lead anywhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or re.search(r"[\x00-\x20\x7f]", text):
+        msg = "must be a URL: https://host/path"
+        raise ValueError(msg)
+    if parts.username is not None or parts.password is not None:
+        msg = "must not hold a user or password: it is shown to everybody who is alerted"
+        raise ValueError(msg)
+    return text
+
+
+def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    text = secret.get_secret_value()
+    try:
+        url = parse_url(text)
+    except ConfigError as error:
+        raise ValueError(str(error).removeprefix("database: ")) from None
+    base = (info.context or {}).get("base_dir")
+    if base is None or not url.drivername.startswith("sqlite") or not url.database:
+        return secret
+    place = str(Path(base) / Path(url.database).expanduser())
+    return SecretStr(url.set(drivername="sqlite", database=place).render_as_string(hide_password=False))
+
+
+ComparisonName = Annotated[
+    str, AfterValidator(_matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit"))
+]
+AlertName = Annotated[
+    str, AfterValidator(_matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"))
+]
+MetricName = Annotated[str, AfterValidator(_metric)]
+StatisticName = Annotated[str, AfterValidator(_statistic)]
+CronText = Annotated[str, AfterValidator(_cron)]
+ZoneName = Annotated[str, AfterValidator(_zone)]
+SegmentName = Annotated[str, AfterValidator(_segment)]
+SegmentChoice = BeforeValidator(_segments)
+RunCount = Annotated[int, BeforeValidator(_runs), Field(ge=1, le=1000)]
+LabelName = Annotated[str, AfterValidator(_label)]
+Address = Annotated[str, AfterValidator(_address)]
+PublicUrl = Annotated[str, AfterValidator(_url)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

@@ -1,0 +1,181 @@
+"""Reads the configuration file: every problem at once, one a line, or settings that can be used as they are."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from monitor.errors import ConfigError
+from monitor.settings.checks import check
+from monitor.settings.document import MAX_BYTES, Document, DocumentError, read
+from monitor.settings.knowing import keys_at
+from monitor.settings.models import Settings
+from monitor.settings.problems import DID_YOU_MEAN, MISSING, Path, Problem, dotted, either, unknown_key, wording
+
+_ANCHORS = "x-"
+_SHORTEST_SECRET = 4
+
+
+def locate(given: FilePath | None = None, environ: Mapping[str, str] | None = None) -> FilePath:
+    """The file to load: the one given, else ``RANKWATCH_CONFIG``, else ``./rankwatch.yaml``."""
+    named = (os.environ if environ is None else environ).get("RANKWATCH_CONFIG")
+    return given or FilePath(named or "rankwatch.yaml")
+
+
+def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
+    """Read and check the file. ConfigError lists everything that is wrong with it, one problem a line, by line."""
+    return loads(_read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ)
+
+
+def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
+    """Like `load` for a text at hand; relative paths in it start at ``base_dir``."""
+    try:
+        document = read(text, os.environ if environ is None else environ)
+    except DocumentError as error:
+        msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
+        raise ConfigError(msg) from None
+    if not isinstance(document.data, dict):
+        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
+        raise ConfigError(msg)
+    settings, problems = _validate(document, {"base_dir": str(base_dir)})
+    if settings is None or problems:
+        raise ConfigError("\n".join(_lines(document, problems, name)))
+    return settings
+
+
+def _read_text(path: FilePath) -> str:
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        text = content.decode("utf-8-sig")
+    except FileNotFoundError:
+        msg = f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
+        raise ConfigError(msg) from None
+    except UnicodeDecodeError as error:
+        if len(content) <= MAX_BYTES:
+            line = content.count(b"\n", 0, error.start) + 1
+            msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
+            raise ConfigError(msg) from None
+        text = ""
+    except OSError as error:
+        msg = f"{path}: cannot be read: {error.strerror or 'input/output error'}"
+        raise ConfigError(msg) from None
+    if len(content) > MAX_BYTES:
+        msg = f"{path}: is larger than {MAX_BYTES >> 20} MiB, which is no configuration"
+        raise ConfigError(msg)
+    return text
+
+
+def _validate(document: Document, context: dict[str, object]) -> tuple[Settings | None, list[Problem]]:
+    raw: dict[str, Any] = document.data if isinstance(document.data, dict) else {}
+    for key in [key for key in raw if key.startswith(_ANCHORS)]:
+        del raw[key]
+    settings, errors = _try(raw, context)
+    if _as_written(document, raw, errors):
+        settings, errors = _try(raw, context)
+    problems = [*document.problems, *_shape(errors, raw)]
+    return settings, [*problems, *_apart(check(raw, context), problems)]
+
+
+def _try(raw: object, context: dict[str, object]) -> tuple[Settings | None, list[Any]]:
+    try:
+        return Settings.model_validate(raw, context=context), []
+    except ValidationError as error:
+        return None, error.errors(include_url=False, include_input=False)
+
+
+def _as_written(document: Document, raw: object, errors: Iterable[Any]) -> bool:
+    """Put numbers and booleans back to how they were written where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
+    changed = False
+    for error in errors:
+        path, _ = _resolve(error["loc"], raw)
+        if error["type"] != "string_type" or path not in document.texts or not path:
+            continue
+        parent = _at(raw, path[:-1])
+        if isinstance(parent[path[-1]], bool | int | float):
+            parent[path[-1]] = document.texts[path]
+            changed = True
+    return changed
+
+
+def _shape(errors: Sequence[Any], raw: object) -> Iterator[Problem]:
+    """Pydantic's errors, one problem a key: of the forms a value might have had, the one that it is nearest to."""
+    found: dict[Path, list[str]] = defaultdict(list)
+    guesses: set[Path] = set()
+    for error in errors:
+        path, is_guess = _resolve(error["loc"], raw)
+        if error["type"] == "too_short" and _at(raw, path):
+            continue  # the list has items, only none that is right
+        if is_guess:
+            guesses.add(path)
+        found[path].append(_message(error, path, raw))
+    meant = {(*path[:-1], match[1]) for path, (first, *_) in found.items() if (match := DID_YOU_MEAN.search(first))}
+    for path, messages in found.items():
+        is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
+        if not is_beside and not (messages[0] == MISSING and path in meant):
+            yield Problem(path, either(messages))
+
+
+def _message(error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pydantic's dictionary
+    kind = error["type"]
+    if kind == "extra_forbidden":
+        return unknown_key(path[-1], keys_at(Settings, path[:-1]))
+    if kind == "missing":
+        return MISSING
+    return wording(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
+
+
+def _resolve(location: Sequence[str | int], raw: object) -> tuple[Path, bool]:
+    """The key path of pydantic's location, and whether names of union members had to be left out of it."""
+    path: Path = ()
+    here, is_guess = raw, False
+    for n, step in enumerate(location):
+        is_last = n == len(location) - 1
+        if isinstance(here, dict) and isinstance(step, str):
+            key = step if step in here else f"{step}_file"
+            if key in here or (is_last and not is_guess):
+                path, here = (*path, key if key in here else step), here.get(key)
+                continue
+        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
+            path, here = (*path, step), here[step]
+            continue
+        is_guess = True
+    return path, is_guess
+
+
+def _at(raw: object, path: Path) -> Any:  # noqa: ANN401 - raw input is anything
+    here: Any = raw
+    for step in path:
+        if isinstance(here, dict):
+            here = here.get(str(step))
+        else:
+            here = here[step] if isinstance(here, list) and isinstance(step, int) else None
+    return here
+
+
+def _apart(checked: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
+    """Problems between settings, but for those at a key that is wrong by itself."""
+    wrong = {problem.path for problem in known}
+    return (problem for problem in checked if problem.path not in wrong)
+
+
+def _lines(document: Document, problems: Sequence[Problem], name: str) -> list[str]:
+    placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
+    unresolved = {problem.path for problem in document.problems}
+    kept = [(line, each) for line, each in placed if each in document.problems or each.path not in unresolved]
+    ordered = sorted(kept, key=lambda pair: pair[0])
+    return list(dict.fromkeys(_line(name, line, each, document) for line, each in ordered))
+
+
+def _line(name: str, line: int, problem: Problem, document: Document) -> str:
+    message = " ".join(problem.message.split())
+    for value in sorted(document.expanded, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET:
+            message = message.replace(value, "...")
+    where = dotted(problem.path)
+    return f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"

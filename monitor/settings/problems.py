@@ -1,0 +1,102 @@
+"""What is wrong with a configuration, as lines that a person can act on. Knows pydantic's error types, and no setting."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Path = tuple[str | int, ...]
+
+_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
+_TEXTS = {
+    "bool": "true or false",
+    "int": "a whole number",
+    "float": "a number",
+    "string": "text",
+    "list": "a list (one '- ...' a line, or [...])",
+    "tuple": "a list (one '- ...' a line, or [...])",
+    "dict": "a mapping (key: value)",
+    "mapping": "a mapping (key: value)",
+    "model": "a mapping (key: value)",
+    "finite": "a finite number",
+}
+_LIMITS = {
+    "greater_than_equal": "be at least {ge}",
+    "greater_than": "be more than {gt}",
+    "less_than_equal": "be at most {le}",
+    "less_than": "be less than {lt}",
+    "too_short": "not be empty",
+    "string_too_short": "have at least {min_length} characters",
+    "too_long": "have at most {max_length} items",
+    "string_too_long": "have at most {max_length} characters",
+    "string_pattern_mismatch": "match {pattern}",
+}
+_LITERAL = re.compile(r"'([^']*)'")
+
+
+DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
+MISSING = "is missing, and must be given"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that is wrong: where, what, and on which line if that is known better than by the path."""
+
+    path: Path
+    message: str
+    line: int | None = None
+
+
+def dotted(path: Path) -> str:
+    """A key path as text: ``comparisons[0].rules[1].alert``. A key that is no plain word is not shown: it may be a secret."""
+    text = ""
+    for step in path:
+        if isinstance(step, int):
+            text += f"[{step}]"
+        else:
+            text += ("." if text else "") + (step if _PLAIN_KEY.fullmatch(step) else f"({len(step)} characters)")
+    return text
+
+
+def suggestion(word: object, known: Iterable[str]) -> str:
+    """`` ; did you mean "x"?`` when a known word is close to this one, else nothing."""
+    close = difflib.get_close_matches(str(word).lower(), list(known), n=1, cutoff=0.6)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def unknown_key(key: object, known: Sequence[str]) -> str:
+    """The message for a key that nothing reads."""
+    return "unknown key" + (suggestion(key, known) or (f"; known here: {', '.join(known)}" if known else ""))
+
+
+def wording(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
+    """Pydantic's error in this program's words: what was expected, never what was found."""
+    if kind in {"value_error", "assertion_error"}:
+        return str(context.get("error", message))
+    if value is None:
+        return "has no value: give one, or remove the key"
+    return f"must {_wanted(kind, context, value) or message[:1].lower() + message[1:]}"
+
+
+def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | None:
+    if kind in {"literal_error", "enum"}:
+        choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
+        return f"be {_alternatives(choices)}{suggestion(value, choices)}"
+    if kind in _LIMITS:
+        return _LIMITS[kind].format_map(context)
+    family = kind.split("_", maxsplit=1)[0]
+    return f"be {_TEXTS[family]}" if family in _TEXTS else None
+
+
+def _alternatives(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def either(messages: Iterable[str]) -> str:
+    """One message for a value that fits none of several forms."""
+    unique = list(dict.fromkeys(messages))
+    if len(unique) > 1 and all(message.startswith("must be ") for message in unique):
+        return "must be " + " or ".join(message.removeprefix("must be ") for message in unique)
+    return unique[-1]

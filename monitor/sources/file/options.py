@@ -1,0 +1,42 @@
+"""What can be set about a file of lists or of users."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from monitor.options import ConfigPath, Options
+from monitor.sources.fields import ColumnName, ListColumns
+from monitor.sources.templates import check_placeholders
+
+Format = Literal["parquet", "csv", "jsonl"]
+TemplatePath = Annotated[ConfigPath, AfterValidator(check_placeholders)]
+
+_GIB = 2**30
+_PATH = (
+    "Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format. "
+    "A relative path starts at the configuration file's directory."
+)
+_FORMAT = "Format of the file; by default told by its suffix: `.parquet`, `.csv` or `.jsonl`, the last two also with `.gz`."
+
+
+class FileOptions(ListColumns):
+    """One arm's lists in a file."""
+
+    path: TemplatePath = Field(description=_PATH, min_length=1)
+    format: Format | None = Field(default=None, description=_FORMAT)
+    max_bytes: int = Field(
+        default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory the rows of the panel's users may take, in bytes."
+    )
+
+
+class FileUsersOptions(Options):
+    """Users in a file, one a row; a user listed twice counts once, a row without a user not at all."""
+
+    path: TemplatePath = Field(description=_PATH, min_length=1)
+    user: ColumnName = Field(description="Column with the user's key.")
+    format: Format | None = Field(default=None, description=_FORMAT)
+    max_bytes: int = Field(
+        default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory users and segments may take, in bytes."
+    )

@@ -1,0 +1,135 @@
+"""FileSource and FileUsers: what a file's batches mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason, Pull, PullRequest, UserTable
+from monitor.sources.batches import merged
+from monitor.sources.collecting import ListCollector, failed_pull
+from monitor.sources.columns import id_array, is_list, is_text, user_column
+from monitor.sources.deadlines import Deadline, TooLateError
+from monitor.sources.file.formats import Batch, read_batches
+from monitor.sources.file.options import FileOptions, FileUsersOptions
+from monitor.sources.ids import user_key
+from monitor.sources.lists import LongLists, WantedUsers, WideLists
+from monitor.sources.templates import fill_slot
+from monitor.sources.usertables import label_array, user_table
+
+
+class FileSource:
+    """One arm's lists from a file, read anew each pull. Port: Source.
+
+    A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
+    lists ``duplicate_user``. When the deadline passes, everybody is ``timeout``: half a file says nothing.
+    """
+
+    def __init__(self, options: FileOptions) -> None:
+        self._options = options
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users."""
+        path = Path(fill_slot(self._options.path, request.slot))
+        deadline = Deadline.after(request.timeout_s)
+        read = self._wide if self._options.items else self._long
+        try:
+            return read(path, request, deadline)
+        except TooLateError:
+            return failed_pull(request.users, CoverageReason.TIMEOUT, f"{path} was not read in time")
+
+    def close(self) -> None:
+        """Nothing is held between pulls."""
+
+    def _batches(self, path: Path, deadline: Deadline) -> Iterator[Batch]:
+        for batch in read_batches(path, self._options.format, self._options.columns, self._options.max_bytes):
+            if deadline.is_past:
+                raise TooLateError
+            yield batch
+
+    def _long(self, path: Path, request: PullRequest, deadline: Deadline) -> Pull:
+        lists = LongLists(WantedUsers(request.users), str(path))
+        for batch in merged(map(_arrows, self._batches(path, deadline)), len(request.users)):
+            lists.add(*(batch[name] for name in self._options.columns))
+            _check_size(lists.nbytes, self._options.max_bytes, path)
+        return lists.pull()
+
+    def _wide(self, path: Path, request: PullRequest, deadline: Deadline) -> Pull:
+        user, items = self._options.columns
+        batches = self._batches(path, deadline)
+        first = next(batches)
+        rest = _chained(first, batches)
+        if not isinstance(first[items], pa.Array):
+            return self._collect(((b[user], b[items]) for b in rest), request, path)
+        if is_text(first[items].type):
+            texts = ((user_column(b[user], f"column {user!r} of {path}").to_pylist(), b[items].to_pylist()) for b in rest)
+            return self._collect(texts, request, path)
+        if not is_list(first[items].type):
+            msg = f"column {items!r} of {path} holds {first[items].type}, expected lists: for one item a row give item and rank"
+            raise SourceError(msg)
+        lists = WideLists(WantedUsers(request.users), str(path))
+        for batch in merged(map(_arrows, rest), len(request.users)):
+            lists.add(batch[user], batch[items])
+            _check_size(lists.nbytes, self._options.max_bytes, path)
+        return lists.pull()
+
+    def _collect(self, batches: Iterable[tuple[Sequence[object], Sequence[object]]], request: PullRequest, path: Path) -> Pull:
+        """Take lists that are Python values or JSON text."""
+        wanted, lists = set(request.users), ListCollector(request.k)
+        for users, values in batches:
+            for user, value in zip(map(user_key, users), values, strict=True):
+                if user is not None and user in wanted:
+                    lists.add_cell(user, value)
+            _check_size(lists.nbytes, self._options.max_bytes, path)
+        return lists.pull()
+
+
+class FileUsers:
+    """Users from a file, read anew each time. Port: UserSource."""
+
+    def __init__(self, options: FileUsersOptions) -> None:
+        self._options = options
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users of the file with these columns as segments."""
+        path = Path(fill_slot(self._options.path, slot))
+        columns = list(dict.fromkeys([self._options.user, *dimensions]))
+        rows, size = [], 0
+        for batch in read_batches(path, self._options.format, columns, self._options.max_bytes):
+            users = _arrow(batch[self._options.user])
+            segments = {name: _segment(batch[name], name, path) for name in dimensions}
+            rows.append((users, segments))
+            size += users.nbytes + sum(column.nbytes for column in segments.values())
+            _check_size(size, self._options.max_bytes, path)
+        return user_table(rows, str(path))
+
+    def close(self) -> None:
+        """Nothing is held between reads."""
+
+
+def _chained(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
+    yield first
+    yield from rest
+
+
+def _arrows(batch: Batch) -> dict[str, pa.Array]:
+    return {name: _arrow(column) for name, column in batch.items()}
+
+
+def _arrow(column: Any) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    return column if isinstance(column, pa.Array) else id_array(column)
+
+
+def _segment(column: Any, name: str, path: Path) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    return column if isinstance(column, pa.Array) else label_array(column, name, str(path))
+
+
+def _check_size(nbytes: int, most: int, path: Path) -> None:
+    if nbytes > most:
+        msg = f"{path} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
+        raise SourceError(msg)

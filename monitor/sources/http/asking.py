@@ -1,0 +1,145 @@
+"""One user's request: address, body, and what the answer says."""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import aiohttp
+import jmespath
+from yarl import URL
+
+from monitor.model import CoverageReason, PullRequest
+from monitor.sources.http.options import HttpOptions
+from monitor.sources.ids import user_key
+from monitor.sources.templates import fill_slot, placeholders
+
+_CHUNK = 64 * 1024
+_NOT_IN_PATH = frozenset({"", ".", ".."})
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a request gave no list. ``is_retried``: another attempt may do better, not before ``retry_after_s``."""
+
+    reason: CoverageReason
+    note: str
+    is_retried: bool = False
+    retry_after_s: float = 0.0
+
+
+class Asking:
+    """Everything about a pull's requests that is the same for every user, worked out once."""
+
+    def __init__(self, options: HttpOptions, request: PullRequest) -> None:
+        url = fill_slot(options.url.get_secret_value(), request.slot, lambda text: quote(text, safe=""))
+        self._url = url.replace("{k}", str(request.k))
+        self._has_user_in_path = "user" in placeholders(url.partition("?")[0])
+        self._body = None if options.body is None else _body_of(options.body, request)
+        self._items = _selector(options.items)
+        self._user = _selector(options.user) if options.user else None
+        self.method = options.method
+
+    def is_askable(self, user: str) -> bool:
+        """Whether the user's key can stand in the address and still lead where it should."""
+        return not self._has_user_in_path or user not in _NOT_IN_PATH
+
+    def url(self, user: str) -> URL:
+        """Address for the user."""
+        return URL(self._url.replace("{user}", user if user.isalnum() and user.isascii() else quote(user, safe="")), encoded=True)
+
+    def body(self, user: str) -> bytes | None:
+        """Body for the user, None without one."""
+        return None if self._body is None else json.dumps(_filled(self._body, {"{user}": user})).encode()
+
+    def read(self, user: str, content: bytes) -> object | Failure:
+        """Return the value at the place of the list, of an answer about this user."""
+        try:
+            answer = json.loads(content.decode("utf-8-sig"))
+        except (ValueError, RecursionError):
+            return Failure(CoverageReason.MALFORMED, f"the answer is no JSON but {_guess(content)}")
+        try:
+            if self._user is not None and user_key(self._user(answer)) != user:
+                return Failure(CoverageReason.WRONG_USER, "the answer is about another user")
+            found: object = self._items(answer)
+        except (jmespath.exceptions.JMESPathError, RecursionError):
+            return Failure(CoverageReason.MALFORMED, "the items expression cannot be applied to the answer")
+        return found
+
+
+async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
+    """Body after decompression, None once it is known to be longer than ``most``: nothing beyond is read or inflated."""
+    if (response.content_length or 0) > most:
+        return None
+    encoding = response.headers.get("Content-Encoding", "identity").lower()
+    if encoding == "identity":
+        return await _read_plain(response.content, most)
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise zlib.error
+    return await _read_inflated(response.content, most)
+
+
+async def _read_plain(stream: aiohttp.StreamReader, most: int) -> bytes | None:
+    content = await stream.readany()
+    if stream.at_eof() and len(content) <= most:
+        return content
+    parts, size = [content], len(content)
+    while size <= most and (content := await stream.readany()):
+        parts.append(content)
+        size += len(content)
+    return b"".join(parts) if size <= most else None
+
+
+async def _read_inflated(stream: aiohttp.StreamReader, most: int) -> bytes | None:
+    inflate, parts, size = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), [], 0
+    while content := await stream.readany():
+        for start in range(0, len(content), _CHUNK):
+            part = inflate.decompress(content[start : start + _CHUNK], most + 1 - size)
+            parts.append(part)
+            size += len(part)
+            if size > most:
+                return None
+    if not inflate.eof:
+        raise zlib.error
+    return b"".join(parts)
+
+
+def _selector(expression: str) -> Callable[[Any], Any]:
+    if expression.strip() == "@":
+        return lambda answer: answer
+    search: Callable[[Any], Any] = jmespath.compile(expression).search
+    return search
+
+
+def _body_of(template: object, request: PullRequest) -> object:
+    """Return the body with everything filled in but the user."""
+    if isinstance(template, dict):
+        return {key: _body_of(value, request) for key, value in template.items()}
+    if isinstance(template, list):
+        return [_body_of(value, request) for value in template]
+    if isinstance(template, str):
+        return request.k if template == "{k}" else fill_slot(template, request.slot).replace("{k}", str(request.k))
+    return template
+
+
+def _filled(template: object, values: dict[str, str]) -> object:
+    if isinstance(template, dict):
+        return {key: _filled(value, values) for key, value in template.items()}
+    if isinstance(template, list):
+        return [_filled(value, values) for value in template]
+    if isinstance(template, str):
+        return re.sub(r"\{user\}", lambda match: values[match[0]], template)
+    return template
+
+
+def _guess(content: bytes) -> str:
+    """Say what an answer is without repeating it."""
+    start = content[:100].lstrip().lower()
+    if not start:
+        return "empty"
+    return "HTML" if start.startswith((b"<!doctype", b"<html", b"<head", b"<body")) else "something else"

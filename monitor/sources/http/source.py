@@ -1,0 +1,225 @@
+"""HttpSource: asks for every user of a panel, many at once, within one deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+import zlib
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+
+import aiohttp
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason, Pull, PullRequest
+from monitor.sources.collecting import ListCollector
+from monitor.sources.deadlines import Deadline
+from monitor.sources.http.asking import Asking, Failure, read_body
+from monitor.sources.http.options import HttpOptions
+
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_DEAD_AFTER = 2  # times the concurrency: so many users in a row without an answer, and the source is given up
+_NO_ANSWER = frozenset(
+    {CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT, CoverageReason.SERVER_ERROR, CoverageReason.RATE_LIMITED}
+)
+
+
+class HttpSource:
+    """A recommender asked once a user over HTTP. Port: Source.
+
+    Never raises because of what the other side does: each user that has no list has a reason. A source that leaves twice
+    ``concurrency`` users in a row without an answer is given up: the users not yet asked get the reason of the last one.
+    """
+
+    def __init__(self, options: HttpOptions) -> None:
+        self._options = options
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users."""
+        return _run(_Round(self._options, request).pull(_tls_context(self._options)))
+
+    def close(self) -> None:
+        """Nothing is held between pulls."""
+
+
+def _tls_context(options: HttpOptions) -> ssl.SSLContext | None:
+    if options.ca_file is None:
+        return None
+    try:
+        return ssl.create_default_context(cafile=options.ca_file)
+    except OSError as error:  # ssl.SSLError is one
+        msg = f"cannot read certificates from ca_file {options.ca_file}: {error.strerror or 'it holds none'}"
+        raise SourceError(msg) from None
+
+
+def _run(main: Coroutine[None, None, Pull]) -> Pull:
+    """Run in an event loop of its own.
+
+    Unlike asyncio.run it does not wait for the resolver's threads: a name server that hangs must not outlast the deadline.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        return loop.run_until_complete(main)
+    finally:
+        loop.run_until_complete(_cancel_rest())
+        loop.close()
+
+
+async def _cancel_rest() -> None:
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+
+
+class _Round:
+    """One pull: its users still to be asked, its lists, and how long the source has been silent."""
+
+    def __init__(self, options: HttpOptions, request: PullRequest) -> None:
+        self._options = options
+        self._deadline = Deadline.after(request.timeout_s)
+        self._asking = Asking(options, request)
+        self._lists = ListCollector(request.k)
+        self._waiting: Iterator[str] = iter(request.users.tolist())
+        self._under_way: set[str] = set()
+        self._silent_users = 0
+        self._given_up: Failure | None = None
+
+    async def pull(self, tls: ssl.SSLContext | None) -> Pull:
+        """Ask for everybody; whoever is left at the deadline is ``timeout``."""
+        async with self._session(tls) as session:
+            workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
+            _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
+            for worker in late:
+                worker.cancel()
+            outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        self._close_books()
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
+                raise outcome
+        return self._lists.pull()
+
+    def _session(self, tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
+        limit_s = self._options.timeout.total_seconds()
+        headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "rankwatch"}
+        headers |= {name: value.get_secret_value() for name, value in self._options.headers.items()}
+        if self._options.token:
+            headers["Authorization"] = f"Bearer {self._options.token.get_secret_value()}"
+        if self._options.body is not None:
+            headers.setdefault("Content-Type", "application/json")
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._options.concurrency, ssl=tls or True, ttl_dns_cache=60),
+            timeout=aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2),
+            cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
+            headers=headers,
+            auto_decompress=False,  # read_body inflates, no further than max_bytes
+        )
+
+    async def _work(self, session: aiohttp.ClientSession) -> None:
+        for user in self._waiting:
+            if not self._asking.is_askable(user):
+                self._lists.fail(user, CoverageReason.MALFORMED, "the user's key cannot stand in a path")
+                continue
+            self._under_way.add(user)
+            outcome = await self._ask_patiently(session, user)
+            self._under_way.discard(user)
+            self._record(user, outcome)
+            if self._given_up:
+                return
+
+    def _record(self, user: str, outcome: object) -> None:
+        if not isinstance(outcome, Failure):
+            self._silent_users = 0
+            self._lists.add(user, outcome)
+            return
+        self._lists.fail(user, outcome.reason, outcome.note)
+        self._silent_users = self._silent_users + 1 if outcome.reason in _NO_ANSWER else 0
+        if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
+            self._given_up = outcome
+
+    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> object:
+        """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
+        outcome: object = None
+        for attempt in range(self._options.retries + 1):
+            outcome = await self._ask(session, user)
+            if not isinstance(outcome, Failure) or not outcome.is_retried or attempt == self._options.retries:
+                break
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+            pause_s = max(pause_s, outcome.retry_after_s)
+            if self._given_up or pause_s >= self._deadline.remaining_s:
+                break
+            await asyncio.sleep(pause_s)
+        return outcome
+
+    async def _ask(self, session: aiohttp.ClientSession, user: str) -> object:
+        """Value at the place of the list, or the Failure."""
+        asking = self._asking
+        try:
+            async with session.request(
+                asking.method, asking.url(user), data=asking.body(user), allow_redirects=False
+            ) as response:
+                if response.status != HTTPStatus.OK and (failure := _refused(response)):
+                    response.close()  # its body is of no use: do not read it to keep the connection
+                    return failure
+                content = await read_body(response, self._options.max_bytes)
+                if content is None:
+                    response.close()
+                    return Failure(CoverageReason.TOO_LARGE, f"the answer is longer than {self._options.max_bytes} bytes")
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            return _lost(error)
+        except zlib.error:
+            return Failure(CoverageReason.MALFORMED, "the answer's compression is broken or unknown")
+        return asking.read(user, content)
+
+    def _close_books(self) -> None:
+        """Give a reason to whoever was not asked, or not to the end."""
+        rest = self._given_up or Failure(CoverageReason.TIMEOUT, "the pull's deadline passed")
+        for user in self._under_way:
+            self._lists.fail(user, CoverageReason.TIMEOUT, "the pull's deadline passed")
+        for user in self._waiting:
+            self._lists.fail(user, rest.reason, rest.note)
+
+
+def _refused(response: aiohttp.ClientResponse) -> Failure | None:
+    """Return what a status other than 200 means; None when the body counts."""
+    status = response.status
+    note = f"status {status}"
+    if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
+        return Failure(CoverageReason.MISSING, note)
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
+        return Failure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        return Failure(CoverageReason.SERVER_ERROR, note, is_retried=True)
+    return Failure(CoverageReason.HTTP_ERROR, note) if status >= HTTPStatus.MULTIPLE_CHOICES else None
+
+
+def _retry_after_s(value: str) -> float:
+    """Seconds from a Retry-After header in either of its forms, 0 when it is none."""
+    with suppress(ValueError, OverflowError):
+        return max(0.0, float(int(value)))
+    with suppress(ValueError, OverflowError, TypeError):
+        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
+    return 0.0
+
+
+def _lost(error: Exception) -> Failure:
+    """Return what a broken request means; the note never repeats an address."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Failure(CoverageReason.UNREACHABLE, "no connection in time", is_retried=True)
+    if isinstance(error, TimeoutError):
+        return Failure(CoverageReason.TIMEOUT, "no answer in time", is_retried=True)
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        return Failure(CoverageReason.UNREACHABLE, "the certificate is not trusted: set ca_file for authorities of your own")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Failure(CoverageReason.UNREACHABLE, "the host's name cannot be resolved", is_retried=True)
+    if isinstance(error, aiohttp.ClientResponseError | ValueError):
+        return Failure(CoverageReason.MALFORMED, "the answer is no HTTP")
+    told = getattr(error, "strerror", None)
+    how = "the connection was refused or lost" + (f": {told}" if isinstance(told, str) else "")
+    return Failure(CoverageReason.UNREACHABLE, how, is_retried=True)

@@ -1,0 +1,175 @@
+"""Alert states and transitions, and the deliveries that announced transitions owe: what a result may change of them.
+
+A run is judged on states that were read when it began. Another run of the comparison may have moved them meanwhile, so
+`admit` compares with what is stored when the result is written: no older slot moves a state back, and no firing starts or
+ends that does not follow from the stored state. What is refused is judged again by the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, select
+
+from monitor.model import AlertState, DeliveryStatus, Direction, Outcome, Severity, State, Transition
+from monitor.storage.columns import key
+from monitor.storage.dialects import insert, lock_comparisons
+from monitor.storage.results import number
+from monitor.storage.tables import alert_states, deliveries, transitions
+
+Watch = tuple[str, str, str]
+"""Comparison, alert and segment, as stored."""
+
+_RENAMED = {"slot": "scheduled_for", "at": "changed_at"}
+
+
+def watch_of(item: AlertState | Transition) -> Watch:
+    """What a state or transition is about."""
+    return key(item.comparison), key(item.alert), key(item.segment)
+
+
+def store(
+    connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition], receivers: Sequence[str]
+) -> None:
+    """Write what may be written of these states and transitions, and the deliveries."""
+    names = {state.comparison for state in states} | {change.comparison for change in changes}
+    lock_comparisons(connection, names)
+    stored = _stored(connection, names)
+    admitted, caused = admit(stored, states, changes)
+    if admitted:
+        fresh = insert(connection, alert_states)
+        renewed = fresh.on_conflict_do_update(index_elements=["comparison", "alert", "segment"], set_=dict(fresh.excluded))
+        connection.execute(renewed, [_plain(state) for state in admitted])
+    _announce(connection, caused, receivers)
+
+
+def admit(
+    stored: Mapping[Watch, AlertState], states: Sequence[AlertState], changes: Sequence[Transition]
+) -> tuple[list[AlertState], list[Transition]]:
+    """States of newer slots than the stored ones that follow from them, and the transitions that belong to these.
+
+    A state follows from the stored one when it is the same, or when there is a transition from the one to the other. Where
+    nothing is stored the state is quiet.
+    """
+    causes = {watch_of(change): change for change in reversed(changes)}
+    admitted = [state for state in states if _follows(stored.get(watch_of(state)), state, causes.get(watch_of(state)))]
+    watches = {watch_of(state) for state in admitted}
+    return admitted, [change for change in changes if watch_of(change) in watches]
+
+
+def retire(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
+    """Remove the states that these transitions end and store the transitions; one whose state is gone or moved is dropped."""
+    names = {change.comparison for change in changes}
+    lock_comparisons(connection, names)
+    stored = _stored(connection, names)
+    ended = []
+    for change in changes:
+        state = stored.pop(watch_of(change), None)
+        if state is not None and (state.state, state.dedup_key) == (change.from_state, change.dedup_key):
+            connection.execute(delete(alert_states).where(_about(change)))
+            ended.append(change)
+    _announce(connection, ended, receivers)
+
+
+def read(connection: Connection, comparison: str | None) -> tuple[AlertState, ...]:
+    """Alert states of one comparison or of all, by comparison, alert and segment."""
+    query = select(alert_states).order_by(alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment)
+    if comparison is not None:
+        query = query.where(alert_states.c.comparison == comparison)
+    return tuple(_state(row) for row in connection.execute(query))
+
+
+def firing(connection: Connection) -> tuple[Transition, ...]:
+    """The transition that started each firing that lasts, oldest first."""
+    started = and_(
+        *(transitions.c[name] == alert_states.c[name] for name in ("comparison", "alert", "segment")),
+        transitions.c.to_state == State.FIRING,
+        transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
+    )
+    query = select(transitions).join(alert_states, started).where(alert_states.c.state == State.FIRING)
+    newest = {(row.comparison, row.alert, row.segment): row for row in connection.execute(query.order_by(transitions.c.id))}
+    return tuple(transition(row) for row in sorted(newest.values(), key=lambda row: row.id))
+
+
+def history(connection: Connection, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+    """The newest ``limit`` transitions in the order they were stored."""
+    query: Select[Any] = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
+    if comparison is not None:
+        query = query.where(transitions.c.comparison == comparison)
+    return tuple(transition(row) for row in reversed(connection.execute(query).all()))
+
+
+def transition(row: Any) -> Transition:  # noqa: ANN401 - a row of transitions
+    """The transition that a row holds."""
+    values = {field.name: getattr(row, _RENAMED.get(field.name, field.name)) for field in fields(Transition)}
+    kinds = {"from_state": State, "to_state": State, "direction": Direction, "severity": Severity}
+    return Transition(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))
+
+
+def _stored(connection: Connection, names: Iterable[str]) -> dict[Watch, AlertState]:
+    return {watch_of(state): state for name in names for state in read(connection, name)}
+
+
+def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
+    if before is not None and state.judged_slot <= before.judged_slot:
+        return False
+    was, was_key = (before.state, before.dedup_key) if before else (State.QUIET, None)
+    if cause is not None:
+        return cause.from_state is was
+    return (state.state, state.dedup_key) == (was, was_key)
+
+
+def _announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
+    """Store the transitions, those apart that are stored, and a pending delivery of each to every receiver that hears of it."""
+    known = _numbered(connection, changes)
+    fresh = [change for change in changes if _change_of(change) not in known]
+    if not fresh:
+        return
+    rows = ({_RENAMED.get(name, name): value for name, value in _plain(change).items()} for change in fresh)
+    connection.execute(transitions.insert(), list(rows))
+    numbered = _numbered(connection, fresh)
+    owed = [
+        {
+            "transition_id": numbered[_change_of(change)],
+            "receiver": receiver,
+            "status": DeliveryStatus.PENDING,
+            "attempts": 0,
+            "next_attempt_at": change.at,
+        }
+        for change in fresh
+        if change.is_announced
+        for receiver in dict.fromkeys(receivers)
+    ]
+    if owed:
+        connection.execute(deliveries.insert(), owed)
+
+
+def _change_of(change: Transition) -> tuple[object, ...]:
+    """What no two stored transitions have in common."""
+    return *watch_of(change), change.slot, change.to_state
+
+
+def _numbered(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
+    """Numbers of the stored transitions of these comparisons and slots."""
+    names, slots = {change.comparison for change in changes}, {change.slot for change in changes}
+    query = select(transitions).where(transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots))
+    return {_change_of(transition(row)): row.id for row in connection.execute(query)}
+
+
+def _about(change: Transition) -> ColumnElement[bool]:
+    """The state that the transition moves."""
+    return and_(*(alert_states.c[name] == getattr(change, name) for name in ("comparison", "alert", "segment")))
+
+
+def _plain(item: AlertState | Transition) -> dict[str, Any]:
+    values = {field.name: getattr(item, field.name) for field in fields(item)}
+    values |= {name: number(values[name]) for name in ("value", "threshold")} | {"users": int(item.users)}
+    return values | {"labels": dict(item.labels)} if isinstance(item, Transition) else values
+
+
+def _state(row: Any) -> AlertState:  # noqa: ANN401 - a row of alert_states
+    values = {field.name: getattr(row, field.name) for field in fields(AlertState)}
+    kinds = {"state": State, "outcome": Outcome, "severity": Severity}
+    return AlertState(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))

@@ -1,0 +1,153 @@
+"""Column types: instants, names that stand in keys, free text, documents. What a value looks like in the database, and back.
+
+Text may hold anything that Python allows. Databases allow less: PostgreSQL refuses U+0000, UTF-8 refuses lone surrogates.
+Both are written as an escape that starts with U+2400, on every database, and read back unchanged. A name longer than
+`KEY_BYTES` would not fit into an index: it is stored as its first `KEY_PREFIX` characters, an ellipsis and its SHA-256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, String, Text, TypeDecorator
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.types import TypeEngine
+
+KEY_BYTES = 512
+KEY_PREFIX = 60
+
+_UNSTORABLE = re.compile("[\x00\u2400\ud800-\udfff]")
+_ESCAPED = re.compile("\u2400(\u2400|0|d[89a-f][0-9a-f]{2})")
+
+
+def _escape_one(match: re.Match[str]) -> str:
+    char = match[0]
+    return "\u2400" + {"\x00": "0", "\u2400": "\u2400"}.get(char, f"{ord(char):04x}")
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    code = match[1]
+    return {"0": "\x00", "\u2400": "\u2400"}.get(code) or chr(int(code, 16))
+
+
+def escape(text: str) -> str:
+    """Text that every database stores; different texts stay different."""
+    return text if text.isascii() and "\x00" not in text else _UNSTORABLE.sub(_escape_one, text)
+
+
+def unescape(text: str) -> str:
+    """The text that `escape` was given."""
+    return _ESCAPED.sub(_unescape_one, text) if "\u2400" in text else text
+
+
+def key(name: str) -> str:
+    """The form in which a name is stored and looked up: escaped, and short enough for an index.
+
+    A name read back has the same key as the name that was given.
+    """
+    stored = escape(name)
+    if len(stored) * 4 <= KEY_BYTES or len(stored.encode()) <= KEY_BYTES:
+        return stored
+    digest = hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()
+    return escape(f"{name[:KEY_PREFIX]}\u2026{digest}")
+
+
+def keys(names: list[str]) -> list[str]:
+    """`key` of each; costs next to nothing where all are plain ASCII."""
+    joined = "".join(names)
+    if joined.isascii() and "\x00" not in joined and len(max(names, key=len, default="")) <= KEY_BYTES:
+        return names
+    return [key(name) for name in names]
+
+
+def _walk(value: object, change: Any) -> object:  # noqa: ANN401 - escape or unescape
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {change(name): _walk(part, change) for name, part in value.items()}
+    return [_walk(part, change) for part in value] if isinstance(value, (list, tuple)) else value
+
+
+class Instant(TypeDecorator[datetime]):
+    """An aware instant, UTC in and out: timestamptz, on SQLite ISO 8601 text of one width, so that order is time."""
+
+    impl = DateTime
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Text where the database has no type for instants."""
+        return dialect.type_descriptor(String(27) if dialect.name == "sqlite" else DateTime(timezone=True))
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ANN401 - text or datetime
+        """ValueError for a datetime without time zone: nobody can say what instant it is."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            msg = f"{value.isoformat()} has no time zone; instants are aware"
+            raise ValueError(msg)
+        utc = value.astimezone(UTC)
+        return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if dialect.name == "sqlite" else utc
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
+        """An aware datetime in UTC."""
+        if value is None:
+            return None
+        instant: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return instant.astimezone(UTC)
+
+
+class Words(TypeDecorator[str]):
+    """Free text of any length and content."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - signature is given
+        """Escaped."""
+        return None if value is None else escape(value)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ANN401, ARG002 - signature is given
+        """As it was."""
+        return None if value is None else unescape(value)
+
+
+class Name(Words):
+    """A name that stands in keys; compared and sorted by code point on every database."""
+
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Collation C on PostgreSQL: the order of SQLite and of Python, and the fastest to index."""
+        return Text(collation="C") if dialect.name == "postgresql" else Text()
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - signature is given
+        """The stored form."""
+        return None if value is None else key(value)
+
+
+class Document(TypeDecorator[Any]):
+    """Lists and mappings of text and finite numbers: jsonb, on SQLite JSON text."""
+
+    impl = JSON(none_as_null=True)
+    cache_ok = True
+
+    def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
+        """Binary JSON where there is one."""
+        kind = JSONB(none_as_null=True) if dialect.name == "postgresql" else JSON(none_as_null=True)
+        return dialect.type_descriptor(kind)
+
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
+        """Escaped at any depth."""
+        return _walk(value, escape)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
+        """As it was, tuples as lists."""
+        return _walk(value, unescape)
+
+
+Id = BigInteger().with_variant(Integer(), "sqlite")
+"""Surrogate keys: 64 bits on both (only INTEGER counts by itself on SQLite)."""

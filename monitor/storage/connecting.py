@@ -1,0 +1,125 @@
+"""Connections and transactions: one transaction that reads, one that writes, errors translated."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from monitor.errors import ConfigError, DatabaseError
+from monitor.storage.address import describe, file_of
+from monitor.storage.faults import translated
+
+LOCK_WAIT_S = 30.0
+"""How long a transaction waits for another one that writes."""
+
+# FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few commits.
+_SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
+
+# Prepared statements would break behind a pooler that hands each transaction to another server connection.
+_POSTGRES_SETTINGS: dict[str, Any] = {
+    "application_name": "rankwatch",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 60_000,
+    "prepare_threshold": None,
+}
+
+
+class Database:
+    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads."""
+
+    def __init__(self, url: URL) -> None:
+        self.url = url
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url)
+        driver = self._engine.dialect.dbapi
+        self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one moment of the database and changes nothing."""
+        options: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with self._transaction(**options) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception."""
+        with self._transaction(is_writing=True) as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+            yield connection
+
+    def use_write_ahead_log(self) -> None:
+        """Let readers and the writer of a SQLite file work side by side; the file remembers it.
+
+        SQLite does not wait for the lock that the change takes, so we do.
+        """
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as connection:
+                    connection.cursor().execute("PRAGMA journal_mode = WAL")
+            except DatabaseError as error:
+                if error.permanent or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    @contextmanager
+    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
+        with (
+            translated(self.url, self._driver_error),
+            self._engine.connect() as connection,
+            connection.execution_options(**options).begin(),
+        ):
+            yield connection
+
+    def close(self) -> None:
+        """Close the connections of the pool."""
+        self._engine.dispose()
+
+    def __repr__(self) -> str:
+        return f"Database({describe(self.url)})"
+
+
+def require_file(url: URL) -> None:
+    """DatabaseError for a SQLite file that is not there: opening it would make an empty one."""
+    file = file_of(url)
+    if file is not None and not file.exists():
+        msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
+        raise DatabaseError(msg)
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
+    engine = create_engine(url, connect_args=arguments, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
+        connection.isolation_level = None  # the driver begins no transaction by itself; `begin` below does
+        for setting in _SQLITE_SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later cannot wait for its lock; one that will write takes it at once.
+        is_writing = connection.get_execution_options().get("is_writing")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(url: URL) -> Engine:
+    arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
+    try:
+        return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
+    except ModuleNotFoundError:
+        msg = "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
+        raise ConfigError(msg) from None

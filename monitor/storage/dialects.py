@@ -1,0 +1,32 @@
+"""Where SQLite and PostgreSQL differ in a statement."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+
+from sqlalchemy import Connection, Table, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+_COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
+
+
+def is_sqlite(connection: Connection) -> bool:
+    """Whether this is SQLite, where a writing transaction is the only one."""
+    return connection.dialect.name == "sqlite"
+
+
+def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    """An INSERT that can say what happens on conflict."""
+    return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+
+
+def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
+    """Let no other transaction change these comparisons' alerts until this one ends.
+
+    A row that is not there yet cannot be locked, hence advisory locks; they end with the transaction, so poolers do no harm.
+    """
+    if is_sqlite(connection):
+        return
+    for number in sorted({zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}):
+        connection.execute(text("SELECT pg_advisory_xact_lock(:space, :number)"), {"space": _COMPARISON_LOCK, "number": number})

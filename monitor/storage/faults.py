@@ -1,0 +1,129 @@
+"""Translation of what drivers raise into DatabaseError and SchemaError: what failed, where, and what to do.
+
+Texts of drivers and of SQLAlchemy may hold statements, parameters and connection strings, so they are not passed on, but for
+the first line of an error that nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import URL
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from monitor.errors import DatabaseError, SchemaError
+from monitor.storage.address import describe, file_of
+
+UPGRADE = "run `rankwatch db upgrade`"
+
+# By SQLite's result code: what is wrong and what to do, and whether it may pass by itself.
+_SQLITE = {
+    sqlite3.SQLITE_BUSY: ("is locked by another process: end it, or wait until it has written", False),
+    sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False),
+    sqlite3.SQLITE_READONLY: ("cannot be written: give this account write permission on the file and its directory", True),
+    sqlite3.SQLITE_FULL: ("cannot grow, the disk is full: free some space", False),
+    sqlite3.SQLITE_IOERR: ("cannot be read or written (input/output error): look at the disk and at its free space", False),
+    sqlite3.SQLITE_NOTADB: ("is not a SQLite database: name another file, or move this one away", True),
+    sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True),
+    sqlite3.SQLITE_PERM: ("cannot be opened, permission denied: give this account access to it", True),
+    sqlite3.SQLITE_AUTH: ("cannot be opened, permission denied: give this account access to it", True),
+}
+
+# By SQLSTATE or its class (first two characters).
+_POSTGRES = {
+    "28P01": ("refused the password: correct the user or password in `database:`", True),
+    "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True),
+    "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True),
+    "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True),
+    "25006": ("is read-only (a standby?): name the primary server in `database:`", False),
+    "53100": ("has no disk space left: free some", False),
+    "53300": ("takes no more connections: raise max_connections or close others", False),
+    "53": ("is out of resources: look at the server's log", False),
+    "55P03": ("is locked by another transaction: try again", False),
+    "57": ("is starting, stopping or ended the statement: try again", False),
+    "08": ("broke the connection: see that the server runs and can be reached", False),
+    "40": ("gave way to another transaction: try again", False),
+    "XX": ("reports an internal error: look at the server's log", False),
+}
+
+# libpq gives no SQLSTATE for a connection that never stood, only words; a server set to another language ends in the last line.
+_CONNECTING = {
+    "password authentication failed": "28P01",
+    "no password supplied": "28P01",
+    "no pg_hba.conf entry": "28",
+    "FATAL:  role": "28",
+    "does not exist": "3D000",
+    "too many": "53300",
+    "remaining connection slots": "53300",
+    "starting up": "57",
+    "shutting down": "57",
+}
+_AWAY = "cannot be reached: see that the server runs and that host and port in `database:` are right"
+
+
+@contextmanager
+def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
+    """Turn errors of the database below this point into DatabaseError; ``driver`` is the base of what its driver raises."""
+    try:
+        yield
+    except DBAPIError as error:
+        raise translate(error.orig, url) from None
+    except driver as error:
+        raise translate(error, url) from None
+    except PoolTimeout:
+        msg = f"{describe(url)}: every connection of the pool is in use: try again"
+        raise DatabaseError(msg, permanent=False) from None
+    except SQLAlchemyError as error:
+        msg = f"{describe(url)}: {type(error).__name__}: this is a fault of the program, please report it"
+        raise DatabaseError(msg) from error
+
+
+def translate(error: BaseException | None, url: URL) -> DatabaseError:
+    """The error to raise in place of what the driver raised."""
+    return _of_sqlite(error, url) if isinstance(error, sqlite3.Error) else _of_postgres(error, url)
+
+
+def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
+    code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return _cannot_open(url)
+    if code in _SQLITE:
+        what, permanent = _SQLITE[code]
+        return DatabaseError(f"{describe(url)} {what}", permanent=permanent)
+    if str(error).startswith(("no such table", "no such column", "table ")):
+        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
+    return _unforeseen(error, url)
+
+
+def _cannot_open(url: URL) -> DatabaseError:
+    file = file_of(url) or Path()
+    if not file.parent.is_dir():
+        return DatabaseError(f"{describe(url)} cannot be opened: its directory does not exist: create it")
+    if file.is_dir():
+        return DatabaseError(f"{describe(url)} cannot be opened: it is a directory: name a file")
+    return DatabaseError(f"{describe(url)} cannot be opened: give this account access to the file and its directory")
+
+
+def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
+    words = str(error)
+    state = getattr(error, "sqlstate", None) or next((code for part, code in _CONNECTING.items() if part in words), "")
+    if state in {"42P01", "42703", "3F000"}:
+        return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
+    found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
+    if found is not None:
+        return DatabaseError(f"{describe(url)} {found[0]}", permanent=found[1])
+    if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
+        return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False)
+    return _unforeseen(error, url, state)
+
+
+def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:
+    line = str(error).partition("\n")[0]
+    for secret in filter(None, (url.password, *map(str, url.query.values()))):
+        line = line.replace(str(secret), "***")
+    code = f" (SQLSTATE {state})" if state else ""
+    return DatabaseError(f"{describe(url)} refused a statement{code}: {line}")

@@ -1,0 +1,86 @@
+"""Runs as lists and pages show them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Select, and_, select
+
+from monitor.model import ALL, Coverage, LatestRun, Run, RunStatus, Summary
+from monitor.storage import alerting, results
+from monitor.storage.tables import coverage, runs, summaries
+
+_OF_ALL = and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
+_RUNS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(coverage, _OF_ALL)
+
+
+def newest_runs(connection: Connection, comparison: str | None, limit: int) -> tuple[Run, ...]:
+    """Stored runs, newest slot first, then by comparison."""
+    query = _RUNS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
+    if comparison is not None:
+        query = query.where(runs.c.comparison == comparison)
+    return tuple(_run(row) for row in connection.execute(query))
+
+
+def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+    """The newest finished run of each comparison that has one, with all that it measured."""
+    found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name)) is not None]
+    ids = [run.id for run in found]
+    covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
+    return tuple(_latest(connection, run, covered.get(run.id), measured.get(run.id, ())) for run in found)
+
+
+def history(
+    connection: Connection, comparison: str, *, metric: str, segment: str, limit: int
+) -> tuple[tuple[datetime, Summary], ...]:
+    """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
+    newest = (
+        select(runs.c.id, runs.c.scheduled_for)
+        .join(summaries, summaries.c.run_id == runs.c.id)
+        .where(runs.c.comparison == comparison, summaries.c.segment == segment, summaries.c.metric == metric)
+        .order_by(runs.c.scheduled_for.desc())
+        .limit(limit)
+    )
+    slots = {run_id: slot for run_id, slot in connection.execute(newest)}  # noqa: C416 - rows are no pairs to mypy
+    found = results.summaries_of(connection, list(slots), segment=segment, metric=metric)
+    return tuple((slot, found[run_id][0]) for run_id, slot in reversed(slots.items()))
+
+
+def _newest_finished(connection: Connection, comparison: str) -> Run | None:
+    is_finished = and_(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+    row = connection.execute(_RUNS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+    return None if row is None else _run(row)
+
+
+def _latest(connection: Connection, run: Run, covered: Coverage | None, measured: tuple[Summary, ...]) -> LatestRun:
+    was_ok = and_(runs.c.comparison == run.comparison, runs.c.status == RunStatus.OK)
+    ok = select(runs.c.scheduled_for, runs.c.finished_at).where(was_ok).order_by(runs.c.scheduled_for.desc()).limit(1)
+    slot, at = connection.execute(ok).first() or (None, None)
+    return LatestRun(
+        run=run,
+        coverage=covered,
+        summaries=measured,
+        states=alerting.read(connection, run.comparison),
+        last_ok_slot=slot,
+        last_ok_at=at,
+    )
+
+
+def _run(row: Any) -> Run:  # noqa: ANN401 - a row of runs with its coverage
+    return Run(
+        id=row.id,
+        comparison=row.comparison,
+        slot=row.scheduled_for,
+        status=RunStatus(row.status),
+        reason=row.reason,
+        attempt=row.attempt,
+        owner=row.owner,
+        config_hash=row.config_hash,
+        k=row.k,
+        asked=row.asked,
+        paired=row.paired,
+        started_at=row.started_at,
+        finished_at=row.finished_at,
+    )

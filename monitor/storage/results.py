@@ -1,0 +1,153 @@
+"""What a run measured, as rows of the tables that belong to it, and back as dataclasses."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, delete, select
+
+from monitor.model import Arm, Coverage, CoverageReason, CoverageRow, Evidence, EvidenceKind, Histogram, RunResult, Summary
+from monitor.storage import scores as per_user
+from monitor.storage.tables import coverage, coverage_reasons, evidence, scores, stages, statistics, summaries
+
+PARTS: tuple[Table, ...] = (stages, coverage_reasons, coverage, statistics, summaries, evidence, scores)
+"""Tables whose rows belong to a run, in an order in which they can be deleted."""
+
+
+def replace(connection: Connection, result: RunResult) -> None:
+    """Store all that the run measured in place of what an earlier attempt stored."""
+    run_id = result.claim.run_id
+    for table in PARTS:
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+    _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
+    rows = result.coverage.rows if result.coverage else ()
+    _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
+    _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
+    _put(connection, summaries, run_id, [_summary_row(position, found) for position, found in enumerate(result.summaries)])
+    _put(connection, statistics, run_id, [row for found in result.summaries for row in _statistic_rows(found)])
+    _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
+    if result.scores is not None:
+        per_user.store(connection, run_id, result.scores)
+
+
+def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
+    """Coverage of those of the runs that have one."""
+    reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
+    for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
+        reasons[row.run_id, row.segment][Arm(row.arm), CoverageReason(row.reason)] = row.users
+    rows: dict[int, list[CoverageRow]] = defaultdict(list)
+    for row in connection.execute(select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)):
+        of_segment = reasons.get((row.run_id, row.segment), {})
+        rows[row.run_id].append(CoverageRow(segment=row.segment, asked=row.asked, paired=row.paired, reasons=of_segment))
+    return {run_id: Coverage(rows=tuple(found)) for run_id, found in rows.items()}
+
+
+def summaries_of(
+    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None, metric: str | None = None
+) -> dict[int, tuple[Summary, ...]]:
+    """Summaries of the runs in the order they were stored, all of them or those of one segment or metric."""
+    values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
+    for row in connection.execute(_narrowed(statistics, run_ids, segment, metric)):
+        values[row.run_id, row.segment, row.metric][row.statistic] = row.value
+    found: dict[int, list[Summary]] = defaultdict(list)
+    for row in connection.execute(_narrowed(summaries, run_ids, segment, metric).order_by(summaries.c.position)):
+        found[row.run_id].append(_summary(row, values.get((row.run_id, row.segment, row.metric), {})))
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
+    """Evidence of the run: the worst users first, then the representative ones, each by position."""
+    rows = connection.execute(select(evidence).where(evidence.c.run_id == run_id)).all()
+    order = {kind.value: number for number, kind in enumerate(EvidenceKind)}
+    return tuple(
+        Evidence(
+            kind=EvidenceKind(row.kind),
+            position=row.position,
+            user=row.user_id,
+            baseline=tuple(row.baseline),
+            candidate=tuple(row.candidate),
+            scores=row.scores,
+        )
+        for row in sorted(rows, key=lambda row: (order[row.kind], row.position))
+    )
+
+
+def number(value: float | None) -> float | None:
+    """A plain float; None for what is no number."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mapping[str, object]]) -> None:
+    owned = [{"run_id": run_id, **row} for row in rows]
+    if owned:
+        connection.execute(table.insert(), owned)
+
+
+def _narrowed(table: Table, run_ids: Sequence[int], segment: str | None, metric: str | None) -> Any:  # noqa: ANN401 - a select
+    query = select(table).where(table.c.run_id.in_(run_ids))
+    if segment is not None:
+        query = query.where(table.c.segment == segment)
+    return query if metric is None else query.where(table.c.metric == metric)
+
+
+def _coverage_row(position: int, row: CoverageRow) -> dict[str, object]:
+    return {"segment": row.segment, "position": position, "asked": int(row.asked), "paired": int(row.paired)}
+
+
+def _reason_rows(row: CoverageRow) -> list[dict[str, object]]:
+    return [
+        {"segment": row.segment, "arm": arm, "reason": reason, "users": int(users)}
+        for (arm, reason), users in row.reasons.items()
+    ]
+
+
+def _summary_row(position: int, summary: Summary) -> dict[str, object]:
+    return {
+        "segment": summary.segment,
+        "metric": summary.metric,
+        "position": position,
+        "n": int(summary.n),
+        "n_undefined": int(summary.n_undefined),
+        "mean": number(summary.mean),
+        "standard_error": number(summary.standard_error),
+        "histogram_low": float(summary.histogram.low),
+        "histogram_high": float(summary.histogram.high),
+        "histogram_counts": [int(count) for count in summary.histogram.counts],
+    }
+
+
+def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
+    """Values that are no numbers are left out: no value is stored as no row."""
+    return [
+        {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
+        for statistic, raw in summary.statistics.items()
+        if (value := number(raw)) is not None
+    ]
+
+
+def _evidence_row(item: Evidence) -> dict[str, object]:
+    return {
+        "kind": item.kind,
+        "position": item.position,
+        "user_id": item.user,
+        "baseline": item.baseline,
+        "candidate": item.candidate,
+        "scores": {metric: number(value) for metric, value in item.scores.items()},
+    }
+
+
+def _summary(row: Any, values: Mapping[str, float]) -> Summary:  # noqa: ANN401 - a row of summaries
+    counts = tuple(row.histogram_counts)
+    return Summary(
+        segment=row.segment,
+        metric=row.metric,
+        n=row.n,
+        n_undefined=row.n_undefined,
+        mean=row.mean,
+        standard_error=row.standard_error,
+        statistics=values,
+        histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
+    )

@@ -1,0 +1,173 @@
+"""The schema's versions: which one a database has, how to move it, and whether it is what the program expects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.util import CommandError
+from pydantic import SecretStr
+from sqlalchemy import Connection, inspect, text
+
+from monitor.errors import DatabaseError, SchemaError
+from monitor.storage.address import describe, parse_url
+from monitor.storage.connecting import Database, require_file
+from monitor.storage.faults import UPGRADE
+from monitor.storage.tables import metadata
+
+_LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
+_OLDEST_POSTGRES = (13,)
+
+
+def migrations() -> Path:
+    """The directory of the migrations: inside the package when installed, at the root of a checkout."""
+    installed = Path(__file__).parent / "migrations"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
+
+
+def head() -> str:
+    """The newest version, the one that this program works with."""
+    return _known()[0]
+
+
+def upgrade(url: SecretStr | str, revision: str = "head") -> None:
+    """Move the schema forward, creating a SQLite file that is not there. Everything or nothing; one at a time."""
+    with _opened(url) as database:
+        _migrate(database, revision)
+
+
+def downgrade(url: SecretStr | str, revision: str) -> None:
+    """Move the schema back to ``revision``, ``base`` being no tables at all. What newer versions stored is lost."""
+    with _existing(url) as database, _migrating(database) as config:
+        command.downgrade(config, revision)
+
+
+def current(url: SecretStr | str) -> str | None:
+    """The version that the database has; None when it has no tables of ours."""
+    with _existing(url) as database, database.read() as connection:
+        return version_of(connection)
+
+
+def check(url: SecretStr | str) -> list[str]:
+    """Differences between the database and what this version expects, one a line; empty when there are none."""
+    with _existing(url) as database, database.read() as connection:
+        version = version_of(connection)
+        if version != head():
+            return [f"the schema has version {version or '(none)'}, this program needs {head()}: {UPGRADE}"]
+        options: dict[str, Any] = {"compare_type": True, "compare_server_default": True}
+        return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
+
+
+def draft(url: SecretStr | str, message: str) -> None:
+    """For developers: write a new migration from the difference between this database and the tables."""
+    with _existing(url) as database, database.write() as connection:
+        command.revision(_config(connection), message, autogenerate=True)
+
+
+def create(database: Database) -> None:
+    """Give a database without our tables those of this version; any other stays as it is. Several may do so at once."""
+    with database.read() as connection:
+        if version_of(connection) is not None:
+            return
+    _migrate(database, "head", only_if_empty=True)
+
+
+def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) -> None:
+    if database.is_sqlite:
+        database.use_write_ahead_log()
+    with _migrating(database) as config:
+        if not (only_if_empty and version_of(config.attributes["connection"]) is not None):
+            command.upgrade(config, revision)
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of the schema seen over this connection."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return version
+
+
+def require_head(connection: Connection, place: str) -> None:
+    """SchemaError unless the schema is the one that this program works with."""
+    version = version_of(connection)
+    if version == head():
+        return
+    if version is None:
+        msg = f"{place} holds no tables of rankwatch yet: {UPGRADE}"
+    elif version in _known():
+        msg = f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}"
+    else:
+        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
+    raise SchemaError(msg)
+
+
+def _newer() -> str:
+    return "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
+
+
+@contextmanager
+def _opened(url: SecretStr | str) -> Iterator[Database]:
+    database = Database(parse_url(url))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _existing(url: SecretStr | str) -> Iterator[Database]:
+    require_file(parse_url(url))
+    with _opened(url) as database:
+        yield database
+
+
+@contextmanager
+def _migrating(database: Database) -> Iterator[Config]:
+    """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
+    with database.write() as connection:
+        if not database.is_sqlite:
+            _require_version(connection, describe(database.url))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        _refuse_unknown(connection, describe(database.url))
+        try:
+            yield _config(connection)
+        except CommandError as error:
+            msg = f"{describe(database.url)} cannot be migrated: {error}: known versions are base, {', '.join(_known()[::-1])}"
+            raise SchemaError(msg) from None
+
+
+def _require_version(connection: Connection, place: str) -> None:
+    found = connection.dialect.server_version_info or _OLDEST_POSTGRES
+    if found < _OLDEST_POSTGRES:
+        msg = f"{place} runs PostgreSQL {'.'.join(map(str, found))}: rankwatch needs {_OLDEST_POSTGRES[0]} or newer"
+        raise DatabaseError(msg)
+
+
+def _refuse_unknown(connection: Connection, place: str) -> None:
+    version = version_of(connection)
+    if version is not None and version not in _known():
+        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
+        raise SchemaError(msg)
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    """Every version, newest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())

@@ -1,0 +1,160 @@
+"""SqlStore: the port Store over one database, each method one transaction."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from pydantic import SecretStr
+
+from monitor.model import (
+    AlertState,
+    Claim,
+    Delivery,
+    Direction,
+    Evidence,
+    LatestRun,
+    Notification,
+    Run,
+    RunResult,
+    Summary,
+    Transition,
+    UserScore,
+)
+from monitor.storage import alerting, claiming, outbox, pruning, reading, results, schema, scores
+from monitor.storage.address import describe, parse_url
+from monitor.storage.connecting import Database, require_file
+
+
+def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
+    """A store over a database whose schema fits.
+
+    With ``create`` a SQLite file that is not there is made, and a database without our tables gets them; one that has older
+    tables is never changed here. Else a missing file is a DatabaseError, missing or other tables a SchemaError.
+    """
+    store = SqlStore(Database(parse_url(url)))
+    try:
+        if create:
+            schema.create(store.database)
+        else:
+            require_file(store.database.url)
+        store.ping()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+class SqlStore:
+    """Port Store over SQLAlchemy Core; its docstrings are the port's."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+
+    def __repr__(self) -> str:
+        return f"SqlStore({describe(self.database.url)})"
+
+    def claim(  # noqa: PLR0913 - see the port
+        self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
+    ) -> Claim | None:
+        wanted = claiming.Wanted(
+            comparison=comparison, slot=slot, owner=owner, now=now, until=until, config_hash=config_hash, rerun=rerun
+        )
+        with self.database.write() as connection:
+            return claiming.claim(connection, wanted)
+
+    def release(self, claim: Claim) -> None:
+        with self.database.write() as connection:
+            claiming.release(connection, claim)
+
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+        with self.database.write() as connection:
+            if not claiming.conclude(connection, result):
+                return False
+            results.replace(connection, result)
+            alerting.store(connection, result.states, result.transitions, receivers)
+            return True
+
+    def abandon_expired(self, now: datetime) -> int:
+        with self.database.write() as connection:
+            return claiming.abandon_expired(connection, now)
+
+    def last_slot(self, comparison: str) -> datetime | None:
+        with self.database.read() as connection:
+            return claiming.last_slot(connection, comparison)
+
+    def alert_states(self, comparison: str) -> tuple[AlertState, ...]:
+        with self.database.read() as connection:
+            return alerting.read(connection, comparison)
+
+    def all_alert_states(self) -> tuple[AlertState, ...]:
+        with self.database.read() as connection:
+            return alerting.read(connection, None)
+
+    def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        with self.database.write() as connection:
+            alerting.retire(connection, transitions, receivers)
+
+    def firing(self) -> tuple[Transition, ...]:
+        with self.database.read() as connection:
+            return alerting.firing(connection)
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        with self.database.read() as connection:
+            return alerting.history(connection, comparison, limit)
+
+    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+        with self.database.read() as connection:
+            return reading.latest(connection, comparisons)
+
+    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        with self.database.read() as connection:
+            return reading.newest_runs(connection, comparison, limit)
+
+    def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
+        with self.database.read() as connection:
+            return reading.history(connection, comparison, metric=metric, segment=segment, limit=limit)
+
+    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+        with self.database.read() as connection:
+            return results.summaries_of(connection, [run_id]).get(run_id, ())
+
+    def evidence(self, run_id: int) -> tuple[Evidence, ...]:
+        with self.database.read() as connection:
+            return results.evidence_of(connection, run_id)
+
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        with self.database.read() as connection:
+            return scores.user_scores(connection, comparison, user, limit)
+
+    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
+        with self.database.read() as connection:
+            return scores.worst_users(connection, run_id, metric, n, direction)
+
+    def claim_deliveries(
+        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+    ) -> tuple[Delivery, ...]:
+        with self.database.write() as connection:
+            return outbox.lease(connection, receiver, owner=owner, now=now, until=until, limit=limit)
+
+    def record(self, notification: Notification) -> None:
+        with self.database.write() as connection:
+            outbox.record(connection, notification)
+
+    def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        with self.database.read() as connection:
+            return outbox.waiting(connection, now)
+
+    def prune(self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime) -> Mapping[str, int]:
+        return pruning.prune(
+            self.database, scores_before=scores_before, evidence_before=evidence_before, runs_before=runs_before
+        )
+
+    def ping(self) -> None:
+        with self.database.read() as connection:
+            schema.require_head(connection, describe(self.database.url))
+
+    def close(self) -> None:
+        self.database.close()

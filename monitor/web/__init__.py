@@ -1,0 +1,7 @@
+"""Serves what the daemon shows over HTTP: metrics, health, readiness. What is shown is handed in; nothing is made here."""
+
+from monitor.web.app import Health, Metrics, create_app
+from monitor.web.limits import Limits
+from monitor.web.server import WebServer
+
+__all__ = ["Health", "Limits", "Metrics", "WebServer", "create_app"]

@@ -1,0 +1,211 @@
+"""Statuses, stores and daemons for the demo's tests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from monitor.demo.configuration import COMPARISON
+from monitor.demo.place import Place
+from monitor.demo.playing import SEGMENTS
+from monitor.demo.status import DemoStatus
+from monitor.demo.story import Scene
+from monitor.demo.watching import Seen
+from monitor.model import (
+    AlertState,
+    Direction,
+    Histogram,
+    LatestRun,
+    Outcome,
+    Run,
+    RunStatus,
+    Severity,
+    State,
+    Summary,
+    Transition,
+)
+from monitor.ports import Store
+
+START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
+METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+class Make:
+    """Complete values, each field open to change."""
+
+    at = staticmethod(at)
+
+    @staticmethod
+    def run(seconds: float, **changes: Any) -> Run:
+        base: dict[str, Any] = {
+            "id": int(seconds * 10),
+            "comparison": COMPARISON,
+            "slot": at(seconds),
+            "status": RunStatus.OK,
+            "reason": None,
+            "attempt": 1,
+            "owner": "test:1",
+            "config_hash": "0",
+            "k": 10,
+            "asked": 400,
+            "paired": 399,
+            "started_at": at(seconds),
+            "finished_at": at(seconds + 0.5),
+        }
+        return Run(**base | changes)
+
+    @staticmethod
+    def alert(state: State, alert: str = "SimilarityLow", segment: str = "country=DE", **changes: Any) -> AlertState:
+        base: dict[str, Any] = {
+            "comparison": COMPARISON,
+            "alert": alert,
+            "segment": segment,
+            "state": state,
+            "since": at(0),
+            "streak": 0,
+            "judged_slot": at(0),
+            "outcome": Outcome.BREACH,
+            "reason": f"reason of {alert} {segment}",
+            "value": 0.2,
+            "users": 92,
+            "threshold": 0.45,
+            "severity": Severity.CRITICAL,
+            "dedup_key": None,
+        }
+        return AlertState(**base | changes)
+
+    @staticmethod
+    def transition(
+        seconds: float, from_state: State, to_state: State, alert: str = "SimilarityLow", segment: str = "country=DE"
+    ) -> Transition:
+        return Transition(
+            comparison=COMPARISON,
+            alert=alert,
+            segment=segment,
+            slot=at(seconds),
+            at=at(seconds),
+            from_state=from_state,
+            to_state=to_state,
+            reason="mean 0.21 is below 0.45",
+            value=0.21,
+            direction=Direction.BELOW,
+            threshold=0.45,
+            users=92,
+            metric="rbo(p=0.9)",
+            statistic="mean",
+            severity=Severity.CRITICAL,
+            since=at(seconds),
+            dedup_key="key",
+        )
+
+    @staticmethod
+    def seen(**changes: Any) -> Seen:
+        base: dict[str, Any] = {"runs": (), "means": {}, "alerts": (), "transitions": ()}
+        return Seen(**base | changes)
+
+    @classmethod
+    def seen_runs(cls, count: int, mean: float = 0.67, **changes: Any) -> Seen:
+        """So many ok runs, two seconds apart, all with the same mean everywhere."""
+        runs = tuple(cls.run(2 * number) for number in reversed(range(count)))
+        means = {run.slot: {(segment, metric): mean for segment in SEGMENTS for metric in METRICS} for run in runs}
+        return cls.seen(**{"runs": runs, "means": means} | changes)
+
+    @classmethod
+    def status(cls, **changes: Any) -> DemoStatus:
+        base: dict[str, Any] = {
+            "scene": Scene(day=7),
+            "elapsed_s": 61.4,
+            "every": "2s",
+            "seen": cls.seen(),
+            "segments": SEGMENTS,
+            "notes": (),
+            "metrics_url": "http://127.0.0.1:9108/metrics",
+            "place": Place(Path("rankwatch-demo")),
+        }
+        return DemoStatus(**base | changes)
+
+    @staticmethod
+    def summary(segment: str, metric: str, mean: float | None) -> Summary:
+        return Summary(
+            segment=segment,
+            metric=metric,
+            n=0 if mean is None else 400,
+            n_undefined=0,
+            mean=mean,
+            standard_error=None,
+            statistics={},
+            histogram=Histogram(low=0.0, high=1.0, counts=(0,)),
+        )
+
+    @staticmethod
+    def latest(run: Run, *summaries: Summary) -> LatestRun:
+        return LatestRun(run=run, coverage=None, summaries=summaries, states=(), last_ok_slot=None, last_ok_at=None)
+
+
+@dataclass
+class ShownStore:
+    """Only what the demo reads from a store; ``on_look`` is called before each look."""
+
+    shown: tuple[Run, ...] = ()
+    newest: tuple[LatestRun, ...] = ()
+    alerts: tuple[AlertState, ...] = ()
+    changes: tuple[Transition, ...] = ()
+    on_look: Callable[[], None] = field(default=lambda: None)
+
+    def latest(self, comparisons: list[str]) -> tuple[LatestRun, ...]:
+        self.on_look()
+        assert comparisons == [COMPARISON]
+        return self.newest
+
+    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        assert comparison == COMPARISON
+        return self.shown[:limit]
+
+    def all_alert_states(self) -> tuple[AlertState, ...]:
+        return self.alerts
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        assert (comparison, limit) == (COMPARISON, None)
+        return self.changes
+
+
+@dataclass
+class ShownDaemon:
+    """A daemon that does nothing but be started, be looked at and be stopped."""
+
+    config: Path
+    shown: ShownStore
+    calls: list[str] = field(default_factory=list)
+    url: str = "http://127.0.0.1:1"
+
+    @property
+    def store(self) -> Store:
+        return cast("Store", self.shown)
+
+    def start(self) -> None:
+        self.calls.append("start")
+
+    def stop(self) -> None:
+        self.calls.append("stop")
+
+
+@pytest.fixture
+def make() -> type[Make]:
+    return Make
+
+
+@pytest.fixture
+def store() -> ShownStore:
+    return ShownStore()
+
+
+@pytest.fixture
+def daemon_on(store: ShownStore) -> Callable[[Path], ShownDaemon]:
+    return lambda config: ShownDaemon(config, store)

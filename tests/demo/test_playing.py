@@ -1,0 +1,134 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.demo.oncall import Notice, OnCall
+from monitor.demo.place import Place
+from monitor.demo.playing import SEGMENTS, Play
+from monitor.demo.recommender import Recommender
+from monitor.demo.shop import BROKEN_COUNTRY, retrain
+from monitor.demo.stage import Stage
+from monitor.demo.status import NoteKind
+from monitor.demo.story import Chapter, Story
+from monitor.demo.watching import Watcher
+from monitor.demo.world import World
+from monitor.model import State
+
+STORY = Story(day_s=10.0, every="1s", healthy_days=1, broken_days=1, calm_days=None, runs_first=1)
+
+
+class Clock:
+    """Both clocks at once; they stand still until told."""
+
+    def __init__(self, make: Any) -> None:
+        self.make, self.seconds = make, 0.0
+
+    def now(self) -> Any:
+        return self.make.at(self.seconds)
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.seconds
+
+
+@pytest.fixture
+def clock(make: Any) -> Clock:
+    return Clock(make)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    small = World(items=60, joining=2)
+    stage = Stage(
+        place=Place(tmp_path), world=small, baseline=Recommender({}), candidate=Recommender({}), on_call=OnCall("secret")
+    )
+    stage.retrain(0, is_broken=False)
+    return stage
+
+
+@pytest.fixture
+def play(stage: Stage, store: Any, clock: Clock) -> Play:
+    play = Play(
+        stage=stage,
+        story=STORY,
+        watcher=Watcher(store),
+        metrics_url="http://x/metrics",
+        now=clock.now,
+        monotonic=clock.monotonic,
+    )
+    play.begin()
+    return play
+
+
+def test_within_a_day_nothing_is_retrained(play: Play, clock: Clock) -> None:
+    lists = play.stage.baseline.lists
+    clock.seconds = 9.9
+    status = play.step()
+    assert (status.scene.day, status.elapsed_s) == (0, pytest.approx(9.9))
+    assert play.stage.baseline.lists is lists
+
+
+def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Play, clock: Clock) -> None:
+    clock.seconds = 10.0
+    status = play.step()
+    expected = retrain(play.stage.world, 1, is_broken=False)
+    assert status.scene.day == 1
+    assert play.stage.baseline.lists == expected.baseline
+    assert play.stage.candidate.lists == expected.candidate
+    users = play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]
+    assert [line.split(",")[0] for line in users] == expected.history.users.ids
+
+
+def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
+    play: Play, clock: Clock, store: Any, make: Any
+) -> None:
+    store.shown = (make.run(1),)
+    clock.seconds = 10.0
+    status = play.step()
+    assert status.scene.chapter is Chapter.BROKEN
+    assert play.stage.candidate.lists == retrain(play.stage.world, 1, is_broken=True).candidate
+    assert (play.turns[-1].chapter, play.turns[-1].at) == (Chapter.BROKEN, make.at(10))
+    assert BROKEN_COUNTRY in status.notes[-1].text
+
+
+def test_runs_of_an_earlier_chapter_do_not_count_for_this_one(play: Play, clock: Clock, store: Any, make: Any) -> None:
+    store.shown = (make.run(1),)
+    clock.seconds = 10.0
+    play.step()
+    store.alerts = (make.alert(State.FIRING), make.alert(State.FIRING, alert="ManyUsersApart", segment="all"))
+    clock.seconds = 20.0
+    assert play.step().scene.chapter is Chapter.BROKEN
+    store.shown = (make.run(21), make.run(1))
+    clock.seconds = 30.0
+    assert play.step().scene.chapter is Chapter.HEALED
+
+
+def test_starts_ends_and_messages_are_noted_in_order_and_pending_is_not(
+    play: Play, store: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.changes = (
+        make.transition(3, State.QUIET, State.PENDING),
+        make.transition(5, State.PENDING, State.FIRING),
+        make.transition(9, State.FIRING, State.QUIET),
+    )
+    told = Notice(at=make.at(6), is_signed=True, status="firing", alert="SimilarityLow", segment="country=DE")
+    forged = replace(told, at=told.at + timedelta(seconds=1), is_signed=False)
+    monkeypatch.setattr(play.stage.on_call, "_notices", [told, forged])
+    notes = play.step().notes
+    assert [note.kind for note in notes] == [
+        NoteKind.STORY,
+        NoteKind.FIRING,
+        NoteKind.TOLD,
+        NoteKind.WRONG,
+        NoteKind.RESOLVED,
+    ]
+    assert notes[1].text == "SimilarityLow country=DE: mean 0.21 is below 0.45"
+    assert notes[2].text == "on-call, with a valid signature: SimilarityLow country=DE firing"
+
+
+def test_the_segments_shown_are_those_of_the_users_file(play: Play) -> None:
+    rows = [line.split(",") for line in play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]]
+    named = {f"activity={row[1]}" for row in rows} | {f"country={row[2]}" for row in rows}
+    assert named <= set(SEGMENTS)

@@ -1,0 +1,65 @@
+"""Slow and obvious: each measure from its definition, for one pair of lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.stats import kendalltau
+
+from monitor.model import PairBatch
+
+Pair = tuple[Sequence[int], Sequence[int]]
+
+
+def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
+    """Tau-b over a universe of len(a) + len(b) members, dummies filling it up, absent members tied last."""
+    universe = list(dict.fromkeys([*a, *b]))
+    universe += [("dummy", i) for i in range(len(a) + len(b) - len(universe))]
+    ranks = [[ranking.index(member) if member in ranking else len(ranking) for member in universe] for ranking in (a, b)]
+    return float(kendalltau(*ranks).statistic)
+
+
+def extended_tau(a: Sequence[object], b: Sequence[object]) -> float:
+    if not a or not b:
+        return -1.0 if a or b else math.nan
+    low = unscaled_tau([("a", i) for i in range(len(a))], [("b", i) for i in range(len(b))])
+    return 2 * (unscaled_tau(a, b) - low) / (1 - low) - 1
+
+
+def discordant(a: Sequence[object], b: Sequence[object]) -> int:
+    """K0: Fagin, Kumar and Sivakumar's top-k Kendall distance with p = 0, case by case."""
+    universe = list(dict.fromkeys([*a, *b]))
+    count = 0
+    for i, x in enumerate(universe):
+        for y in universe[:i]:
+            ranks = [[ranking.index(m) if m in ranking else math.inf for m in (x, y)] for ranking in (a, b)]
+            (ax, ay), (bx, by) = ranks
+            count += (ax < ay and bx > by) or (ax > ay and bx < by)
+    return count
+
+
+def rbo(a: Sequence[object], b: Sequence[object], p: float) -> float:
+    """Equation 32, letter by letter."""
+    if not a or not b:
+        return 0.0 if a or b else math.nan
+    short, long = sorted((a, b), key=len)
+    s, l = len(short), len(long)  # noqa: E741 - the paper's letters
+    x = [len(set(short[:d]) & set(long[:d])) for d in range(l + 1)]
+    seen = sum(x[d] / d * p**d for d in range(1, l + 1))
+    assumed = sum(x[s] * (d - s) / (s * d) * p**d for d in range(s + 1, l + 1))
+    return (1 - p) / p * (seen + assumed) + ((x[l] - x[s]) / l + x[s] / s) * p**l
+
+
+def overlap(a: Sequence[object], b: Sequence[object]) -> float:
+    return len(set(a) & set(b)) / max(len(a), len(b)) if a or b else math.nan
+
+
+def batch(pairs: Sequence[Pair], k: int | None = None) -> PairBatch:
+    """The pairs padded to k, or to their longest list."""
+    width = k or max([1, *(len(ranking) for pair in pairs for ranking in pair)])
+    arms = [[list(pair[arm]) for pair in pairs] for arm in (0, 1)]
+    codes = [np.array([row + [-1] * (width - len(row)) for row in arm], dtype=np.int32).reshape(-1, width) for arm in arms]
+    lengths = [np.array([len(row) for row in arm], dtype=np.int32) for arm in arms]
+    return PairBatch(baseline=codes[0], candidate=codes[1], baseline_lengths=lengths[0], candidate_lengths=lengths[1])

@@ -1,0 +1,85 @@
+"""pad: cut, drop duplicates, pad."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest import MonkeyPatch
+
+from monitor.kernels import pad, ragged
+
+
+def offsets_of(lists: list[list[int]]) -> np.ndarray:
+    return np.concatenate(([0], np.cumsum([len(row) for row in lists]))).astype(np.int64)
+
+
+def test_a_list_is_cut_then_loses_its_duplicates_then_is_padded() -> None:
+    padded, lengths, had_duplicates = pad(np.array([7, 8, 7, 9, 1, 2, 3, 4]), np.array([0, 4, 8, 8]), 3)
+
+    assert padded.tolist() == [[7, 8, -1], [1, 2, 3], [-1, -1, -1]]
+    assert lengths.tolist() == [2, 3, 0]
+    assert had_duplicates.tolist() == [True, False, False]
+    assert (padded.dtype, lengths.dtype, had_duplicates.dtype) == (np.int32, np.int32, np.bool_)
+
+
+def test_a_duplicate_below_k_does_not_count() -> None:
+    padded, _, had_duplicates = pad(np.array([1, 2, 1]), np.array([0, 3]), 2)
+
+    assert padded.tolist() == [[1, 2]]
+    assert not had_duplicates[0]
+
+
+def test_no_lists_give_no_rows() -> None:
+    padded, lengths, had_duplicates = pad(np.array([], dtype=np.int64), np.array([0]), 4)
+
+    assert (padded.shape, lengths.shape, had_duplicates.shape) == ((0, 4), (0,), (0,))
+
+
+def test_the_codes_handed_in_stay_as_they_are() -> None:
+    codes = np.array([5, 5, 6, 6], dtype=np.int32)
+
+    pad(codes, np.array([0, 2, 4]), 2)
+
+    assert codes.tolist() == [5, 5, 6, 6]
+
+
+@pytest.mark.parametrize(("offsets", "k"), [([0, 2], 0), ([0, 3], 1), ([0, 2, 1], 1), ([], 1), ([-1, 2], 1)])
+def test_pad_refuses_offsets_that_do_not_describe_the_codes(offsets: list[int], k: int) -> None:
+    with pytest.raises(ValueError, match="must"):
+        pad(np.array([1, 2]), np.array(offsets, dtype=np.int64), k)
+
+
+@pytest.mark.parametrize("all_pairs_max_k", [0, 40])
+@pytest.mark.parametrize("block_cells", [1, 13, 1 << 18])
+@given(
+    lists=st.lists(st.lists(st.integers(0, 6), max_size=9), max_size=9),
+    k=st.integers(1, 8),
+    wide=st.booleans(),
+    top=st.booleans(),
+)
+def test_pad_equals_plain_python(  # noqa: PLR0913 - two knobs and a drawn case
+    all_pairs_max_k: int,
+    block_cells: int,
+    lists: list[list[int]],
+    k: int,
+    wide: bool,
+    top: bool,  # noqa: FBT001
+) -> None:
+    lists = [[2**31 - 1 - item if top else item for item in row] for row in lists]
+    codes = np.array([item for row in lists for item in row], dtype=np.int64 if wide else np.int32)
+    with MonkeyPatch.context() as patch:
+        patch.setattr(ragged, "_ALL_PAIRS_MAX_K", all_pairs_max_k)
+        patch.setattr(ragged, "_BLOCK_CELLS", block_cells)
+        padded, lengths, had_duplicates = pad(codes, offsets_of(lists), k)
+
+    kept = [list(dict.fromkeys(row[:k])) for row in lists]
+    assert padded.tolist() == [row + [-1] * (k - len(row)) for row in kept]
+    assert lengths.tolist() == [len(row) for row in kept]
+    assert had_duplicates.tolist() == [len(set(row[:k])) < len(row[:k]) for row in lists]
+
+
+def test_taken_lists_are_the_lists_of_those_rows() -> None:
+    codes, offsets = ragged.take_lists(np.array([1, 2, 3, 4]), np.array([0, 1, 1, 4]), np.array([2, 1, 0, 2]))
+
+    assert codes.tolist() == [2, 3, 4, 1, 2, 3, 4]
+    assert offsets.tolist() == [0, 3, 3, 4, 7]

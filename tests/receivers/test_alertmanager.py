@@ -1,0 +1,159 @@
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from factories import SLOT, transition
+from monitor.errors import DeliveryError
+from monitor.model import State, Transition
+from monitor.ports import Receiver
+from monitor.receivers import AlertmanagerOptions, ReceiverOptions, open_receivers
+from monitor.receivers.alertmanager import alert_of, labels_of
+from servers.alertmanager import AlertmanagerServer
+from servers.webhook import Collector, answer, eventually
+
+Make = Callable[..., AlertmanagerServer]
+
+
+@contextmanager
+def receiving(*urls: str, **options: Any) -> Iterator[tuple[Receiver, ...]]:
+    entry = ReceiverOptions(alertmanager=AlertmanagerOptions.model_validate({"urls": urls, **options}))
+    receivers = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    yield receivers
+    for receiver in receivers:
+        receiver.close()
+
+
+def ended(firing: Transition, at: datetime, **changes: Any) -> Transition:
+    return transition(
+        from_state=State.FIRING,
+        to_state=State.QUIET,
+        slot=at,
+        at=at,
+        since=firing.slot,
+        reason="fine again",
+        value=0.5,
+        **changes,
+    )
+
+
+def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None:
+    alert = alert_of(transition(), SLOT + timedelta(minutes=9), "http://rankwatch.test")
+    assert alert["labels"] == {
+        "alertname": "SimilarityLow",
+        "comparison": "home-feed",
+        "segment": "all",
+        "severity": "critical",
+        "metric": "extended_tau",
+        "statistic": "mean",
+        "team": "ranking",
+    }
+    annotations = alert["annotations"]
+    assert isinstance(annotations, dict)
+    assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
+    assert annotations["runbook_url"] == "https://runbooks.test/similarity"
+    assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:05Z", "2024-01-08T00:09:00Z")
+    assert alert["generatorURL"] == "http://rankwatch.test/comparisons/home-feed?alert=SimilarityLow&segment=all"
+
+
+def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:
+    alert = alert_of(ended(transition(), SLOT + timedelta(days=2)), SLOT, "http://rankwatch.test")
+    assert alert["labels"] == labels_of(transition())
+    assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
+
+
+def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
+    labels = labels_of(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
+    assert labels["severity"] == "critical"
+    assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
+
+
+def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector: Collector) -> None:
+    for resend, minutes in (("1m", 5), ("15m", 60)):
+        with receiving(collector.url, resend_every=resend) as (receiver,):
+            receiver.send([transition()], now=SLOT + timedelta(hours=1))
+        (sent,) = json.loads(collector.requests[-1].body)
+        assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
+
+
+@pytest.mark.parametrize(
+    ("options", "header"),
+    [
+        ({"basic_auth": {"username": "me", "password": "pä"}}, "Basic bWU6cMOk"),
+        ({"bearer_token": "abc"}, "Bearer abc"),
+    ],
+)
+def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(
+    collector: Collector, options: dict[str, Any], header: str
+) -> None:
+    with receiving(f"{collector.url}/prefix/", **options) as (receiver,):
+        receiver.send([transition()], now=SLOT)
+    (request,) = collector.requests
+    assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
+
+
+def test_a_refusal_names_the_peer_and_no_credential(collector: Collector) -> None:
+    collector.default = answer(401)
+    with (
+        receiving(f"{collector.url}/canary", bearer_token="canary") as (receiver,),  # noqa: S106 - that is the point
+        pytest.raises(DeliveryError) as caught,
+    ):
+        receiver.send([transition()], now=SLOT)
+    assert str(caught.value) == f"alertmanager at {collector.url} answered 401 Unauthorized: check its credentials"
+
+
+def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_end(
+    make_alertmanager: Make, collector: Collector
+) -> None:
+    server = make_alertmanager(collector.url)
+    server.start()
+    now = datetime.now(UTC).replace(microsecond=0)
+    firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
+    with receiving(server.url) as (receiver,):
+        for _ in range(3):
+            receiver.send([firing], now=datetime.now(UTC))
+        (held,) = server.alerts()
+        assert held["labels"] == labels_of(firing)
+        assert held["status"]["state"] == "active"
+        assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
+        assert datetime.fromisoformat(held["startsAt"]) == firing.at
+        assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
+        collector.wait_for(1)
+
+        receiver.send([ended(firing, datetime.now(UTC), segment="country=UK")], now=datetime.now(UTC))
+
+        eventually(lambda: server.alerts() == [], "the alert is gone")
+    told = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
+    assert told == ["firing", "resolved"]
+
+
+def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
+    server = make_alertmanager()
+    server.start()
+    hostile = "{{ .Evil }}<!channel>\r\n\x00\u202e" + "x" * 100_000
+    firing = transition(
+        at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
+    )
+    with receiving(server.url) as (receiver,):
+        receiver.send([firing], now=datetime.now(UTC))
+    (held,) = server.alerts()
+    assert held["labels"]["segment"] == labels_of(firing)["segment"]
+    assert len(held["labels"]["segment"]) == 256
+
+
+def test_a_real_one_that_was_restarted_learns_of_what_fires_by_the_next_resend(make_alertmanager: Make) -> None:
+    server = make_alertmanager()
+    server.start()
+    firing = transition(at=datetime.now(UTC))
+    with receiving(server.url) as (receiver,):
+        receiver.send([firing], now=datetime.now(UTC))
+        server.stop()
+        with pytest.raises(DeliveryError, match="the connection"):
+            receiver.send([firing], now=datetime.now(UTC))
+        server.start()
+        assert server.alerts() == []
+        receiver.send([firing], now=datetime.now(UTC))
+        assert len(server.alerts()) == 1

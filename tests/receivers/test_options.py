@@ -1,0 +1,113 @@
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import ValidationError
+
+from monitor.errors import ConfigError
+from monitor.options import Options
+from monitor.receivers import ReceiverOptions, open_receivers, receiver_names
+
+
+class Entries(Options):
+    receivers: tuple[ReceiverOptions, ...]
+
+
+AM = {"urls": ["http://127.0.0.1:9093"]}
+HOOK = {"url": "https://hooks.test/canary-path?canary=1", "secret": "canary-secret"}
+
+
+def parsed(*entries: dict[str, Any], base: Path | None = None) -> tuple[ReceiverOptions, ...]:
+    context = {"base_dir": str(base)} if base else None
+    return Entries.model_validate({"receivers": entries}, context=context).receivers
+
+
+def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
+    options = parsed({"webhook": HOOK}, {"alertmanager": {"urls": ["http://a:9093", "http://b:9093/am"]}})
+    opened = open_receivers(options, external_url="http://rankwatch.test")
+    assert [receiver.name for receiver in opened] == ["webhook", "alertmanager-0", "alertmanager-1"]
+    assert [receiver.resend_every_s for receiver in opened] == [None, 60.0, 60.0]
+    for receiver in opened:
+        receiver.close()
+        receiver.close()
+
+
+def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
+    assert receiver_names(parsed({"alertmanager": AM}, {"webhook": {**HOOK, "name": "pager"}})) == ("alertmanager", "pager")
+    assert receiver_names(parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})) == ("eu-0", "eu-1")
+
+
+def test_receivers_that_share_a_name_are_refused_all_at_once() -> None:
+    options = parsed({"webhook": HOOK}, {"alertmanager": AM}, {"webhook": HOOK}, {"alertmanager": AM})
+    with pytest.raises(ConfigError) as caught:
+        open_receivers(options, external_url="http://rankwatch.test")
+    assert str(caught.value).splitlines() == [
+        "two receivers are called alertmanager: give one of them another name",
+        "two receivers are called webhook: give one of them another name",
+    ]
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "two kinds in one entry": ({"alertmanager": AM, "webhook": HOOK}, "exactly one of"),
+    "unknown key": ({"alertmanager": {**AM, "url": "x"}}, "Extra inputs"),
+    "no peer": ({"alertmanager": {"urls": []}}, "at least one peer"),
+    "peer without a scheme": ({"alertmanager": {"urls": ["canary:9093"]}}, "not a URL"),
+    "peer with a broken port": ({"alertmanager": {"urls": ["http://host:canary"]}}, "not a URL"),
+    "peer with credentials": ({"alertmanager": {"urls": ["http://user:canary@host"]}}, "credentials have their own keys"),
+    "peer with a query": ({"alertmanager": {"urls": ["http://host?canary"]}}, "must not hold a ?query"),
+    "peer with the API's path": ({"alertmanager": {"urls": ["http://host/api/v2/alerts"]}}, "must not end in /api/v2/alerts"),
+    "peer twice": ({"alertmanager": {"urls": ["http://host", "http://host"]}}, "none twice"),
+    "two credentials": (
+        {"alertmanager": {**AM, "bearer_token": "canary", "basic_auth": {"username": "u", "password": "canary"}}},
+        "either basic_auth or bearer_token",
+    ),
+    "token of two lines": ({"alertmanager": {**AM, "bearer_token": "canary\nX: y"}}, "printable ASCII"),
+    "name with blanks": ({"webhook": {**HOOK, "name": "a b"}}, "should match pattern"),
+    "hook without a host": ({"webhook": {"url": "https:///canary"}}, "not a URL"),
+    "hook with a blank": ({"webhook": {"url": "https://host/canary canary"}}, "not a URL"),
+    "short secret": ({"webhook": {**HOOK, "secret": "canary"}}, "at least 8"),
+    "header of two lines": ({"webhook": {**HOOK, "headers": {"X-One": "canary\r\nX-Two: 2"}}}, "printable ASCII"),
+    "header of ours": ({"webhook": {**HOOK, "headers": {"x-rankwatch-signature": "canary"}}}, "set by rankwatch itself"),
+    "header that is none": ({"webhook": {**HOOK, "headers": {"X One": "canary"}}}, "not a header's name"),
+    "timeout beyond the lease": ({"webhook": {**HOOK, "timeout": "31s"}}, "at most 30s"),
+    "missing secret file": ({"webhook": {"url": HOOK["url"], "secret_file": "nowhere"}}, "cannot read nowhere"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_entry_is_refused_in_words_that_hold_no_secret(name: str, tmp_path: Path) -> None:
+    entry, said = BAD[name]
+    with pytest.raises(ValidationError) as caught:
+        parsed(entry, base=tmp_path)
+    assert said in str(caught.value)
+    assert "canary" not in str(caught.value)
+
+
+def test_secrets_may_come_from_files_beside_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "hook").write_text("from-a-file\n")
+    (tmp_path / "token").write_text("Bearer abc\n")
+    entry = {"webhook": {"url": HOOK["url"], "secret_file": "hook", "headers": {"Authorization_file": "token"}}}
+    (options,) = parsed(entry, base=tmp_path)
+    assert options.webhook is not None
+    assert options.webhook.secret is not None
+    assert options.webhook.secret.get_secret_value() == "from-a-file"
+    assert options.webhook.headers["Authorization"].get_secret_value() == "Bearer abc"
+
+
+def test_no_secret_shows_in_a_repr_or_a_dump() -> None:
+    auth = {"basic_auth": {"username": "u", "password": "canary-password"}}
+    options = parsed({"webhook": {**HOOK, "headers": {"X-Key": "canary"}}}, {"alertmanager": {**AM, **auth}})
+    opened = open_receivers(options, external_url="http://rankwatch.test")
+    shown = repr(options) + Entries(receivers=options).model_dump_json() + repr(opened) + str(opened)
+    assert "canary" not in shown
+    for receiver in opened:
+        receiver.close()
+
+
+def test_the_json_schema_takes_what_the_options_take() -> None:
+    schema = Entries.model_json_schema()
+    good = [{"alertmanager": AM}, {"webhook": {"url": "https://hooks.test", "secret_file": "/run/secrets/hook"}}]
+    jsonschema.validate({"receivers": good}, schema)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"receivers": [{"webhook": {"address": "https://hooks.test"}}]}, schema)

@@ -1,0 +1,103 @@
+"""Retention: what goes, what stays, and that others may write meanwhile."""
+
+import threading
+from datetime import datetime, timedelta
+
+import pytest
+
+from factories import SLOT
+from monitor.model import DeliveryStatus, RunStatus
+from monitor.storage import SqlStore, pruning
+from storage.worked import HOUR, attempt, claimed, fired, lease, note, resolved, result, run, scores
+
+DAY = timedelta(days=1)
+NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
+
+
+def prune(store: SqlStore, *, scores: datetime = NEVER, evidence: datetime = NEVER, runs: datetime = NEVER) -> dict[str, int]:
+    return dict(store.prune(scores_before=scores, evidence_before=evidence, runs_before=runs))
+
+
+def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
+    old, new = run(store, SLOT), run(store, SLOT + DAY)
+
+    assert prune(store, scores=SLOT + DAY) == {"scores": 6}
+    assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
+
+    assert (store.worst_users(old, "extended_tau", 9), store.evidence(old)) == ((), ())
+    assert len(store.summaries(old)) == 2
+    assert len(store.worst_users(new, "extended_tau", 9)) == 3
+    assert len(store.evidence(new)) == 2
+    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
+
+
+def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
+    run(store, SLOT)
+    new = run(store, SLOT + DAY)
+
+    assert prune(store, runs=SLOT + DAY) == {
+        "scores": 6,
+        "evidence": 2,
+        "stages": 2,
+        "coverage_reasons": 2,
+        "coverage": 2,
+        "statistics": 4,
+        "summaries": 2,
+        "runs": 1,
+    }
+    assert [found.id for found in store.runs(comparison=None, limit=9)] == [new]
+
+
+def test_scores_go_in_steps_until_none_is_left(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "SCORES_AT_ONCE", 10)
+    many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in ("a", "b", "c")})
+    store.finish(result(claimed(store), scores=many), receivers=())
+
+    assert prune(store, scores=SLOT + DAY) == {"scores": 303}
+
+
+def test_others_write_between_the_steps(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pruning, "RUNS_AT_ONCE", 1)
+    for hours in range(20):
+        run(store, SLOT + hours * HOUR)
+    claims: list[object] = []
+    writer = threading.Thread(target=lambda: claims.append(attempt(store, SLOT + DAY)))
+
+    writer.start()
+    gone = prune(store, runs=SLOT + DAY)
+    writer.join()
+
+    assert gone["runs"] == 20
+    assert [claim is not None for claim in claims] == [True]
+
+
+def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
+    claimed(store)
+    run(store, SLOT + HOUR)
+    claimed(store, SLOT + HOUR, rerun=True)
+
+    assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY) == {}
+    assert [found.status for found in store.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
+
+
+def test_transitions_go_only_when_nobody_is_owed_them_and_no_firing_rests_on_them(store: SqlStore) -> None:
+    firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
+    run(store, SLOT, firing, lasting, receivers=("hook",))
+    run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]), receivers=("hook",))
+    for delivery in lease(store, SLOT + HOUR):
+        store.record(note(delivery, SLOT + HOUR))
+
+    gone = prune(store, runs=SLOT + DAY)
+
+    assert {name: gone[name] for name in ("notifications", "deliveries", "transitions")} == {
+        "notifications": 1,
+        "deliveries": 1,
+        "transitions": 1,
+    }
+    left = store.transitions(comparison=None, limit=None)
+    assert [(change.segment, change.is_firing) for change in left] == [("country=UK", True), ("all", False)]
+    assert len(store.firing()) == 1
+    (end,) = lease(store, SLOT + 2 * HOUR)
+    store.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
+    assert prune(store, runs=SLOT + DAY) == {"notifications": 1, "deliveries": 1, "transitions": 1}
+    assert len(store.all_alert_states()) == 2

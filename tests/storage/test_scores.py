@@ -1,0 +1,133 @@
+"""Per-user scores: in fast, out by user and by rank, and by SQL."""
+
+import tracemalloc
+
+import numpy as np
+import pandas as pd
+import pytest
+from sqlalchemy import text
+
+from factories import SLOT
+from monitor.model import Direction, Scores
+from monitor.storage import SqlStore
+from monitor.storage import scores as per_user
+from storage.worked import HOUR, claimed, result, scores
+
+NAN = float("nan")
+
+
+def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: int = 0, comparison: str = "home-feed") -> int:
+    claim = claimed(store, SLOT + hours * HOUR, comparison=comparison)
+    assert store.finish(result(claim, scores=scores(values)), receivers=())
+    return claim.run_id
+
+
+def test_one_users_scores_come_newest_run_first_then_by_metric(store: SqlStore) -> None:
+    for hours in (1, 0, 2):
+        store_scores(store, {"tau": {"u1": hours / 10, "u2": 9.0}, "rbo": {"u1": 0.5, "u2": 9.0}}, hours)
+    store_scores(store, {"tau": {"u2": 1.0}}, 3)
+    store_scores(store, {"tau": {"u1": 1.0}}, 4, comparison="search")
+
+    found = store.user_scores("home-feed", "u1", limit=2)
+
+    assert [(score.slot, score.metric, score.value) for score in found] == [
+        (SLOT + 2 * HOUR, "rbo", 0.5),
+        (SLOT + 2 * HOUR, "tau", 0.2),
+        (SLOT + HOUR, "rbo", 0.5),
+        (SLOT + HOUR, "tau", 0.1),
+    ]
+    assert store.user_scores("home-feed", "u3", limit=2) == ()
+    assert len(store.user_scores("home-feed", "u1", limit=99)) == 6
+
+
+def test_a_user_seen_rarely_is_found_behind_many_runs(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(per_user, "_RUNS_AT_ONCE", 2)
+    store_scores(store, {"tau": {"u1": 0.1}})
+    for hours in range(1, 6):
+        store_scores(store, {"tau": {"u2": 0.2}}, hours)
+
+    assert [score.value for score in store.user_scores("home-feed", "u1", limit=5)] == [0.1]
+    assert [score.slot for score in store.user_scores("home-feed", "u2", limit=3)] == [
+        SLOT + hours * HOUR for hours in (5, 4, 3)
+    ]
+
+
+def test_the_worst_users_are_those_with_the_lowest_scores_and_ties_go_by_name(store: SqlStore) -> None:
+    run_id = store_scores(
+        store, {"tau": {"b": -1.0, "a": -1.0, "c": 0.5, "d": NAN, "e": 1.0}, "rbo": dict.fromkeys("abcde", 0.0)}
+    )
+
+    assert [(score.user, score.value) for score in store.worst_users(run_id, "tau", 3)] == [
+        ("a", -1.0),
+        ("b", -1.0),
+        ("c", 0.5),
+    ]
+    worst = store.worst_users(run_id, "tau", 2, direction=Direction.ABOVE)
+    assert [(score.user, score.value) for score in worst] == [("e", 1.0), ("c", 0.5)]
+    assert store.worst_users(run_id, "unknown", 3) == ()
+    assert store.worst_users(run_id + 1, "tau", 3) == ()
+
+
+def test_an_undefined_score_is_null(store: SqlStore) -> None:
+    store_scores(store, {"tau": {"u1": NAN, "u2": 0.5}})
+
+    assert [score.value for score in store.user_scores("home-feed", "u1", limit=1)] == [None]
+    with store.database.read() as connection:
+        rows = connection.execute(text("SELECT user_id, value FROM user_scores ORDER BY user_id")).all()
+    assert [tuple(row) for row in rows] == [("u1", None), ("u2", 0.5)]
+
+
+def test_a_person_can_query_users_over_time_by_sql(store: SqlStore) -> None:
+    store_scores(store, {"rbo(p=0.9)": {"u1": 0.25}}, 0)
+    store_scores(store, {"rbo(p=0.9)": {"u1": 0.75}}, 1)
+
+    with store.database.read() as connection:
+        rows = connection.execute(
+            text("SELECT comparison, metric, avg(value) FROM user_scores WHERE user_id = 'u1' GROUP BY comparison, metric")
+        ).all()
+    assert [tuple(row) for row in rows] == [("home-feed", "rbo(p=0.9)", 0.5)]
+
+
+def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
+    nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
+    no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
+
+    assert store.finish(result(claimed(store), scores=nobody), receivers=())
+    assert store.finish(result(claimed(store, SLOT + HOUR), scores=no_metric), receivers=())
+    assert store.user_scores("home-feed", "u1", limit=5) == ()
+
+
+def test_chunks_join_without_loss(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(per_user, "CHUNK", 7)
+    values = {f"u{number:02}": number / 100 for number in range(50)}
+    run_id = store_scores(store, {"tau": values, "rbo": values})
+
+    assert {score.user: score.value for score in store.worst_users(run_id, "rbo", 99)} == values
+
+
+def test_one_users_scores_are_looked_up_by_the_index(store: SqlStore) -> None:
+    run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(20_000)}})
+    explain = "EXPLAIN QUERY PLAN " if store.database.is_sqlite else "EXPLAIN "
+    with store.database.write() as connection:
+        connection.execute(text("ANALYZE scores"))
+    query = f"SELECT value FROM scores WHERE run_id IN ({run_id}) AND user_id = 'u00007'"  # noqa: S608 - a number
+    with store.database.read() as connection:
+        plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
+
+    assert "PRIMARY KEY (run_id=? AND user_id=?)" in plan or "pk_scores" in plan
+
+
+def test_storing_many_users_needs_little_memory(store: SqlStore) -> None:
+    count = 100_000
+    users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
+    many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})
+    claim = claimed(store)
+    stored = result(claim, scores=many)
+
+    tracemalloc.start()
+    assert store.finish(stored, receivers=())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert peak < 20e6, "one chunk of 20,000 users, not 100,000 users at once"
+    assert len(store.worst_users(claim.run_id, "b", count + 1)) == count
