@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from types import UnionType
+from typing import Annotated, Any, Self, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -45,6 +46,13 @@ def parse_duration(value: object) -> object:
         msg = "must be at most 36500d"
         raise ValueError(msg)
     return timedelta(seconds=seconds)
+
+
+def format_duration(value: timedelta) -> str:
+    """Write a duration as it is read, in its largest whole unit: ``90s`` for a minute and a half."""
+    milliseconds = round(value / timedelta(milliseconds=1))
+    units = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
+    return next(f"{milliseconds // size}{unit}" for unit, size in units if milliseconds % size == 0)
 
 
 def _advice(value: object) -> str:
@@ -90,6 +98,12 @@ def _expand_home(text: str) -> Path:
 
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 """A file's path; a relative one starts at the configuration file's directory."""
+
+
+def is_secret(annotation: object) -> bool:
+    """Whether a field of this type is a secret itself, so that its value may stand in a file: ``name_file``."""
+    wraps = get_origin(annotation) in {Annotated, Union, UnionType}
+    return annotation is SecretStr or (wraps and any(is_secret(part) for part in get_args(annotation)))
 
 
 def _holds_secret(annotation: object) -> bool:
@@ -140,7 +154,7 @@ class Options(BaseModel):
                 continue
             if isinstance(read.get(name), Mapping):
                 read[name] = _read_mapping(read[name], base)
-            if (key := f"{name}_file") in read:
+            if is_secret(field.annotation) and (key := f"{name}_file") in read:
                 path = read.pop(key)
                 both = _Unreadable(f"give either {name} or {key}, not both")
                 read[name] = both if name in read else _read_secret(path, base)
@@ -149,9 +163,11 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _report_unreadable(cls, value: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        for found in (value, *(value.values() if isinstance(value, Mapping) else ())):
-            if isinstance(found, _Unreadable):
-                raise ValueError(found.message)  # noqa: TRY004 - pydantic collects ValueError only
+        if isinstance(value, _Unreadable):
+            raise ValueError(value.message)  # noqa: TRY004 - pydantic collects ValueError only
+        entries = value.items() if isinstance(value, Mapping) else ()
+        if found := [f"{name}_file: {entry.message}" for name, entry in entries if isinstance(entry, _Unreadable)]:
+            raise ValueError("; ".join(found))
         return value
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
@@ -165,12 +181,15 @@ class Options(BaseModel):
         schema = handler.resolve_ref_schema(handler(core_schema))
         properties = schema.get("properties", {})
         for name, field in cls.model_fields.items():
-            if not _holds_secret(field.annotation) or name not in properties:
+            if not is_secret(field.annotation) or name not in properties:
                 continue
             properties[f"{name}_file"] = {"type": "string", "description": f"Path of a file that holds {name}."}
-            if name in schema.get("required", ()):
+            is_required = name in schema.get("required", ())
+            one, other = {"required": [name]}, {"required": [f"{name}_file"]}
+            if is_required:
                 schema["required"].remove(name)
-                schema.setdefault("allOf", []).append({"oneOf": [{"required": [name]}, {"required": [f"{name}_file"]}]})
+            rule = {"oneOf": [one, other]} if is_required else {"not": {"allOf": [one, other]}}
+            schema.setdefault("allOf", []).append(rule)
         return schema
 
 

@@ -30,7 +30,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
         signal.signal(number, remember)
     daemon = Daemon(config)
     daemon.start()
-    typer.echo(f"rankwatch serves {daemon.url}metrics", err=True)
+    typer.echo(f"rankwatch serves {daemon.url}/metrics", err=True)
     systemd.notify("READY=1")
     _obey(daemon, signals)
     systemd.notify("STOPPING=1")

@@ -49,7 +49,7 @@ def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.
 
 def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
     """Ids from a one-dimensional array or column; InputError when one is null or unhashable."""
-    column = pd.Series(values)
+    column = pd.Series(values, copy=False)
     dtype = column.dtype
     if pd.api.types.is_object_dtype(dtype):
         return from_objects(column.tolist(), what)

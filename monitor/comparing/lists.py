@@ -51,7 +51,7 @@ def read(data: Rankings, columns: Columns, arm: str) -> Lists:
         return _read_matrix(data, arm)
     if isinstance(data, list | tuple):
         return read_rows(data, f"lists of the {arm}")
-    msg = f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame, or a 2-D array with a row a user"
+    msg = f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame or a 2-D array (row = user)"
     raise InputError(msg)
 
 
@@ -115,18 +115,18 @@ def _read_frame(frame: pd.DataFrame, columns: Columns, arm: str) -> Lists:
 def _read_wide(frame: pd.DataFrame, columns: Columns, arm: str) -> Lists:
     users = _checked_users(pd.Index(_column(frame, columns.user, "user", arm)), arm)
     if users.has_duplicates:
-        msg = f"{arm} lists user {users[users.duplicated()][0]!r} twice: a user needs exactly one list"
+        msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
         raise InputError(msg)
     return read_rows(_column(frame, columns.items, "items", arm).tolist(), f"lists of the {arm}", users)
 
 
 def _read_long(frame: pd.DataFrame, columns: Columns, arm: str) -> Lists:
-    codes, users = pd.factorize(pd.Index(_column(frame, columns.user, "user", arm)), use_na_sentinel=False)
+    codes, users = pd.factorize(_checked_users(pd.Index(_column(frame, columns.user, "user", arm)), arm))
     items = from_array(_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     rank = None if columns.rank is None else _ranks(_column(frame, columns.rank, "rank", arm), arm)
     order = _order(codes, rank, users, arm)
     return Lists(
-        users=_checked_users(users, arm),
+        users=users,
         offsets=np.concatenate(([0], np.cumsum(np.bincount(codes, minlength=len(users))))),
         items=items if order is None else items.take(order),
     )
@@ -143,7 +143,8 @@ def _order(
     order = np.lexsort((rank, codes))
     codes, rank = codes[order], rank[order]
     if len(tied := np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))):
-        msg = f"{arm} has two items at rank {rank[tied[0]]} of user {users[codes[tied[0]]]!r}: ranks must differ within a list"
+        user = users[codes[tied[:1]]].tolist()[0]
+        msg = f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ within a list"
         raise InputError(msg)
     return order
 

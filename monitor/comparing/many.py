@@ -69,8 +69,8 @@ def _join(baseline: Lists, candidate: Lists) -> Rows:
     shared = np.flatnonzero(found >= 0)
     if len(baseline) and len(candidate) and not len(shared):
         msg = (
-            f"no user is in both arms: baseline has users such as {baseline.users[0]!r}, candidate such as "
-            f"{candidate.users[0]!r}; ids must be of one type"
+            f"no user is in both arms: baseline has users such as {baseline.users[:1].tolist()[0]!r}, candidate such as "
+            f"{candidate.users[:1].tolist()[0]!r}; ids must be of one type"
         )
         raise InputError(msg)
     return shared, found[shared]

@@ -36,7 +36,7 @@ comparisons:
     users:
       file: {{path: users.csv, user: user_id}}
       segments: [country, activity]       # columns of users.csv
-      sample: 400                         # how many are asked in each run
+      sample: 300                         # how many are asked in each run
 
     metrics: [{metrics}]
 
@@ -45,7 +45,7 @@ comparisons:
         metric: {shown}
         statistic: mean
         segments: each
-        below: 0.45
+        below: 0.4
         resolve_above: 0.5
         for: 2                            # runs in a row
         min_users: 30

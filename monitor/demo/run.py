@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 import requests
+import structlog
 from rich.console import Console
 
 from monitor.demo.place import DEFAULT, Place
@@ -133,17 +134,18 @@ def _scrape(url: str) -> str:
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
     """Let the log go to the file instead of through the middle of the screen."""
+    root, asked = logging.getLogger(), structlog.get_config()
+    before, level = root.handlers[:], root.level
     logs.configure("json", "info")
-    root = logging.getLogger()
-    before = root.handlers[:]
     handler = logging.FileHandler(path, encoding="utf-8")
-    if before:
-        handler.setFormatter(before[0].formatter)
+    handler.setFormatter(root.handlers[0].formatter)
     root.handlers[:] = [handler]
     try:
         yield
     finally:
         root.handlers[:] = before
+        root.setLevel(level)
+        structlog.configure(**asked)
         handler.close()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +17,7 @@ _RIDGE = 200.0
 _SHRINKAGE = 20.0
 _NEIGHBOURS = 100
 
-Lists = Mapping[str, tuple[str, ...]]
+Lists = dict[str, tuple[str, ...]]
 """Item ids of each user, best first."""
 
 
@@ -26,6 +25,7 @@ Lists = Mapping[str, tuple[str, ...]]
 class Retrained:
     """What came out of one day's training."""
 
+    day: int
     history: History
     baseline: Lists
     candidate: Lists
@@ -44,6 +44,7 @@ def retrain(world: World, day: int, *, is_broken: bool) -> Retrained:
     cosine = cosine_weights(bought, shrinkage=_SHRINKAGE, neighbours=_NEIGHBOURS)
     joined = _without_country(history, BROKEN_COUNTRY) if is_broken else bought
     return Retrained(
+        day=day,
         history=history,
         baseline=_lists(ids, top_items(bought, ease, fallback=fallback)),
         candidate=_lists(ids, top_items(joined, cosine, fallback=fallback)),

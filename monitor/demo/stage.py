@@ -12,7 +12,7 @@ from monitor.demo.oncall import OnCall
 from monitor.demo.place import Place, choose_port, occupy, write_secret, write_users
 from monitor.demo.recommender import Recommender
 from monitor.demo.serving import HOST, serve
-from monitor.demo.shop import retrain
+from monitor.demo.shop import Retrained, retrain
 from monitor.demo.world import World
 
 
@@ -26,11 +26,19 @@ class Stage:
     candidate: Recommender
     on_call: OnCall
 
-    def retrain(self, day: int, *, is_broken: bool) -> None:
-        """Let the day begin: train both arms on it, publish its users, and serve the new lists."""
-        trained = retrain(self.world, day, is_broken=is_broken)
+    def train(self, day: int, *, is_broken: bool) -> Retrained:
+        """Train both arms on the day; nothing is served yet."""
+        return retrain(self.world, day, is_broken=is_broken)
+
+    def serve(self, trained: Retrained) -> None:
+        """Let the day begin: serve the new lists, then publish the day's users.
+
+        Who left today still gets the last lists: a run under way may ask for them.
+        """
+        left = self.world.left_on(trained.day)
+        for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
+            arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists
         write_users(self.place, trained.history)
-        self.baseline.lists, self.candidate.lists = trained.baseline, trained.candidate
 
 
 @contextmanager
@@ -40,7 +48,7 @@ def open_stage(directory: Path, *, every: str) -> Iterator[Stage]:
         place = stack.enter_context(occupy(directory))
         on_call = OnCall(write_secret(place))
         stage = Stage(place=place, world=World(), baseline=Recommender({}), candidate=Recommender({}), on_call=on_call)
-        stage.retrain(0, is_broken=False)
+        stage.serve(stage.train(0, is_broken=False))
         addresses = Addresses(
             listen=f"{HOST}:{choose_port()}",
             baseline=stack.enter_context(serve(stage.baseline.app(), name="baseline")),

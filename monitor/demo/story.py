@@ -52,7 +52,7 @@ class Story:
 
 
 NORMAL = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
-FAST = Story(day_s=1.5, every="1s", healthy_days=2, broken_days=2, calm_days=None)
+FAST = Story(day_s=2.0, every="2s", healthy_days=2, broken_days=2, calm_days=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

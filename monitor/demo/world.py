@@ -69,6 +69,10 @@ class World:
         """Everyone who is there on that day."""
         return _joined([self._joiners(joined) for joined in range(day - self.stay + 1, day + 1)])
 
+    def left_on(self, day: int) -> list[str]:
+        """Ids of those who were there the day before and no longer are."""
+        return self._joiners(day - self.stay).ids
+
     def history(self, day: int) -> History:
         """Purchases of the window's days, that day included, by those who are there on that day."""
         first = day - self.window + 1

@@ -16,7 +16,7 @@ from monitor.model import PairBatch
 
 Floats = npt.NDArray[np.float64]
 
-BLOCK_CELLS = 1 << 17
+BLOCK_CELLS = 1 << 18
 """Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count."""
 
 
@@ -98,8 +98,8 @@ class Alignment:
         if not self._has_agreement:
             within: npt.NDArray[Any] = np.less(self._depths, depths).sum(axis=0)
             return within
-        shared = self.agreement[np.maximum(depths, 1) - 1, np.arange(len(depths))]
-        return np.where(depths > 0, shared, 0)
+        shared = self.agreement.take((np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths)))
+        return shared * (depths > 0)
 
     def cut(self, depth: int) -> Alignment:
         """The alignment of the same lists cut to their first ``depth`` items."""

@@ -31,9 +31,10 @@ def rbo(alignment: Alignment, p: float) -> Floats:
         return alignment.sum_by_depth(table.even)
     short, long = alignment.short, alignment.long
     score = alignment.sum_by_depth(table.seen)
-    score += alignment.common * (table.g[long] - table.h[-1])
-    score += alignment.common_within(short) * (table.g[short] - table.g[long])
-    score += alignment.common_within(np.minimum(short, 1)) * table.residue[short]
+    g_short, g_long = table.g.take(short), table.g.take(long)
+    score += alignment.common * (g_long - table.h[-1])
+    score += alignment.common_within(short) * (g_short - g_long)
+    score += (alignment.positions[0] == 0) * table.residue.take(short)
     score[long == 0] = np.nan
     return score
 

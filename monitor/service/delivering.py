@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from monitor.errors import MonitorError
 from monitor.pipeline.deliver import deliver_due, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
 
 POLL_S = 2.0
 """How often a loop looks for what is due when nobody wakes it."""
+LONGEST_REST_S = 30.0
+"""How long a loop rests at most while its receiver refuses."""
 FAILED_POLL_S = 10.0
 """How long a loop rests after the database refused it."""
 
@@ -58,18 +61,22 @@ class DeliveryLoop:
         while not self._stop.is_set():
             rest = POLL_S
             try:
-                self._deliver()
+                rest = self._deliver()
                 if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend:
-                    resend_firing(self.store, self.receiver, self.clock)
                     next_resend = self.clock.monotonic() + self.receiver.resend_every_s
+                    resend_firing(self.store, self.receiver, self.clock)
+            except MonitorError as error:
+                log.warning("receiver not told", receiver=self.receiver.name, reason=str(error))
+                rest = FAILED_POLL_S
             except Exception:
                 log.exception("delivery loop failed; it goes on", receiver=self.receiver.name, again_in_s=FAILED_POLL_S)
                 rest = FAILED_POLL_S
             self._wake.wait(rest)
             self._wake.clear()
 
-    def _deliver(self) -> None:
-        deliver_due(
+    def _deliver(self) -> float:
+        """Deliver what is due; seconds until it is worth looking again."""
+        counts = deliver_due(
             self.store,
             self.receiver,
             self.clock,
@@ -77,3 +84,6 @@ class DeliveryLoop:
             publisher=self.publisher,
             should_stop=self._stop.is_set,
         )
+        if counts.retry_at is None:
+            return POLL_S
+        return min(max((counts.retry_at - self.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)

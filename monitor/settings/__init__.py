@@ -2,9 +2,12 @@
 
 from monitor.options import display_url
 from monitor.settings.cron import Cron
+from monitor.settings.example import example_text
 from monitor.settings.loading import load, loads, locate
 from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, RuleOptions, Settings
+from monitor.settings.reference import reference
 from monitor.settings.schedule import Every, Schedule, SlotTrigger
+from monitor.settings.schema import json_schema
 from monitor.settings.translating import config_hash, to_comparison, to_schedule
 
 __all__ = [
@@ -19,9 +22,12 @@ __all__ = [
     "SlotTrigger",
     "config_hash",
     "display_url",
+    "example_text",
+    "json_schema",
     "load",
     "loads",
     "locate",
+    "reference",
     "to_comparison",
     "to_schedule",
 ]

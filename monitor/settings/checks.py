@@ -7,12 +7,16 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 from monitor.errors import MetricError
 from monitor.metrics import Metric, parse
 from monitor.model import ALL, Statistic
+from monitor.options import format_duration
 from monitor.receivers import ReceiverOptions
 from monitor.settings.fields import is_loopback, split_address
 from monitor.settings.models import ComparisonOptions, RetentionOptions, RuleOptions, Settings
 from monitor.settings.partial import Partial, valid
 from monitor.settings.problems import Path, Problem, suggestion
 from monitor.settings.translating import SHORTEST, sample_size, schedule_of
+
+_TAKEN = "another {} has this name already: names must differ"
+_TWICE = "stands in this list already"
 
 
 def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
@@ -21,18 +25,21 @@ def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
     comparisons = [(n, Partial(ComparisonOptions, item, context)) for n, item in settings.items("comparisons")]
     yield from _listen(settings)
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
-    yield from _unique(((("comparisons", n, "name"), each.get("name")) for n, each in comparisons), "comparison")
+    yield from _unique(
+        ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
+        _TAKEN.format("comparison"),
+    )
     yield from _receivers(settings, context)
     for n, comparison in comparisons:
         for problem in _comparison(comparison, context):
             yield Problem(("comparisons", n, *problem.path), problem.message)
 
 
-def _unique(named: Iterable[tuple[Path, Hashable]], what: str) -> Iterator[Problem]:
+def _unique(named: Iterable[tuple[Path, Hashable]], message: str) -> Iterator[Problem]:
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:
-            yield Problem(path, f"another {what} has this name already: names must differ")
+            yield Problem(path, message)
         seen.add(name)
 
 
@@ -52,7 +59,7 @@ def _retention(retention: Partial) -> Iterator[Problem]:
     runs = retention.get("runs")
     for key in ("scores", "evidence"):
         kept = retention.get(key)
-        if runs is not None and kept is not None and kept > runs:
+        if retention.has(key) and runs is not None and kept is not None and kept > runs:
             yield Problem(("retention", key), "must not be longer than retention.runs: it goes with its run")
 
 
@@ -62,7 +69,7 @@ def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Pro
         if (entry := valid(ReceiverOptions, item, context)) is not None:
             kind = str(next(name for name in type(entry).model_fields if getattr(entry, name) is not None))
             named.extend((("receivers", n, kind, "name"), name) for name in entry.receiver_names)
-    yield from _unique(named, "receiver")
+    yield from _unique(named, _TAKEN.format("receiver"))
 
 
 def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
@@ -70,7 +77,10 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _users(comparison)
-    yield from _unique(((("rules", n, "alert"), rule.get("alert")) for n, rule in rules), "rule of this comparison")
+    yield from _unique(
+        ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
+        _TAKEN.format("rule of this comparison"),
+    )
     for n, rule in rules:
         for problem in _rule(rule, comparison):
             yield Problem(("rules", n, *problem.path), problem.message)
@@ -101,13 +111,13 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
     deadline = comparison.get("deadline")
     interval = schedule_of(every, cron, zone).interval
     if deadline is not None and deadline >= interval:
-        yield Problem(("deadline",), f"must be shorter than the time between two runs ({interval.total_seconds():g}s)")
+        yield Problem(("deadline",), f"must be shorter than the time between two runs ({format_duration(interval)})")
 
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     k = comparison.get("k")
     read = [(("metrics", n), _read_metric(text)) for n, text in comparison.items("metrics")]
-    yield from _unique(((path, metric) for path, metric in read), "metric of this comparison")
+    yield from _unique(((path, metric) for path, metric in read), f"{_TWICE}, perhaps in another spelling")
     for path, metric in read:
         if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(path, f"looks at {metric.depth} items, and lists are cut to k: {k}")
@@ -176,7 +186,7 @@ def _reach(rule: Partial, side: str, resolve: str) -> Iterator[Problem]:
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     users, declared = comparison.get("users"), rule.items("segments")
     dimensions = None if users is None else users.segments
-    yield from _unique(((("segments", n), name) for n, name in declared if isinstance(name, str)), "segment of this rule")
+    yield from _unique(((("segments", n), name) for n, name in declared if isinstance(name, str)), _TWICE)
     for n, name in declared:
         dimension, separator, _ = str(name).partition("=")
         if dimensions is None or not separator or name == ALL or dimension in dimensions:

@@ -95,10 +95,10 @@ def _compose(text: str) -> yaml.Node | None:
 def _syntax(error: yaml.MarkedYAMLError) -> str:
     """What the parser says, without what it quotes from the text: that may be a secret written without quotes."""
     problem = error.problem or "cannot be read"
-    for begin, advice in _SYNTAX_ADVICE.items():
-        if problem.startswith(begin):
-            return f"not valid YAML: {advice}"
     said = f"{error.context}, {problem}" if error.context else problem
+    for sign, advice in _SYNTAX_ADVICE.items():
+        if sign in said:
+            return f"not valid YAML: {advice}"
     return "not valid YAML: " + _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", said)
 
 

@@ -147,7 +147,8 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     try:
         url = parse_url(text)
     except ConfigError as error:
-        raise ValueError(str(error).removeprefix("database: ")) from None
+        message = re.sub(r"^database: (?:'[^']*' )?", "", str(error))
+        raise ValueError(message) from None
     base = (info.context or {}).get("base_dir")
     if base is None or not url.drivername.startswith("sqlite") or not url.database:
         return secret
@@ -167,7 +168,7 @@ CronText = Annotated[str, AfterValidator(_cron)]
 ZoneName = Annotated[str, AfterValidator(_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]
 SegmentChoice = BeforeValidator(_segments)
-RunCount = Annotated[int, BeforeValidator(_runs), Field(ge=1, le=1000)]
+RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
 LabelName = Annotated[str, AfterValidator(_label)]
 Address = Annotated[str, AfterValidator(_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]

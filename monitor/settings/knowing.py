@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel
 
+from monitor.options import is_secret
 from monitor.settings.problems import Path
 
 
@@ -18,17 +19,12 @@ def models_in(annotation: object) -> Iterator[type[BaseModel]]:
         yield from models_in(part)
 
 
-def holds_secret(annotation: object) -> bool:
-    """Whether the value, or one of its entries, is a secret."""
-    return annotation is SecretStr or any(holds_secret(part) for part in get_args(annotation))
-
-
 def keys_of(model: type[BaseModel]) -> list[str]:
     """Keys as they are written in the file, ``*_file`` ones for secrets included."""
     keys: list[str] = []
     for name, field in model.model_fields.items():
         keys.append(field.alias or name)
-        if holds_secret(field.annotation):
+        if is_secret(field.annotation):
             keys.append(f"{name}_file")
     return keys
 

@@ -108,9 +108,9 @@ def _shape(errors: Sequence[Any], raw: object) -> Iterator[Problem]:
     found: dict[Path, list[str]] = defaultdict(list)
     guesses: set[Path] = set()
     for error in errors:
-        path, is_guess = _resolve(error["loc"], raw)
-        if error["type"] == "too_short" and _at(raw, path):
-            continue  # the list has items, only none that is right
+        path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
+        if error["type"] == "default_factory_not_called" or (error["type"] == "too_short" and _at(raw, path)):
+            continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
         if is_guess:
             guesses.add(path)
         found[path].append(_message(error, path, raw))
@@ -130,7 +130,7 @@ def _message(error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pyda
     return wording(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
 
 
-def _resolve(location: Sequence[str | int], raw: object) -> tuple[Path, bool]:
+def _resolve(location: Sequence[str | int], raw: object, *, may_be_absent: bool = False) -> tuple[Path, bool]:
     """The key path of pydantic's location, and whether names of union members had to be left out of it."""
     path: Path = ()
     here, is_guess = raw, False
@@ -138,7 +138,7 @@ def _resolve(location: Sequence[str | int], raw: object) -> tuple[Path, bool]:
         is_last = n == len(location) - 1
         if isinstance(here, dict) and isinstance(step, str):
             key = step if step in here else f"{step}_file"
-            if key in here or (is_last and not is_guess):
+            if key in here or (is_last and may_be_absent):
                 path, here = (*path, key if key in here else step), here.get(key)
                 continue
         elif isinstance(here, list) and isinstance(step, int) and step < len(here):

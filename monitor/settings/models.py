@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, FiniteFloat, SecretStr
+from pydantic import ConfigDict, Field, FiniteFloat, SecretStr
 
 from monitor.model import Severity
 from monitor.options import Duration, Options, display_url
@@ -34,34 +34,40 @@ from monitor.sources import SourceOptions, UsersOptions
 class RuleOptions(Options):
     """When to alert: a statistic of a metric on the wrong side of a threshold, for some runs in a row."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["below"]}, {"required": ["above"]}]})
+
     alert: AlertName = Field(description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"])
     metric: MetricName = Field(description="One of the comparison's metrics.", examples=["rbo(p=0.9)"])
     statistic: StatisticName = Field(
-        "mean",
+        default="mean",
         description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",
         examples=["mean", "p05", "share_below(0.3)"],
     )
     segments: Annotated[Literal["all", "each"] | tuple[SegmentName, ...], SegmentChoice] = Field(
-        "all",
+        default="all",
         description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
         examples=["each", ["all", "country=UK"]],
     )
-    below: FiniteFloat | None = Field(None, description="In breach while the statistic is under this. Either this or `above`.")
+    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is under this. Or give `above`.")
     above: FiniteFloat | None = Field(
-        None, description="In breach while the statistic is over this: for `share_below`, which grows as lists drift apart."
+        default=None,
+        description="In breach while the statistic is over this: `share_below` grows as lists drift apart.",
     )
-    for_runs: RunCount = Field(1, alias="for", description="Consecutive runs in breach before the alert fires.")
+    for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
     resolve_above: FiniteFloat | None = Field(
-        None, description="With `below`: a firing alert ends once the statistic reaches this (default: the threshold)."
+        default=None, description="With `below`: a firing alert ends once the statistic reaches this (default: the threshold)."
     )
     resolve_below: FiniteFloat | None = Field(
-        None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
+        default=None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
     )
     min_users: int = Field(
-        30, ge=1, le=10**9, description="Fewer users with a score than this give no verdict (`too_few`) instead of a breach."
+        default=30,
+        ge=1,
+        le=10**9,
+        description="With a score for fewer users the verdict is `too_few` and never a breach.",
     )
-    severity: Severity = Field(Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
-    runbook_url: PublicUrl | None = Field(None, description="Where on-call reads what to do.")
+    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
+    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
     )
@@ -70,57 +76,65 @@ class RuleOptions(Options):
 class ComparisonOptions(Options):
     """What is watched: two arms, the users both are asked for, how alike is measured, and when to alert."""
 
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["every"]}, {"required": ["cron"]}]})
+
     name: ComparisonName = Field(
         description="Name, unique in the file; a metric label and part of URLs.", examples=["home-feed"]
     )
-    description: str | None = Field(None, max_length=1000, description="What it is, for people.")
+    description: str | None = Field(default=None, max_length=1000, description="What it is, for people.")
     every: Duration | None = Field(
-        None, description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, :30, :45."
+        default=None, description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, :30, :45."
     )
     cron: CronText | None = Field(
-        None,
+        default=None,
         description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",
         examples=["*/15 * * * *", "30 6 * * mon-fri"],
     )
-    timezone: ZoneName = Field("UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
-    k: int = Field(10, ge=1, le=10_000, description="Length of the lists that are compared.")
+    timezone: ZoneName = Field(default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
+    k: int = Field(default=10, ge=1, le=10_000, description="Length of the lists that are compared.")
     baseline: SourceOptions = Field(description="Where the lists in use come from.")
     candidate: SourceOptions = Field(description="Where the lists on trial come from.")
     users: UsersOptions = Field(description="Whom both arms are asked for.")
     metrics: tuple[MetricName, ...] = Field(
-        ("extended_tau", "rbo(p=0.9)", "overlap"),
+        default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
         max_length=50,
         description="Measures of how alike two lists are.",
     )
-    rules: tuple[RuleOptions, ...] = Field((), max_length=200, description="When to alert.")
+    rules: tuple[RuleOptions, ...] = Field(default=(), max_length=200, description="When to alert.")
     deadline: Duration | None = Field(
-        None, description="Longest time for one run, shorter than the interval (default: 10m, or 0.8 of a shorter interval)."
+        default=None,
+        description="Longest time for one run, below the interval (default: 10m, at most 0.8 of the interval).",
     )
     min_paired_share: float = Field(
-        0.5, ge=0, le=1, description="A run that can compare a smaller share of its users is `insufficient` and judges nothing."
+        default=0.5,
+        ge=0,
+        le=1,
+        description="A run that compares a smaller share of its users is `insufficient`.",
     )
     max_segment_values: int = Field(
-        50, ge=1, le=1000, description="Most values kept of one segment dimension, the most frequent ones."
+        default=50, ge=1, le=1000, description="Most values kept of one segment dimension, the most frequent ones."
     )
-    evidence_users: int = Field(10, ge=0, le=1000, description="Users of each kind whose two lists are kept to be read.")
-    keep_scores: bool = Field(True, description="Whether the scores of each user are stored, not only their summary.")  # noqa: FBT003 - a default
-    seed: int = Field(0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
+    evidence_users: int = Field(default=10, ge=0, le=1000, description="Users of each kind whose lists are kept to be read.")
+    keep_scores: bool = Field(default=True, description="Whether the scores of each user are stored, not only their summary.")
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
 
 
 class RetentionOptions(Options):
     """How long what runs found is kept. Alert states are kept as long as they stand."""
 
-    scores: Duration = Field(timedelta(days=30), description="Scores of each user.")
-    evidence: Duration = Field(timedelta(days=90), description="Lists of example users.")
-    runs: Duration = Field(timedelta(days=400), description="Runs with their summaries, and all else that belongs to them.")
+    scores: Duration = Field(default=timedelta(days=30), description="Scores of each user.")
+    evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users.")
+    runs: Duration = Field(default=timedelta(days=400), description="Runs, and with them all that belongs to them.")
 
 
 class LogOptions(Options):
     """What the daemon writes to standard error."""
 
-    format: Literal["auto", "console", "json"] = Field("auto", description="`auto` is `console` on a terminal, else `json`.")
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least that is written.")
+    format: Literal["auto", "console", "json"] = Field(
+        default="auto", description="`auto`: `console` on a terminal, else `json`."
+    )
+    level: Literal["debug", "info", "warning", "error"] = Field(default="info", description="The least that is written.")
 
 
 def _own_url(given: dict[str, Any]) -> str:
@@ -133,14 +147,14 @@ class Settings(Options):
     """The whole file."""
 
     database: DatabaseUrl = Field(
-        SecretStr("sqlite:///rankwatch.db"),
+        default=SecretStr("sqlite:///rankwatch.db"),
         validate_default=True,
         description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this file's directory.",
         examples=["sqlite:///rankwatch.db", "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch"],
     )
-    listen: Address = Field("127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
+    listen: Address = Field(default="127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
-        False,  # noqa: FBT003 - a default
+        default=False,
         description="Must be true for `listen` to go beyond this machine: whoever reaches the port can read everything there.",
     )
     external_url: PublicUrl = Field(
@@ -148,10 +162,10 @@ class Settings(Options):
     )
     comparisons: tuple[ComparisonOptions, ...] = Field(min_length=1, max_length=1000, description="What is watched.")
     receivers: tuple[ReceiverOptions, ...] = Field(
-        (), max_length=100, description="Who is told when an alert fires or resolves."
+        default=(), max_length=100, description="Who is told when an alert fires or resolves."
     )
-    retention: RetentionOptions = Field(default_factory=lambda: RetentionOptions(), description="How long results are kept.")
-    log: LogOptions = Field(default_factory=lambda: LogOptions(), description="What is logged.")
+    retention: RetentionOptions = Field(default_factory=RetentionOptions, description="How long results are kept.")
+    log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
     @property
     def listen_address(self) -> tuple[str, int]:

@@ -85,9 +85,13 @@ def _wanted(kind: str, context: Mapping[str, object], value: object) -> str | No
         choices = _LITERAL.findall(str(context["expected"])) or [str(context["expected"]).lower()]
         return f"be {_alternatives(choices)}{suggestion(value, choices)}"
     if kind in _LIMITS:
-        return _LIMITS[kind].format_map(context)
+        return _LIMITS[kind].format_map({key: _short(limit) for key, limit in context.items()})
     family = kind.split("_", maxsplit=1)[0]
     return f"be {_TEXTS[family]}" if family in _TEXTS else None
+
+
+def _short(limit: object) -> object:
+    return f"{limit:g}" if isinstance(limit, float) else limit
 
 
 def _alternatives(words: Sequence[str]) -> str:

@@ -54,7 +54,10 @@ def _label(value: object, name: str, where: str) -> str | None:
 
 def _first_rows(users: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     """Rows, ascending, where a user stands for the first time."""
-    codes = combined(combined(users).dictionary_encode()).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    encoded = combined(combined(users).dictionary_encode())
+    if len(encoded.dictionary) == len(users):  # nobody twice, nobody null
+        return np.arange(len(users))
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     found, first = np.unique(codes, return_index=True)
     return np.sort(first[found >= 0]).astype(np.int64)
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import URL
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from monitor.errors import DatabaseError, SchemaError
@@ -77,6 +77,8 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
     except PoolTimeout:
         msg = f"{describe(url)}: every connection of the pool is in use: try again"
         raise DatabaseError(msg, permanent=False) from None
+    except StatementError as error:
+        raise error.orig or error from None  # a value that its column refuses, a naive datetime say, is our caller's fault
     except SQLAlchemyError as error:
         msg = f"{describe(url)}: {type(error).__name__}: this is a fault of the program, please report it"
         raise DatabaseError(msg) from error

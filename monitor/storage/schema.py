@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, inspect, text
 
 from monitor.errors import DatabaseError, SchemaError
-from monitor.storage.address import describe, parse_url
+from monitor.storage.address import describe, file_of, parse_url
 from monitor.storage.connecting import Database, require_file
 from monitor.storage.faults import UPGRADE
 from monitor.storage.tables import metadata
@@ -51,8 +51,11 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
 
 
 def current(url: SecretStr | str) -> str | None:
-    """The version that the database has; None when it has no tables of ours."""
-    with _existing(url) as database, database.read() as connection:
+    """The version that the database has; None when it has no tables of ours, or when there is no such SQLite file."""
+    file = file_of(parse_url(url))
+    if file is not None and not file.exists():
+        return None
+    with _opened(url) as database, database.read() as connection:
         return version_of(connection)
 
 

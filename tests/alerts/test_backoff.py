@@ -1,8 +1,8 @@
 import pytest
-from factories import SLOT
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import SLOT
 from monitor.alerts import next_attempt
 
 

@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from factories import SLOT, comparison, rule, summary
-
 from monitor.alerts import judge_run
 from monitor.alerts.judging import segments_of
 from monitor.model import AlertState, Comparison, Outcome, RunStatus, State, Summary, Transition

@@ -3,12 +3,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from factories import SLOT, rule
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 from hypothesis.stateful import rule as step
 
+from factories import SLOT, rule
 from monitor.alerts import Look, advance
 from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition, Verdict
 

@@ -2,7 +2,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 from factories import SLOT, comparison, rule, transition
-
 from monitor.alerts import outdated, retire
 from monitor.model import AlertState, Outcome, Severity, State
 

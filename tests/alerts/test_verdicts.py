@@ -1,10 +1,10 @@
 from typing import Any
 
 import pytest
-from factories import rule, summary
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import rule, summary
 from monitor.alerts import judge
 from monitor.model import Direction, Outcome, RunStatus
 

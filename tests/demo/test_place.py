@@ -1,5 +1,4 @@
 import csv
-import os
 import socket
 import stat
 from pathlib import Path
@@ -49,16 +48,9 @@ def test_a_file_in_the_way_is_a_one_line_error(tmp_path: Path) -> None:
     taken = tmp_path / "taken"
     taken.touch()
     with (
-        pytest.raises(ConfigError, match="cannot write to .*taken: File exists; name another directory with --dir"),
+        pytest.raises(ConfigError, match=r"cannot write to .*taken: File exists; name another directory with --dir"),
         occupy(taken),
     ):
-        pass
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_directory_that_cannot_be_written_is_a_one_line_error(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(ConfigError, match="Permission denied"), occupy(tmp_path / "new"):
         pass
 
 

@@ -107,7 +107,12 @@ def test_a_gauge_that_is_not_on_the_page_is_named(good: Account, gauge: str) -> 
 def test_a_run_that_failed_is_named_with_its_reason(good: Account, make: Any) -> None:
     bad = make.run(9, status=RunStatus.FAILED, reason="the baseline is down")
     account = replace(good, seen=replace(good.seen, runs=(bad, *good.seen.runs)))
-    assert unmet(account) == ("1 runs did not end ok; the last of them is failed: the baseline is down.",)
+    assert unmet(account) == ("1 runs failed, the last for this reason: the baseline is down.",)
+
+
+def test_a_run_that_reached_too_few_users_in_time_is_no_fault_of_the_story(good: Account, make: Any) -> None:
+    slow = make.run(9, status=RunStatus.INSUFFICIENT, reason="only 100 of 300 users answered")
+    assert unmet(replace(good, seen=replace(good.seen, runs=(slow, *good.seen.runs)))) == ()
 
 
 def test_no_run_at_all_is_named(good: Account) -> None:

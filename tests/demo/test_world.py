@@ -34,7 +34,8 @@ def test_each_day_some_users_join_as_many_go_and_nobody_changes_country() -> Non
     today, tomorrow = world.users(DAY), world.users(DAY + 1)
     assert len(set(today.ids)) == len(today.ids)
     assert len(set(tomorrow.ids) - set(today.ids)) == world.joining
-    assert len(set(today.ids) - set(tomorrow.ids)) == world.joining
+    assert set(today.ids) - set(tomorrow.ids) == set(world.left_on(DAY + 1))
+    assert len(world.left_on(DAY + 1)) == world.joining
     assert today.countries[world.joining :].tolist() == tomorrow.countries[: -world.joining].tolist()
 
 

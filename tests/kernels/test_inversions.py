@@ -22,7 +22,7 @@ def test_the_most_inversions_that_bytes_must_hold_do_not_overflow() -> None:
     assert inversions(ranks).tolist() == [255 * 254 // 2]
 
 
-@pytest.mark.parametrize("k", [256, 257, 1000])
+@pytest.mark.parametrize("k", [256, 257, 1000, 2500, 2501])
 def test_a_long_list_reversed_inverts_every_pair(k: int) -> None:
     ranks = np.arange(k, 0, -1, dtype=np.uint16).reshape(-1, 1)
 

@@ -1,34 +1,42 @@
-"""One process for test_deliver: stores a firing or delivers what is due, and may kill itself at a step on the way.
+"""A run stored for test_deliver; and as a program, a process that stores one or delivers it and kills itself on the way.
 
-Arguments: database URL, webhook URL, what to do (``store``, ``deliver``), the time, the step to die at.
+Arguments: database URL, webhook URL, the step to die at (``after storing``, ``before send``, ``before record``).
 """
 
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from factories import SLOT, comparison, rule, summary
 from monitor.alerts import judge_run
-from monitor.model import RunResult, RunStatus, Transition
+from monitor.model import Comparison, RunResult, RunStatus, Transition
 from monitor.pipeline.deliver import deliver_due
-from monitor.ports import Publisher, Receiver, Store
+from monitor.ports import Store
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import open_store
 
+WATCHED = comparison(rules=(rule(for_runs=1),))
 
-def store_run(store: Store, slot: datetime, mean: float, receivers: Sequence[str]) -> tuple[Transition, ...]:
-    """Judge one run of one rule with ``for: 1`` and store it whole."""
-    watched = comparison(rules=(rule(for_runs=1),))
+
+def store_run(
+    store: Store,
+    mean: float,
+    *,
+    slot: datetime = SLOT,
+    to: Sequence[str] = ("fake",),
+    watched: Comparison = WATCHED,
+    segments: Sequence[str] = ("all",),
+) -> tuple[Transition, ...]:
+    """One run in which every segment has this mean, judged and stored; the transitions are owed to the receivers ``to``."""
     claim = store.claim(
         watched.name, slot, owner="run", now=slot, until=slot + timedelta(hours=1), config_hash=watched.config_hash, rerun=False
     )
     assert claim is not None
-    found = (summary(mean=mean),)
+    found = tuple(summary(mean=mean, segment=segment) for segment in segments)
     states, transitions = judge_run(
         watched,
         slot=slot,
@@ -49,41 +57,32 @@ def store_run(store: Store, slot: datetime, mean: float, receivers: Sequence[str
         states=states,
         transitions=transitions,
     )
-    assert store.finish(result, receivers=receivers)
+    assert store.finish(result, receivers=to)
     return transitions
 
 
 @dataclass(slots=True)
 class HeldClock:
-    at: datetime
+    at: datetime = SLOT
 
     def now(self) -> datetime:
         return self.at
 
     def monotonic(self) -> float:
-        return self.at.timestamp()
+        return 0.0
 
 
 @dataclass(slots=True)
-class Mortal:
-    """Hands every call on, and kills the process before or after one of them."""
+class Deadly:
+    """Hands calls on, and kills the process at one of them."""
 
     inner: Any
-    before: str = ""
-    after: str = ""
+    at: str
 
     def __getattr__(self, name: str) -> Any:
-        target = getattr(self.inner, name)
-        if name not in (self.before, self.after):
-            return target
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if name == self.before:
-                os.kill(os.getpid(), signal.SIGKILL)
-            target(*args, **kwargs)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        return call
+        if name == self.at:
+            die()
+        return getattr(self.inner, name)
 
 
 class Silent:
@@ -91,25 +90,23 @@ class Silent:
         """Count nothing."""
 
 
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def main() -> None:
-    database, url, action, now, step = sys.argv[1:]
+    database, url, step = sys.argv[1:]
     entry = ReceiverOptions.model_validate({"webhook": {"url": url}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
-    with closing(open_store(database, create=True)) as store, closing(receiver):
-        if action == "store":
-            store_run(store, SLOT, 0.1, [receiver.name])
-            if step == "after storing":
-                os.kill(os.getpid(), signal.SIGKILL)
-            return
-        outbox: Any = Mortal(store, before="record" if step == "before record" else "")
-        out: Any = Mortal(receiver, before="send" if step == "before send" else "")
-        deliver(outbox, out, datetime.fromisoformat(now))
-
-
-def deliver(store: Store, receiver: Receiver, now: datetime) -> None:
+    store = open_store(database, create=True)
+    store_run(store, 0.1, to=[receiver.name])
+    if step == "after storing":
+        die()
+    at = step.removeprefix("before ")
+    outbox: Any = Deadly(store, at)
+    out: Any = Deadly(receiver, at)
     silent: Any = Silent()
-    publisher: Publisher = silent
-    deliver_due(store, receiver, HeldClock(now), owner=str(os.getpid()), publisher=publisher)
+    deliver_due(outbox, out, HeldClock(), owner="killed", publisher=silent)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,14 +14,15 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run, retire
+from factories import SLOT, comparison, rule
+from monitor.alerts import retire
 from monitor.errors import DatabaseError, DeliveryError
-from monitor.model import Comparison, RunResult, RunStatus, State, Transition
+from monitor.model import State, Transition
 from monitor.pipeline.deliver import LEASE, deliver_due, drain, resend_firing
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store
+from pipeline.outbox_process import store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.webhook import Collector, answer, collector, eventually, hang, serve
@@ -29,7 +30,6 @@ from servers.webhook import Collector, answer, collector, eventually, hang, serv
 __all__ = ["collector", "make_alertmanager"]
 
 DAY = timedelta(days=1)
-WATCHED = comparison(rules=(rule(for_runs=1),))
 PROCESS = Path(__file__).with_name("outbox_process.py")
 
 
@@ -93,47 +93,9 @@ def store(database: str) -> Iterator[SqlStore]:
         yield opened
 
 
-def run(
-    store: SqlStore,
-    mean: float,
-    *,
-    slot: datetime = SLOT,
-    to: Sequence[str] = ("fake",),
-    watched: Comparison = WATCHED,
-    segments: Sequence[str] = ("all",),
-) -> tuple[Transition, ...]:
-    """One run in which every segment has this mean, judged and stored."""
-    claim = store.claim(
-        watched.name, slot, owner="run", now=slot, until=slot + DAY, config_hash=watched.config_hash, rerun=False
-    )
-    assert claim is not None
-    found = tuple(summary(mean=mean, segment=segment) for segment in segments)
-    states, transitions = judge_run(
-        watched,
-        slot=slot,
-        at=slot,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=found,
-        states=store.alert_states(watched.name),
-    )
-    result = RunResult(
-        claim=claim,
-        status=RunStatus.OK,
-        reason=None,
-        finished_at=slot,
-        config_hash=watched.config_hash,
-        k=watched.k,
-        summaries=found,
-        states=states,
-        transitions=transitions,
-    )
-    assert store.finish(result, receivers=to)
-    return transitions
-
-
 def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Any:
-    return deliver_due(store, receiver, clock, owner="me", publisher=publisher or FakePublisher(), draw=lambda: 0.5, **options)
+    counted: Any = publisher or FakePublisher()
+    return deliver_due(store, receiver, clock, owner="me", publisher=counted, draw=lambda: 0.5, **options)
 
 
 def owed(store: SqlStore, clock: FakeClock, name: str = "fake") -> int:
@@ -142,8 +104,8 @@ def owed(store: SqlStore, clock: FakeClock, name: str = "fake") -> int:
 
 def test_what_is_due_is_sent_once_in_order_and_recorded(store: SqlStore) -> None:
     clock, receiver, publisher = FakeClock(SLOT + 2 * DAY), FakeReceiver(), FakePublisher()
-    (firing,) = run(store, 0.1)
-    (end,) = run(store, 0.9, slot=SLOT + DAY)
+    (firing,) = store_run(store, 0.1)
+    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
 
     counts = deliver(store, receiver, clock, publisher)
 
@@ -157,7 +119,7 @@ def test_what_is_due_is_sent_once_in_order_and_recorded(store: SqlStore) -> None
 
 def test_pending_is_not_announced(store: SqlStore) -> None:
     receiver = FakeReceiver()
-    (pending,) = run(store, 0.1, watched=comparison(rules=(rule(for_runs=2),)))
+    (pending,) = store_run(store, 0.1, watched=comparison(rules=(rule(for_runs=2),)))
     assert pending.to_state is State.PENDING
     deliver(store, receiver, FakeClock())
     assert receiver.sent == []
@@ -166,7 +128,7 @@ def test_pending_is_not_announced(store: SqlStore) -> None:
 def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore) -> None:
     clock, publisher = FakeClock(), FakePublisher()
     receiver = FakeReceiver(errors=[DOWN, DOWN, DOWN])
-    run(store, 0.1)
+    store_run(store, 0.1)
 
     waits = []
     for _ in range(3):
@@ -182,15 +144,15 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore)
 
 def test_retry_after_is_honoured(store: SqlStore) -> None:
     clock = FakeClock()
-    run(store, 0.1)
+    store_run(store, 0.1)
     receiver = FakeReceiver(errors=[DeliveryError("slow down", permanent=False, retry_after_s=120)])
     assert deliver(store, receiver, clock).retry_at == SLOT + timedelta(seconds=121)
 
 
 def test_a_permanent_failure_is_given_up_and_the_next_goes_on(store: SqlStore) -> None:
     clock, receiver, publisher = FakeClock(SLOT + DAY), FakeReceiver(errors=[REFUSED]), FakePublisher()
-    run(store, 0.1)
-    (end,) = run(store, 0.9, slot=SLOT + DAY)
+    store_run(store, 0.1)
+    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
     counts = deliver(store, receiver, clock, publisher)
     assert (counts.sent, counts.dead, owed(store, clock)) == (1, 1, 0)
     assert receiver.sent == [end]
@@ -199,8 +161,8 @@ def test_a_permanent_failure_is_given_up_and_the_next_goes_on(store: SqlStore) -
 
 def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
     clock, receiver = FakeClock(SLOT + DAY), FakeReceiver(errors=[DOWN])
-    (firing,) = run(store, 0.1)
-    (end,) = run(store, 0.9, slot=SLOT + DAY)
+    (firing,) = store_run(store, 0.1)
+    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
     deliver(store, receiver, clock)
     assert deliver(store, receiver, clock).sent == 0
     clock.pass_by(60)
@@ -211,7 +173,7 @@ def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(store: SqlStore) -> None:
     each = comparison(rules=(rule(for_runs=1, segments="each"),))
     names = ("fake", "other")
-    run(store, 0.1, watched=each, segments=("all", "a=1", "a=2", "a=3"), to=names)
+    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2", "a=3"), to=names)
     down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
     assert deliver(store, down, FakeClock()).retry == 1
     assert down.batches == [1]
@@ -220,7 +182,7 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
 
 def test_one_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlStore) -> None:
     each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
+    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
 
     class Choosy(FakeReceiver):
         def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
@@ -237,7 +199,7 @@ def test_one_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlSt
 def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore) -> None:
     clock, publisher = FakeClock(), FakePublisher()
     receiver = FakeReceiver(errors=[KeyError("canary")])
-    run(store, 0.1)
+    store_run(store, 0.1)
     with pytest.raises(KeyError):
         deliver(store, receiver, clock, publisher)
     assert publisher.counts == {("fake", "retry"): 1}
@@ -256,7 +218,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
             raise DatabaseError(msg)
 
     clock, receiver = FakeClock(), FakeReceiver()
-    run(store, 0.1)
+    store_run(store, 0.1)
     with pytest.raises(DatabaseError):
         deliver(Forgetful(), receiver, clock)
     assert deliver(store, receiver, clock).sent == 0
@@ -268,7 +230,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
 
 def test_it_stops_when_told_and_at_its_limit(store: SqlStore) -> None:
     each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
+    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
     receiver = FakeReceiver()
     assert deliver(store, receiver, FakeClock(), should_stop=lambda: True).sent == 0
     assert deliver(store, receiver, FakeClock(), limit=2).sent == 2
@@ -277,7 +239,7 @@ def test_it_stops_when_told_and_at_its_limit(store: SqlStore) -> None:
 
 def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
     each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    run(store, 0.1, watched=each, segments=("all", *(f"a={number}" for number in range(20))))
+    store_run(store, 0.1, watched=each, segments=("all", *(f"a={number}" for number in range(20))))
     receiver, clock = FakeReceiver(), FakeClock()
     threads = [
         threading.Thread(
@@ -295,20 +257,20 @@ def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
 def test_what_fires_is_told_again_in_batches_until_it_ends(store: SqlStore) -> None:
     each = comparison(rules=(rule(for_runs=1, segments="each"),))
     segments = ("all", *(f"a={number}" for number in range(69)))
-    started = run(store, 0.1, watched=each, segments=segments)
+    started = store_run(store, 0.1, watched=each, segments=segments)
     receiver = FakeReceiver(resend_every_s=60)
 
     assert resend_firing(store, receiver, FakeClock()) == 70
     assert receiver.batches == [64, 6]
     assert receiver.sent == list(started)
 
-    run(store, 0.9, slot=SLOT + DAY, watched=each, segments=segments)
+    store_run(store, 0.9, slot=SLOT + DAY, watched=each, segments=segments)
     assert resend_firing(store, receiver, FakeClock()) == 0
     assert receiver.batches == [64, 6]
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
-    run(store, 0.1)
+    store_run(store, 0.1)
     once = FakeReceiver()
     assert resend_firing(store, once, FakeClock()) == 0
     assert once.batches == []
@@ -322,14 +284,14 @@ def drained(store: SqlStore, receivers: Sequence[Any], clock: FakeClock, budget_
 
 
 def test_draining_ends_when_nobody_is_owed_anything(store: SqlStore) -> None:
-    run(store, 0.1, to=("fake", "other", "gone"))
+    store_run(store, 0.1, to=("fake", "other", "gone"))
     clock, receivers = FakeClock(), [FakeReceiver(), FakeReceiver("other")]
     assert drained(store, receivers, clock).sent == 2
     assert clock.seconds == 0
 
 
 def test_draining_waits_for_retries_that_come_due(store: SqlStore) -> None:
-    run(store, 0.1, to=("fake", "other"))
+    store_run(store, 0.1, to=("fake", "other"))
     clock, failing, other = FakeClock(), FakeReceiver(errors=[DOWN, DOWN]), FakeReceiver("other")
     counts = drained(store, [failing, other], clock)
     assert (counts.sent, counts.retry) == (2, 2)
@@ -337,7 +299,7 @@ def test_draining_waits_for_retries_that_come_due(store: SqlStore) -> None:
 
 
 def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: SqlStore) -> None:
-    run(store, 0.1)
+    store_run(store, 0.1)
     clock = FakeClock()
     counts = drained(store, [FakeReceiver(errors=[DOWN] * 1000)], clock, budget_s=10)
     assert counts.sent == 0
@@ -346,7 +308,7 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: Sq
 
 
 def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlStore) -> None:
-    (firing,) = run(store, 0.1)
+    (firing,) = store_run(store, 0.1)
     gone = retire(store.all_alert_states(), store.firing(), [comparison(rules=())], at=SLOT + DAY)
     store.retire(gone, receivers=["fake"])
     receiver = FakeReceiver()
@@ -364,23 +326,21 @@ def opened(*entries: dict[str, Any]) -> tuple[Receiver, ...]:
 
 def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(store: SqlStore) -> None:
     port = free_port()
-    (firing,) = run(store, 0.1, to=["webhook"])
+    (firing,) = store_run(store, 0.1, to=["webhook"])
     clock = FakeClock()
     (receiver,) = opened({"webhook": {"url": f"http://127.0.0.1:{port}/hook"}})
     with closing(receiver):
         assert deliver(store, receiver, clock).retry == 1
-        server = serve(port=port)
-        hook = next(server)
         clock.pass_by(60)
-        assert deliver(store, receiver, clock).sent == 1
-        assert deliver(store, receiver, clock).sent == 0
+        with contextmanager(serve)(port=port) as hook:
+            assert deliver(store, receiver, clock).sent == 1
+            assert deliver(store, receiver, clock).sent == 0
         (request,) = hook.requests
-        server.close()
     assert json.loads(request.body)["dedup_key"] == firing.dedup_key
 
 
 def test_a_webhook_that_hangs_is_cut_off_and_one_that_says_429_is_left_alone(store: SqlStore, collector: Collector) -> None:
-    run(store, 0.1, to=["webhook"])
+    store_run(store, 0.1, to=["webhook"])
     clock = FakeClock()
     collector.replies.extend([hang, answer(429, {"Retry-After": "100"})])
     (receiver,) = opened({"webhook": {"url": collector.url, "timeout": "300ms"}})
@@ -401,7 +361,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     peers = opened({"alertmanager": {"urls": [up.url, down.url]}})
     names = [peer.name for peer in peers]
     began = clock.at - timedelta(minutes=1)
-    (firing,) = run(store, 0.1, slot=began, to=names)
+    (firing,) = store_run(store, 0.1, slot=began, to=names)
 
     first = [deliver(store, peer, clock) for peer in peers]
     assert [(counts.sent, counts.retry) for counts in first] == [(1, 0), (0, 1)]
@@ -417,7 +377,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
         assert resend_firing(store, peer, clock) == 1
     assert [len(server.alerts()) for server in (up, down)] == [1, 1]
 
-    run(store, 0.9, slot=datetime.now(UTC), to=names)
+    store_run(store, 0.9, slot=datetime.now(UTC), to=names)
     clock.at = datetime.now(UTC) + timedelta(seconds=10)
     assert [deliver(store, peer, clock).sent for peer in peers] == [1, 1]
     for server in (up, down):
@@ -426,38 +386,31 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
         peer.close()
 
 
-def process(database: str, url: str, action: str, *, now: datetime = SLOT, step: str = "never") -> int:
-    tests = str(PROCESS.parents[1])
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([tests, str(PROCESS.parents[2])])}
-    done = subprocess.run(
-        [sys.executable, PROCESS, database, url, action, now.isoformat(), step], env=environment, timeout=60, check=False
-    )
-    return done.returncode
+def killed(database: str, url: str, step: str) -> None:
+    """A process that stores a firing and is killed at that step."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (PROCESS.parents[1], PROCESS.parents[2])))}
+    command = [sys.executable, str(PROCESS), database, url, step]
+    assert subprocess.run(command, env=environment, timeout=100, check=False).returncode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
-    ("dies_while", "step", "told"),
-    [
-        ("store", "after storing", 1),
-        ("deliver", "before send", 1),
-        ("deliver", "before record", 2),
-    ],
+    ("step", "at_once", "in_all"), [("after storing", 1, 1), ("before send", 0, 1), ("before record", 1, 2)], ids=str
 )
 def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not_recorded(
-    database: str, collector: Collector, dies_while: str, step: str, told: int
+    database: str, collector: Collector, step: str, at_once: int, in_all: int
 ) -> None:
-    assert process(database, collector.url, "store", step=step if dies_while == "store" else "never") in (0, -signal.SIGKILL)
-    if dies_while == "deliver":
-        assert process(database, collector.url, "deliver", step=step) == -signal.SIGKILL
-        assert process(database, collector.url, "deliver", now=SLOT + LEASE - timedelta(seconds=1)) == 0
-        assert len(collector.requests) == told - 1
-    assert process(database, collector.url, "deliver", now=SLOT + LEASE) == 0
-    assert process(database, collector.url, "deliver", now=SLOT + 9 * LEASE) == 0
+    killed(database, collector.url, step)
+
+    clock = FakeClock()
+    (receiver,) = opened({"webhook": {"url": collector.url}})
+    with closing(open_store(database, create=False)) as store, closing(receiver):
+        deliver(store, receiver, clock)
+        assert len(collector.requests) == at_once
+        for _ in range(3):
+            clock.at += LEASE
+            deliver(store, receiver, clock)
+        (firing,) = store.firing()
+        assert store.outbox(clock.now()) == {}
 
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
-    assert len(keys) == told
-    assert len(set(keys)) == 1
-    with closing(open_store(database, create=False)) as store:
-        (firing,) = store.firing()
-        assert keys[0] == f"{firing.dedup_key}:firing"
-        assert store.outbox(SLOT) == {}
+    assert keys == [f"{firing.dedup_key}:firing"] * in_all

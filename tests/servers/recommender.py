@@ -83,9 +83,7 @@ class Recommender:
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         user = unquote(target.split("?")[0].split("/")[2])
         self.attempts[user] += 1
-        asked = Asked(
-            user=user, method=method, target=target, headers=headers, body=body, attempt=self.attempts[user]
-        )
+        asked = Asked(user=user, method=method, target=target, headers=headers, body=body, attempt=self.attempts[user])
         self.asked.append(asked)
         return asked
 
@@ -123,8 +121,7 @@ def _until(attempt: int, fault: Behaviour) -> Behaviour:
 
 
 async def _slow(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
-    while not writer.is_closing():
-        await asyncio.sleep(0.02)
+    await writer.wait_closed()
 
 
 async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
@@ -136,7 +133,7 @@ async def _trickle(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> N
         await asyncio.sleep(0.02)
 
 
-async def _huge(_: Recommender, __: Asked, writer: asyncio.StreamWriter) -> None:
+async def _huge(_self: Recommender, _asked: Asked, writer: asyncio.StreamWriter) -> None:
     """Stream a gigabyte in chunks, of no length told."""
     writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(GIGABYTE // len(MEGABYTE)):

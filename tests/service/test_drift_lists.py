@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,7 @@ def run_cli(*args: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
+@cache
 def lists_of(name: str, day: str) -> dict[str, list[int]]:
     frame = pd.read_parquet(LISTS / name / f"{day}.parquet")
     return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
@@ -63,8 +65,13 @@ def padded_tau(a: list[int], b: list[int]) -> float:
     return float(stats.kendalltau(*ranks).statistic)
 
 
+@cache
+def disjoint_tau(a: int, b: int) -> float:
+    return padded_tau(list(range(a)), list(range(1000, 1000 + b)))
+
+
 def extended_tau(a: list[int], b: list[int]) -> float:
-    lowest = padded_tau(list(range(len(a))), list(range(1000, 1000 + len(b))))
+    lowest = disjoint_tau(len(a), len(b))
     return 2 * (padded_tau(a, b) - lowest) / (1 - lowest) - 1
 
 
@@ -82,6 +89,7 @@ def rbo_of_package(a: list[int], b: list[int]) -> float:
     return float(rbo.RankingSimilarity(a, b).rbo_ext(p=P))
 
 
+@cache
 def mean_over_users(name: str, day: str, measure: Callable[[list[int], list[int]], float]) -> float:
     baseline, candidate = lists_of("baseline", day), lists_of(name, day)
     scores = [measure(baseline[user], candidate[user]) for user in sorted(baseline.keys() & candidate.keys())]
@@ -142,7 +150,7 @@ def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
     queries = {
         "runs": "select comparison, scheduled_for, status from runs order by 1, 2",
         "summaries": "select run_id, segment, metric, n, n_undefined, mean, standard_error from summaries order by 1, 2, 3",
-        "transitions": "select comparison, alert, segment, slot, to_state from transitions order by id",
+        "transitions": "select comparison, alert, segment, scheduled_for, to_state from transitions order by id",
         "states": "select comparison, alert, segment, state, judged_slot from alert_states order by 1, 2, 3",
         "scores": "select * from scores order by 1, 2, 3",
     }

@@ -8,9 +8,7 @@ from sqlalchemy import text
 
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables import metadata
-from servers.postgres import PostgresServer, database_url, postgres_server, postgres_url
-
-__all__ = ["database_url", "postgres_server", "postgres_url"]
+from servers.postgres import PostgresServer
 
 
 @pytest.fixture(scope="session")

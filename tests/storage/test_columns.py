@@ -9,7 +9,6 @@ from sqlalchemy import insert, select
 
 import factories
 from factories import SLOT
-from monitor.errors import DatabaseError
 from monitor.storage import SqlStore
 from monitor.storage.columns import KEY_BYTES, escape, key, keys, unescape
 from monitor.storage.tables import stages
@@ -139,7 +138,7 @@ def test_instants_come_back_in_utc_to_the_microsecond(store: SqlStore) -> None:
 
 
 def test_a_time_without_zone_is_refused(store: SqlStore) -> None:
-    with pytest.raises((ValueError, DatabaseError), match="no time zone"):
+    with pytest.raises(ValueError, match="no time zone"):
         claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
 
 

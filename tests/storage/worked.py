@@ -41,16 +41,16 @@ def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
 
 
 def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | None:
-    asked = {
+    asked: dict[str, Any] = {
+        "comparison": "home-feed",
         "owner": "a:1",
         "now": slot,
         "until": slot + HOUR,
         "config_hash": "hash",
         "rerun": False,
-        "comparison": "home-feed",
     }
-    asked |= changes
-    return store.claim(asked.pop("comparison"), slot, **asked)
+    asked.update(changes)
+    return store.claim(slot=slot, **asked)
 
 
 def scores(values: dict[str, dict[str, float]]) -> Scores:

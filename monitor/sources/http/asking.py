@@ -51,7 +51,9 @@ class Asking:
 
     def url(self, user: str) -> URL:
         """Address for the user."""
-        return URL(self._url.replace("{user}", user if user.isalnum() and user.isascii() else quote(user, safe="")), encoded=True)
+        return URL(
+            self._url.replace("{user}", user if user.isalnum() and user.isascii() else quote(user, safe="")), encoded=True
+        )
 
     def body(self, user: str) -> bytes | None:
         """Body for the user, None without one."""
@@ -78,16 +80,15 @@ async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None
         return None
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding == "identity":
-        return await _read_plain(response.content, most)
+        content = await response.content.readany()
+        is_whole = response.content.at_eof() and len(content) <= most
+        return content if is_whole else await _read_plain(response.content, content, most)
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise zlib.error
     return await _read_inflated(response.content, most)
 
 
-async def _read_plain(stream: aiohttp.StreamReader, most: int) -> bytes | None:
-    content = await stream.readany()
-    if stream.at_eof() and len(content) <= most:
-        return content
+async def _read_plain(stream: aiohttp.StreamReader, content: bytes, most: int) -> bytes | None:
     parts, size = [content], len(content)
     while size <= most and (content := await stream.readany()):
         parts.append(content)

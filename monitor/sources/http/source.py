@@ -144,16 +144,16 @@ class _Round:
 
     async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> object:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
-        outcome: object = None
-        for attempt in range(self._options.retries + 1):
-            outcome = await self._ask(session, user)
-            if not isinstance(outcome, Failure) or not outcome.is_retried or attempt == self._options.retries:
+        outcome = await self._ask(session, user)
+        for retry in range(self._options.retries):
+            if not isinstance(outcome, Failure) or not outcome.is_retried:
                 break
-            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**attempt) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
+            pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**retry) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             pause_s = max(pause_s, outcome.retry_after_s)
             if self._given_up or pause_s >= self._deadline.remaining_s:
                 break
             await asyncio.sleep(pause_s)
+            outcome = await self._ask(session, user)
         return outcome
 
     async def _ask(self, session: aiohttp.ClientSession, user: str) -> object:

@@ -42,7 +42,7 @@ class ReadOnlyDatabase:
         """Connection in one read-only transaction that ends by the deadline. TooLateError or SourceError."""
         with self._translated(deadline):
             self._require_file()
-            with self._engine.connect().execution_options(stream_results=True, max_row_buffer=_FETCH) as connection:
+            with self._engine.connect() as connection:
                 _limit(connection, deadline)
                 yield connection
 
@@ -50,7 +50,8 @@ class ReadOnlyDatabase:
         self, connection: sa.Connection, statement: sa.Executable, parameters: Parameters, columns: Sequence[str]
     ) -> Iterator[Rows]:
         """Yield the statement's rows, these columns in this order, a few thousand at a time."""
-        with connection.execute(statement, parameters) as result:
+        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
+        with connection.execute(statement, parameters, execution_options=streamed) as result:
             names = list(result.keys())
             require_columns(columns, names, f"the answer of {self.where}")
             picked = result.columns(*(names.index(name) for name in columns))

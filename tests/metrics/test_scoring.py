@@ -1,0 +1,103 @@
+"""score_all: one alignment a block, whatever the metrics and the blocks."""
+
+import numpy as np
+import pytest
+
+from kernels import reference
+from monitor.kernels import Alignment, alignment
+from monitor.metrics import parse, score_all
+from monitor.model import PairBatch
+
+PAIRS = [
+    ([1, 2, 3, 4], [2, 1, 3, 9]),
+    ([5], [5, 6]),
+    ([], []),
+    ([7, 8], []),
+    ([1, 2, 3, 4], [1, 2, 3, 4]),
+    ([4, 3, 2, 1], [8, 7, 6, 5]),
+    ([9, 1, 2], [2]),
+]
+METRICS = [parse(name) for name in ("extended_tau", "rbo(p=0.8)", "overlap", "rbo(p=0.8)@2", "overlap@2", "extended_tau@100")]
+
+
+def test_scores_come_by_canonical_name_in_the_order_asked_for() -> None:
+    found = score_all(reference.batch(PAIRS), [parse("rbo(p=0.80)@2"), parse("overlap"), parse("rbo(p=0.8)@2")])
+
+    assert list(found) == ["rbo(p=0.8)@2", "overlap"]
+    assert all(scores.dtype == np.float64 and scores.shape == (7,) for scores in found.values())
+
+
+def test_a_depth_measures_the_lists_cut_to_it() -> None:
+    found = score_all(reference.batch(PAIRS), METRICS)
+    cut = score_all(reference.batch([(a[:2], b[:2]) for a, b in PAIRS]), METRICS)
+
+    np.testing.assert_array_equal(found["rbo(p=0.8)@2"], cut["rbo(p=0.8)"])
+    np.testing.assert_array_equal(found["overlap@2"], cut["overlap"])
+
+
+def test_a_depth_below_every_list_changes_nothing() -> None:
+    found = score_all(reference.batch(PAIRS), METRICS)
+
+    np.testing.assert_array_equal(found["extended_tau@100"], found["extended_tau"])
+
+
+@pytest.mark.parametrize("cells", [1, 4, 8, 12, 27, 28, 29])
+def test_where_blocks_end_plays_no_part(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = score_all(reference.batch(PAIRS), METRICS)
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", cells)
+
+    in_blocks = score_all(reference.batch(PAIRS), METRICS)
+
+    for name, scores in whole.items():
+        np.testing.assert_array_equal(in_blocks[name], scores)
+
+
+def test_many_pairs_cut_anywhere_score_the_same_bits() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.random((30_000, 14)).argsort(axis=1)[:, :10].tolist()
+    pairs = list(zip(rows[:15_000], rows[15_000:], strict=True))
+
+    whole = score_all(reference.batch(pairs), METRICS)
+    parts = [score_all(reference.batch(part), METRICS) for part in (pairs[:7], pairs[7:9001], pairs[9001:])]
+
+    for name, scores in whole.items():
+        np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), scores)
+
+
+def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:
+    aligned: list[int] = []
+    cut: list[int] = []
+    real_align, real_cut = alignment.align, alignment.Alignment.cut
+
+    def counted_align(batch: PairBatch) -> Alignment:
+        aligned.append(len(batch))
+        return real_align(batch)
+
+    def counted_cut(self: Alignment, depth: int) -> Alignment:
+        cut.append(depth)
+        return real_cut(self, depth)
+
+    monkeypatch.setattr(alignment, "align", counted_align)
+    monkeypatch.setattr(alignment.Alignment, "cut", counted_cut)
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", 16)
+
+    score_all(reference.batch(PAIRS), METRICS)
+
+    assert aligned == [4, 3]
+    assert cut == [2, 100] * 2
+
+
+def test_progress_tells_every_pair_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", 12)
+
+    score_all(reference.batch(PAIRS), METRICS, progress=done.append)
+
+    assert done == [3, 3, 1]
+
+
+def test_no_pairs_give_empty_scores() -> None:
+    assert {name: len(scores) for name, scores in score_all(reference.batch([], k=5), METRICS[:2]).items()} == {
+        "extended_tau": 0,
+        "rbo(p=0.8)": 0,
+    }

@@ -1,0 +1,131 @@
+"""What people and editors read about the configuration: the example, the schema, the reference."""
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+from monitor.settings import example_text, json_schema, loads, reference
+from monitor.settings.knowing import keys_of, models_in
+from monitor.settings.models import Settings
+
+ROOT = Path(__file__).parents[2]
+BAD = Path(__file__).parent / "bad"
+REJECTED = [
+    "unknown_key_at_top", "unknown_key_in_rule", "unknown_key_in_source", "name_missing", "comparisons_empty", "every_and_cron",
+    "neither_every_nor_cron", "every_without_unit", "every_in_words", "k_zero", "k_as_word", "share_above_one",
+    "source_of_no_kind", "source_of_two_kinds", "rule_below_and_above", "rule_without_threshold",
+    "rule_severity_unknown", "rule_for_zero",
+    "receiver_of_unknown_kind", "secret_and_its_file", "log_level_warn", "sample_of_words",
+]  # fmt: skip
+
+
+def uncommented() -> str:
+    return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    for name in ("recs.token", "hook.secret"):
+        (tmp_path / name).write_text("0123456789\n")
+    return tmp_path
+
+
+def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
+    loaded = loads(example_text(), name="rankwatch.yaml", base_dir=tmp_path, environ={})
+    assert [each.name for each in loaded.comparisons] == ["home-feed"]
+
+
+def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
+    loaded = loads(uncommented(), name="rankwatch.yaml", base_dir=base, environ={"RECS_DB_PASSWORD": "x"})
+    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail"]
+    assert len(loaded.receivers) == 2
+
+
+def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_its_block(base: Path) -> None:
+    lines = example_text().splitlines()
+    optional = [n for n, line in enumerate(lines) if re.match(r"\s*#[^\s#]", line)]
+    blocks = [n for n in optional if n - 1 not in optional]
+    for first in blocks:
+        last = next(n for n in range(first, len(lines) + 1) if n not in optional)
+        text = "\n".join(re.sub(r"#", "", line, count=1) if first <= n < last else line for n, line in enumerate(lines))
+        loads(text, name="rankwatch.yaml", base_dir=base, environ={"RECS_DB_PASSWORD": "x"})
+    assert len(blocks) >= 7
+
+
+def test_the_example_shows_every_setting_of_the_top_level_of_a_comparison_and_of_a_rule() -> None:
+    shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
+    top, (comparison,) = Settings, models_in(Settings.model_fields["comparisons"].annotation)
+    (rule,) = models_in(comparison.model_fields["rules"].annotation)
+    wanted = {*keys_of(top), *keys_of(comparison), *keys_of(rule)}
+    assert wanted - shown <= {"database_file"}
+
+
+def test_the_example_is_the_checkouts_file() -> None:
+    assert example_text() == (ROOT / "config" / "rankwatch.yaml").read_text()
+
+
+def test_the_committed_schema_is_the_generated_one() -> None:
+    committed = json.loads((ROOT / "config" / "rankwatch.schema.json").read_text())
+    assert committed == json_schema(), "run: rankwatch config schema > config/rankwatch.schema.json"
+
+
+@pytest.mark.parametrize("text", [example_text(), uncommented()], ids=["as it is", "uncommented"])
+def test_the_schema_accepts_the_example(text: str) -> None:
+    validator().validate(yaml.safe_load(text))
+
+
+def test_the_schema_accepts_variables_in_place_of_numbers_and_choices(minimal: str) -> None:
+    text = (
+        minimal.replace("every: 15m", "every: ${EVERY}")
+        + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
+    )
+    validator().validate(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_the_schema_rejects_what_editors_can_see(name: str) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        validator().validate(yaml.safe_load((BAD / f"{name}.yaml").read_text()))
+
+
+def test_every_setting_in_the_schema_is_described() -> None:
+    schema = json_schema()
+    for name, model in {"": schema, **schema["$defs"]}.items():
+        for key, setting in model.get("properties", {}).items():
+            told = setting if "$ref" not in setting else {**schema["$defs"][setting["$ref"].rpartition("/")[2]], **setting}
+            assert told.get("description"), f"{name}.{key}"
+
+
+def test_the_reference_has_a_row_for_every_setting() -> None:
+    text = reference()
+    todo, seen = [Settings], set()
+    while todo:
+        model = todo.pop()
+        if model in seen:
+            continue
+        seen.add(model)
+        for key in keys_of(model):
+            assert f"`{key}`" in text, f"{model.__name__}.{key}"
+        todo.extend(found for field in model.model_fields.values() for found in models_in(field.annotation))  # type: ignore[misc]  # any options
+    assert len(seen) >= 15
+
+
+def test_the_reference_gives_type_default_and_meaning() -> None:
+    rows = reference().splitlines()
+    assert "| `k` | whole number | `10` | Length of the lists that are compared. |" in rows
+    assert "| `scores` | duration | `30d` | Scores of each user. |" in rows
+    assert (
+        "| `severity` | `critical` or `warning` or `info` | `warning` | How loudly: `critical`, `warning` or `info`. |" in rows
+    )
+    assert any(row.startswith("| `database`, `database_file` | secret | `sqlite:///rankwatch.db` |") for row in rows)
+    assert all(row.count(" | ") == 3 and not row.endswith("|  |") for row in rows if row.startswith("| `"))

@@ -1,0 +1,229 @@
+"""The way from a file to settings: what is read as what, and what cannot be read at all."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from monitor.errors import ConfigError
+from monitor.model import Severity
+from monitor.settings import load, loads, locate
+from settings.minimal import MINIMAL, Load
+
+
+def problems(text: str) -> list[str]:
+    try:
+        loads(text, name="x.yaml", base_dir=Path("/nowhere"), environ={})
+    except ConfigError as error:
+        return str(error).splitlines()
+    return []
+
+
+def failing(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    return str(caught.value)
+
+
+def test_the_issues_contract_loads(load_text: Load) -> None:
+    text = """
+database: sqlite:///rankwatch.db
+listen: 127.0.0.1:9108
+comparisons:
+  - name: home-feed
+    every: 15m
+    k: 10
+    baseline:
+      http:
+        url: "http://recs-v1.internal/api/recommend/{user}?n={k}"
+        items: "@"
+    candidate:
+      file:
+        path: "lists/candidate/{slot:%Y-%m-%d}.parquet"
+        user: user_id
+        items: items
+    users:
+      file: {path: users.parquet, user: user_id}
+      segments: [activity, country]
+      sample: 2000
+    metrics: [extended_tau, "rbo(p=0.9)", overlap]
+    rules:
+      - alert: SimilarityLow
+        metric: rbo(p=0.9)
+        statistic: mean
+        segments: each
+        below: 0.6
+        for: 2
+        resolve_above: 0.65
+        min_users: 50
+        severity: critical
+        runbook_url: https://wiki.internal/low
+receivers:
+  - alertmanager: {urls: ["http://127.0.0.1:9093"]}
+  - webhook: {url: "https://hooks.internal/x", secret_file: hook}
+"""
+    with pytest.raises(ConfigError, match=r"rankwatch\.yaml:35: receivers\[1\]\.webhook\.secret_file: cannot read hook"):
+        load_text(text)
+    rule = load_text(text.replace("secret_file: hook", "secret: hook-hook")).comparisons[0].rules[0]
+    assert (rule.below, rule.for_runs, rule.resolve_above, rule.min_users) == (0.6, 2, 0.65, 50)
+    assert (rule.segments, rule.severity) == ("each", Severity.CRITICAL)
+
+
+def test_what_is_left_out_has_its_default(load_text: Load, minimal: str, tmp_path: Path) -> None:
+    loaded = load_text(minimal)
+    assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/rankwatch.db"
+    assert loaded.listen_address == ("127.0.0.1", 9108)
+    assert loaded.external_url == "http://127.0.0.1:9108"
+    assert loaded.receivers == ()
+    assert (loaded.retention.scores, loaded.retention.runs) == (timedelta(days=30), timedelta(days=400))
+    assert (loaded.log.format, loaded.log.level) == ("auto", "info")
+    (comparison,) = loaded.comparisons
+    assert (comparison.k, comparison.seed, comparison.min_paired_share) == (10, 0, 0.5)
+    assert comparison.metrics == ("extended_tau", "rbo(p=0.9)", "overlap")
+    assert comparison.timezone == "UTC"
+
+
+@pytest.mark.parametrize(
+    "word", ["no", "on", "yes", "off", "2024-01-11", "1_000", "2024", "007", "1.10", "true", "0x1F", "1e3"]
+)
+def test_unquoted_text_stays_as_it_was_written(load_text: Load, minimal: str, word: str) -> None:
+    assert load_text(minimal.replace("name: feed", f"name: {word}")).comparisons[0].name == word
+
+
+@pytest.mark.parametrize("word", ["no", "off", "false", "yes", "on", "true"])
+def test_words_for_true_and_false_are_understood_where_one_is_wanted(load_text: Load, minimal: str, word: str) -> None:
+    assert load_text(f"{minimal}    keep_scores: {word}\n").comparisons[0].keep_scores is (word in {"yes", "on", "true"})
+
+
+def test_a_leading_zero_makes_no_octal_number(load_text: Load, minimal: str) -> None:
+    assert load_text(f"{minimal}    k: 010\n").comparisons[0].k == 10
+
+
+def test_a_quoted_number_is_a_number_where_one_is_wanted(load_text: Load, minimal: str) -> None:
+    assert load_text(f'{minimal}    k: "20"\n').comparisons[0].k == 20
+
+
+def test_variables_stand_for_text_numbers_and_parts(load_text: Load, minimal: str) -> None:
+    text = f"{minimal}    k: ${{K}}\n    description: for ${{WHO:-everybody}} $${{K}} $5\n    seed: ${{SEED:-7}}\n"
+    (comparison,) = load_text(text, K="25").comparisons
+    assert (comparison.k, comparison.seed, comparison.description) == (25, 7, "for everybody ${K} $5")
+
+
+def test_a_default_stands_in_for_an_empty_variable(load_text: Load, minimal: str) -> None:
+    assert load_text(f"{minimal}    k: ${{K:-12}}\n", K="").comparisons[0].k == 12
+
+
+def test_what_a_variable_holds_is_not_expanded_again(load_text: Load, minimal: str) -> None:
+    assert load_text(f"{minimal}    description: ${{A}}\n", A="${B}").comparisons[0].description == "${B}"
+
+
+@pytest.mark.parametrize("secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"])
+def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(load_text: Load, minimal: str, secret: str) -> None:
+    text = minimal.replace('a.internal/{user}"', 'a.internal/{user}", headers: {X-Key: "${TOKEN}"}')
+    http = load_text(text, TOKEN=secret).comparisons[0].baseline.http
+    assert http is not None
+    assert http.headers["X-Key"].get_secret_value() == secret
+
+
+def test_an_unquoted_variable_may_be_a_secret_of_digits(load_text: Load, minimal: str) -> None:
+    text = minimal.replace(
+        '    baseline: {http: {url: "http://a.internal/{user}"}}',
+        "    baseline:\n      http:\n        url: http://a/{user}\n        token: ${TOKEN}",
+    )
+    for secret in ("00120", "null", "true", "1e5"):
+        http = load_text(text, TOKEN=secret).comparisons[0].baseline.http
+        assert http is not None
+        assert http.token is not None
+        assert http.token.get_secret_value() == secret
+
+
+def test_anchors_and_merges_share_settings(load_text: Load, minimal: str) -> None:
+    text = minimal.replace(
+        "comparisons:\n  - name: feed\n",
+        "x-all: &all {k: 20, seed: 3}\ncomparisons:\n  - <<: *all\n    name: feed\n    k: 30\n",
+    )
+    (comparison,) = load_text(text).comparisons
+    assert (comparison.k, comparison.seed) == (30, 3)
+
+
+def test_a_problem_in_a_shared_part_is_reported_on_its_own_line(load_text: Load, minimal: str) -> None:
+    text = minimal.replace("comparisons:\n  - name", "x-all: &all\n  k: many\ncomparisons:\n  - <<: *all\n    name")
+    with pytest.raises(ConfigError, match=r"^rankwatch\.yaml:2: comparisons\[0\]\.k: must be a whole number$"):
+        load_text(text)
+
+
+def test_relative_paths_start_at_the_files_directory(tmp_path: Path) -> None:
+    (tmp_path / "etc").mkdir()
+    path = tmp_path / "etc" / "rankwatch.yaml"
+    path.write_text(MINIMAL)
+    loaded = load(path, {})
+    users = loaded.comparisons[0].users.file
+    assert users is not None
+    assert users.path == f"{tmp_path}/etc/users.csv"
+    assert loaded.database_display == f"sqlite:///{tmp_path}/etc/rankwatch.db"
+
+
+def test_an_absolute_database_stays_where_it_is(load_text: Load, minimal: str) -> None:
+    assert (
+        load_text("database: sqlite:////var/lib/rankwatch.db\n" + minimal).database_display == "sqlite:////var/lib/rankwatch.db"
+    )
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
+    assert load(path, {}).comparisons[0].name == "feed"
+
+
+def test_a_missing_file_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    assert failing(path) == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
+
+
+def test_a_directory_is_one_line(tmp_path: Path) -> None:
+    assert failing(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+
+
+def test_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_bytes(b"listen: x\nname: caf\xe9\n")
+    assert failing(path) == f"{path}:2: is not UTF-8 text: save it as UTF-8"
+
+
+def test_ten_megabytes_are_one_line_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_bytes(b"\xff" * 10_000_000)
+    assert failing(path) == f"{path}: is larger than 1 MiB, which is no configuration"
+
+
+def test_control_characters_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_bytes(b"listen: x\nname: a\x00b\n")
+    assert failing(path) == f"{path}:2: a control character stands here; only text is allowed"
+
+
+def test_deep_nesting_is_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_text("a: " + "[" * 20_000)
+    assert failing(path) == f"{path}: nested too deeply, or an escape or directive out of range"
+
+
+def test_the_file_is_looked_for_where_the_command_line_says() -> None:
+    assert locate(Path("a.yaml"), {"RANKWATCH_CONFIG": "b.yaml"}) == Path("a.yaml")
+    assert locate(None, {"RANKWATCH_CONFIG": "b.yaml"}) == Path("b.yaml")
+    assert locate(None, {}) == Path("rankwatch.yaml")
+
+
+@given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%@`#,?~ \n\t<$\\01"), max_size=40))
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_any_text_loads_or_is_a_configuration_error(text: str) -> None:
+    assert all(line.startswith("x.yaml") for line in problems(text))
+
+
+@given(st.integers(min_value=0, max_value=len(MINIMAL) - 1), st.sampled_from("ab:-[]{}&*!|>'\"\n\t ,#~0"))
+@settings(max_examples=100, deadline=None)
+def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(position: int, char: str) -> None:
+    text = MINIMAL[:position] + char + MINIMAL[position + 1 :]
+    assert all(line.startswith("x.yaml") for line in problems(text))

@@ -1,0 +1,167 @@
+"""The grammar that all options share."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import Field, SecretStr, TypeAdapter, ValidationError
+
+from monitor.options import Duration, OneOf, Options, display_url, format_duration, parse_duration
+
+DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
+
+
+class Door(Options):
+    key: SecretStr | None = None
+    headers: dict[str, SecretStr] = Field(default_factory=dict)
+    url: str = ""
+
+
+class Choice(OneOf):
+    door: Door | None = None
+    word: str | None = None
+
+
+def door(base: Path, **given: object) -> Door:
+    return Door.model_validate(given, context={"base_dir": str(base)})
+
+
+def refused(base: Path, **given: object) -> list[tuple[Any, str]]:
+    with pytest.raises(ValidationError) as caught:
+        door(base, **given)
+    return [(error["loc"], error["msg"]) for error in caught.value.errors()]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("500ms", 0.5), ("30s", 30), ("15m", 900), ("1h30m", 5400), ("1.5h", 5400), ("7d", 604_800), ("2w", 1_209_600)],
+)
+def test_durations_are_numbers_with_units(text: str, seconds: float) -> None:
+    assert DURATION.validate_python(text) == timedelta(seconds=seconds)
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (15, "write 15s, 15m or 15h"),
+        ("15", "write 15s, 15m or 15h"),
+        ("15min", "write 15m"),
+        ("15 minutes", "write 15m"),
+        ("2 Hours", "write 2h"),
+        ("10 milliseconds", "write 10ms"),
+        ("1:30", "write 1h30m or 1m30s"),
+        ("PT15M", "write a number with its unit, such as 30s"),
+        ("-15m", "write a number with its unit, such as 30s"),
+        ("\u0661m", "write a number with its unit, such as 30s"),
+        (True, "write a number with its unit, such as 30s"),
+        (None, "write a number with its unit, such as 30s"),
+    ],
+)
+def test_what_is_no_duration_comes_with_advice(value: object, advice: str) -> None:
+    with pytest.raises(ValueError, match=f"^not a duration: .*{advice}"):
+        parse_duration(value)
+
+
+@pytest.mark.parametrize("text", ["0s", "0h0m", "36501d", "9" * 400 + "d"])
+def test_durations_are_longer_than_nothing_and_shorter_than_a_century(text: str) -> None:
+    with pytest.raises(ValidationError, match=r"longer than zero|at most 36500d"):
+        DURATION.validate_python(text)
+
+
+@given(
+    st.timedeltas(timedelta(milliseconds=1), timedelta(days=36500)).map(lambda each: each - each % timedelta(milliseconds=1))
+)
+def test_a_duration_is_written_as_it_is_read(value: timedelta) -> None:
+    assert DURATION.validate_python(format_duration(value)) == value
+
+
+def test_a_secret_is_read_from_its_file_without_the_last_line_break(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b" s3cret \r\n")
+    key = door(tmp_path, key_file="key").key
+    assert key is not None
+    assert key.get_secret_value() == " s3cret "
+
+
+def test_a_header_is_read_from_its_file(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("s3cret\n")
+    headers = door(tmp_path, headers={"X-Key_file": "key", "X-Other": "plain"}).headers
+    assert {name: value.get_secret_value() for name, value in headers.items()} == {"X-Key": "s3cret", "X-Other": "plain"}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "cannot read key: No such file"), (b"", "key is empty"), (b"\n", "key is empty"), (b"\xff", "it is not UTF-8 text"),
+     (b"x" * 65537, "it holds more than 65536 bytes")],
+)  # fmt: skip
+def test_a_secrets_file_that_is_of_no_use_is_reported_at_its_key(tmp_path: Path, content: bytes | None, reason: str) -> None:
+    if content is not None:
+        (tmp_path / "key").write_bytes(content)
+    ((location, message),) = refused(tmp_path, key_file="key")
+    assert location == ("key",)
+    assert reason in message
+
+
+def test_a_path_that_cannot_be_one_is_reported_and_not_raised(tmp_path: Path) -> None:
+    assert [location for location, _ in refused(tmp_path, key_file="a\0b")] == [("key",)]
+    assert [location for location, _ in refused(tmp_path, key_file="~no-such-user-here/key")] == [("key",)]
+    assert [location for location, _ in refused(tmp_path, key_file=["x"])] == [("key",)]
+
+
+def test_an_endless_file_is_not_read_to_its_end() -> None:
+    assert "it holds more than 65536 bytes" in refused(Path("/"), key_file="/dev/zero")[0][1]
+
+
+def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:
+    assert "give either key or key_file" in refused(tmp_path, key="a", key_file="b")[0][1]
+    assert "give either X or X_file" in refused(tmp_path, headers={"X": "a", "X_file": "b"})[0][1]
+
+
+def test_an_unreadable_secret_does_not_hide_other_problems(tmp_path: Path) -> None:
+    assert {location for location, _ in refused(tmp_path, key_file="none", url=5, other=1)} == {("key",), ("url",), ("other",)}
+
+
+def test_an_error_never_shows_the_value(tmp_path: Path) -> None:
+    with pytest.raises(ValidationError) as caught:
+        door(tmp_path, kye="hunter2", url={"x": "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_repr_shows_neither_secrets_nor_more_of_a_url_than_its_host(tmp_path: Path) -> None:
+    text = repr(door(tmp_path, key="hunter2", headers={"X": "hunter2"}, url="https://u:hunter2@host/hunter2?hunter2"))
+    assert "hunter2" not in text
+    assert "https://host" in text
+
+
+@pytest.mark.parametrize(("given", "found"), [({}, ""), ({"door": {}, "word": "x"}, "; found door and word")])
+def test_exactly_one_of_several_is_wanted(given: dict[str, object], found: str) -> None:
+    with pytest.raises(ValidationError, match=f"give exactly one of door, word{found}"):
+        Choice.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://me:hunter2@db.internal:5432/recs?password=hunter2", "postgresql://db.internal:5432/recs"),
+        ("postgresql+psycopg://me:hun/ter2@db/recs", "postgresql+psycopg://..."),
+        ("postgresql://me:hun?ter2@db/recs", "postgresql://..."),
+        ("sqlite:////var/lib/rankwatch.db", "sqlite:////var/lib/rankwatch.db"),
+        ("sqlite:///rankwatch.db?key=hunter2", "sqlite:///rankwatch.db"),
+        ("https://hooks.internal/T0/hunter2", "https://hooks.internal"),
+        ("https://hooks.internal?token=hunter2", "https://hooks.internal"),
+        ("https://hooks.internal#hunter2", "https://hooks.internal"),
+        ("hunter2", "..."),
+        ("hunter2 ://x", "..."),
+    ],
+)
+def test_a_url_is_shown_without_what_may_be_secret(url: str, shown: str) -> None:
+    assert display_url(url) == shown
+    assert display_url(SecretStr(url)) == shown
+
+
+def test_the_schema_lets_a_secret_stand_in_a_file_and_headers_do_not() -> None:
+    properties = Door.model_json_schema()["properties"]
+    assert "key_file" in properties
+    assert "headers_file" not in properties

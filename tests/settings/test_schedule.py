@@ -1,0 +1,95 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from apscheduler.executors.debug import DebugExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from hypothesis import given
+from hypothesis import strategies as st
+
+from monitor.settings import Cron, Every, Schedule
+
+NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
+MOMENTS = st.integers(0, 130 * 366 * 86_400).map(lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400))
+SCHEDULES: list[Schedule] = [
+    Every(timedelta(seconds=1)),
+    Every(timedelta(minutes=15)),
+    Every(timedelta(hours=7)),
+    Every(timedelta(weeks=1)),
+    Cron.parse("*/15 * * * *"),
+    Cron.parse("30 2 * * *", "Europe/Berlin"),
+    Cron.parse("5,50 */6 1 * mon", "America/New_York"),
+    Cron.parse("0 0 29 2 *"),
+    Cron.parse("15 * * * *", "Australia/Lord_Howe"),
+]
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)
+
+
+def test_every_15m_stands_on_the_quarters_of_the_hour() -> None:
+    schedule = Every(timedelta(minutes=15))
+    assert schedule.latest(NOON) == at("2024-01-11 12:00")
+    assert schedule.next(NOON) == at("2024-01-11 12:15")
+    assert schedule.interval == timedelta(minutes=15)
+
+
+def test_a_slot_is_its_own_latest_and_never_its_own_next() -> None:
+    schedule = Every(timedelta(minutes=15))
+    slot = at("2024-01-11 12:15")
+    assert schedule.latest(slot) == slot
+    assert schedule.next(slot) == at("2024-01-11 12:30")
+
+
+def test_every_week_begins_on_the_epochs_thursday() -> None:
+    assert Every(timedelta(weeks=1)).latest(NOON) == at("2024-01-11 00:00")
+
+
+def test_between_includes_both_ends() -> None:
+    slots = Every(timedelta(hours=1)).between(at("2024-01-11 10:00"), at("2024-01-11 12:00"))
+    assert slots == [at("2024-01-11 10:00"), at("2024-01-11 11:00"), at("2024-01-11 12:00")]
+
+
+def test_between_is_empty_when_no_slot_lies_there_or_the_ends_are_swapped() -> None:
+    for schedule in (Every(timedelta(hours=1)), Cron.parse("0 * * * *")):
+        assert schedule.between(at("2024-01-11 10:01"), at("2024-01-11 10:59")) == []
+        assert schedule.between(at("2024-01-11 12:00"), at("2024-01-11 10:00")) == []
+
+
+@given(st.sampled_from(SCHEDULES), MOMENTS)
+def test_latest_and_next_enclose_every_moment_without_a_slot_between(schedule: Schedule, moment: datetime) -> None:
+    latest, following = schedule.latest(moment), schedule.next(moment)
+    assert latest <= moment < following
+    assert schedule.next(latest) == following
+    assert schedule.latest(following - timedelta(microseconds=1)) == latest
+    assert latest.utcoffset() == following.utcoffset() == timedelta(0)
+
+
+@given(st.sampled_from(SCHEDULES[1:]), MOMENTS, st.timedeltas(timedelta(0), timedelta(days=3)))
+def test_between_is_the_chain_of_nexts(schedule: Schedule, start: datetime, span: timedelta) -> None:
+    chain = []
+    slot = schedule.next(start - timedelta(microseconds=1))
+    while slot <= start + span:
+        chain.append(slot)
+        slot = schedule.next(slot)
+    assert schedule.between(start, start + span) == chain
+
+
+def test_a_trigger_fires_first_at_the_slot_that_now_is_and_then_at_each_next() -> None:
+    trigger = Every(timedelta(minutes=15)).trigger()
+    assert trigger.get_next_fire_time(None, at("2024-01-11 12:15")) == at("2024-01-11 12:15")
+    assert trigger.get_next_fire_time(None, NOON) == at("2024-01-11 12:15")
+    assert trigger.get_next_fire_time(at("2024-01-11 12:15"), NOON) == at("2024-01-11 12:30")
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
+def test_apscheduler_takes_the_trigger_and_plans_the_next_slot(schedule: Schedule) -> None:
+    scheduler = BackgroundScheduler(executors={"default": DebugExecutor()}, timezone=UTC)
+    scheduler.start(paused=True)
+    try:
+        before = datetime.now(UTC)
+        job = scheduler.add_job(print, schedule.trigger())
+        after = datetime.now(UTC)
+        assert job.next_run_time in {*schedule.between(before, after), schedule.next(after)}
+    finally:
+        scheduler.shutdown()

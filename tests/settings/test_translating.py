@@ -1,0 +1,98 @@
+from datetime import timedelta
+
+import pytest
+
+from monitor.metrics import parse
+from monitor.model import Direction, SampleSize
+from monitor.settings import Cron, Every, config_hash, to_comparison, to_schedule
+from settings.minimal import Load
+
+RULES = """    rules:
+      - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}}
+      - {alert: Far, metric: overlap, statistic: share_below(0.30), above: 0.2, segments: [all]}
+"""
+
+
+def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
+    low, far = to_comparison(load_text(minimal + RULES).comparisons[0]).rules
+    assert (low.metric, low.statistic, low.direction) == ("rbo(p=0.9)", "mean", Direction.BELOW)
+    assert (low.threshold, low.resolve_at, low.for_runs, low.labels) == (0.6, 0.65, 2, {"team": "7"})
+    assert (far.statistic, far.direction, far.threshold, far.resolve_at) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
+    assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
+
+
+def test_a_threshold_of_zero_is_one(load_text: Load, minimal: str) -> None:
+    rules = "    rules: [{alert: A, metric: extended_tau, below: 0}, {alert: B, metric: overlap, above: 0}]\n"
+    assert [rule.threshold for rule in to_comparison(load_text(minimal + rules).comparisons[0]).rules] == [0.0, 0.0]
+
+
+def test_metrics_are_spelt_as_they_print(load_text: Load, minimal: str) -> None:
+    metrics = to_comparison(load_text(minimal + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").comparisons[0]).metrics
+    assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
+    assert all(str(parse(metric)) == metric for metric in metrics)
+
+
+@pytest.mark.parametrize(
+    ("sample", "size"),
+    [("", None), ("500", SampleSize(fixed=500)), ("{rotating: 300}", SampleSize(rotating=300)),
+     ("{fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200))],
+)  # fmt: skip
+def test_a_sample_is_fixed_unless_it_says_otherwise(
+    load_text: Load, minimal: str, sample: str, size: SampleSize | None
+) -> None:
+    text = minimal.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
+    assert to_comparison(load_text(text).comparisons[0]).sample == size
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "deadline"),
+    [("every: 15m", "", timedelta(minutes=10)), ("every: 1m", "", timedelta(seconds=48)),
+     ("every: 2s", "", timedelta(seconds=1.6)),
+     ("every: 1d", "", timedelta(minutes=10)), ("cron: '*/5 * * * *'", "", timedelta(minutes=4)),
+     ("every: 1h", "    deadline: 30m\n", timedelta(minutes=30))],
+)  # fmt: skip
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(
+    load_text: Load, minimal: str, schedule: str, more: str, deadline: timedelta
+) -> None:
+    assert to_comparison(load_text(minimal.replace("every: 15m", schedule) + more).comparisons[0]).deadline == deadline
+
+
+def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone(load_text: Load, minimal: str) -> None:
+    assert to_schedule(load_text(minimal).comparisons[0]) == Every(timedelta(minutes=15))
+    text = minimal.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
+    assert to_schedule(load_text(text).comparisons[0]) == Cron.parse("0 6 * * mon", "Europe/Berlin")
+
+
+CHANGES = {
+    "k": ("every: 15m", "every: 15m\n    k: 11"),
+    "metrics": ("every: 15m", "every: 15m\n    metrics: [rbo]"),
+    "seed": ("every: 15m", "every: 15m\n    seed: 1"),
+    "baseline": ("a.internal", "c.internal"),
+    "path of the candidate": ("b.internal/", "b.internal/v2/"),
+    "expression": ('b.internal/{user}"', 'b.internal/{user}", items: recs'),
+    "users": ("users.csv", "others.csv"),
+    "segments": ("user: id}}", "user: id}, segments: [country]}"),
+    "sample": ("user: id}}", "user: id}, sample: 5000}"),
+}
+SAME = {
+    "rules": ("every: 15m", "every: 15m\n    rules: [{alert: A, metric: rbo, below: 0.5}]"),
+    "schedule": ("every: 15m", "every: 5m"),
+    "description and storage": ("every: 15m", "every: 15m\n    description: x\n    keep_scores: no\n    evidence_users: 3"),
+    "spelling and order of metrics": ("every: 15m", "every: 15m\n    metrics: [overlap, rbo, extended_tau]"),
+    "how lists are fetched": ('b.internal/{user}"', 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3'),
+    "credentials": ("//a.internal", "//me:s3cret@a.internal"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_hash_follows_what_a_score_means(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    assert minimal.replace(*change) != minimal
+    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
+    assert config_hash(before) != config_hash(after)
+
+
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
+def test_the_hash_stays_when_only_judging_or_fetching_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    assert minimal.replace(*change) != minimal
+    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
+    assert config_hash(before) == config_hash(after)

@@ -1,0 +1,1 @@
+from servers.recommender import recommender  # noqa: F401 - a fixture

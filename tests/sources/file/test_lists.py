@@ -1,0 +1,314 @@
+"""What a file may hold, and what becomes of the odd parts of it."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason, Pull, PullRequest
+from servers.lists import SLOT, as_lists, request, source_of
+
+
+def parquet(folder: Path, **columns: Any) -> Path:
+    path = folder / "lists.parquet"
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def wide(path: Path, *users: str, k: int = 10, **more: Any) -> Pull:
+    return source_of(file={"path": str(path), "user": "user", "items": "items"} | more).pull(request(*users, k=k))
+
+
+def long(path: Path, *users: str) -> Pull:
+    return source_of(file={"path": str(path), "user": "user", "item": "item", "rank": "rank"}).pull(request(*users))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.int8()),
+        pa.list_(pa.int32()),
+        pa.list_(pa.uint64()),
+        pa.large_list(pa.int64()),
+        pa.list_(pa.int64(), 2),
+        pa.list_(pa.float64()),
+        pa.list_(pa.float32()),
+        pa.list_(pa.string()),
+        pa.large_list(pa.large_string()),
+        pa.list_(pa.dictionary(pa.int32(), pa.string())),
+    ],
+    ids=str,
+)
+def test_lists_of_every_kind_of_id_are_read(kind: pa.DataType, tmp_path: Path) -> None:
+    texts = not (pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type))
+    items = [["7", "5"], ["1", "2"]] if texts else [[7, 5], [1, 2]]
+
+    pull = wide(parquet(tmp_path, user=["a", "b"], items=pa.array(items, type=kind)), "b", "a")
+
+    assert as_lists(pull) == {"a": ["7", "5"], "b": ["1", "2"]}
+    assert (pull.rankings.items.dtype == np.int64) is not texts
+
+
+@pytest.mark.parametrize(
+    "users",
+    [pa.array([7, 8], pa.int32()), pa.array([7.0, 8.0]), pa.array(["7", "8"]), pa.array(["7", "8"]).dictionary_encode()],
+    ids=lambda users: str(users.type),
+)
+def test_users_of_every_kind_of_key_are_found(users: pa.Array, tmp_path: Path) -> None:
+    pull = wide(parquet(tmp_path, user=users, items=[[1], [2]]), "8", "7")
+
+    assert as_lists(pull) == {"7": ["1"], "8": ["2"]}
+
+
+def test_numbers_beyond_64_signed_bits_become_texts(tmp_path: Path) -> None:
+    items = pa.array([[2**64 - 1], [3]], type=pa.list_(pa.uint64()))
+
+    assert as_lists(wide(parquet(tmp_path, user=["a", "b"], items=items), "a", "b")) == {"a": [str(2**64 - 1)], "b": ["3"]}
+
+
+def test_each_odd_list_has_its_reason_and_costs_nobody_else(tmp_path: Path) -> None:
+    users = ["good", "null list", "null item", "empty", "twice", "fine", "twice", None]
+    items = [[1, 2], None, [1, None], [], [3], [4, 5, 6], [3], [9]]
+
+    pull = wide(parquet(tmp_path, user=users, items=items), "fine", "null item", "null list", "good", "empty", "twice")
+
+    assert as_lists(pull) == {"good": ["1", "2"], "empty": [], "fine": ["4", "5", "6"]}
+    assert pull.failures == {
+        "null list": CoverageReason.MISSING,
+        "null item": CoverageReason.MALFORMED,
+        "twice": CoverageReason.DUPLICATE_USER,
+    }
+    assert pull.notes.keys() == set(pull.failures.values())
+
+
+@pytest.mark.parametrize("odd", [["a", ""], ["a", "b\0c"], ["a", "x" * 1001]], ids=["empty", "NUL", "long"])
+def test_a_text_that_is_no_id_makes_its_list_malformed(odd: list[str], tmp_path: Path) -> None:
+    pull = wide(parquet(tmp_path, user=["odd", "good"], items=[odd, ["a"]]), "odd", "good")
+
+    assert as_lists(pull) == {"good": ["a"]}
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+
+
+@pytest.mark.parametrize("odd", [2.5, float("nan"), float("inf"), 1e300], ids=str)
+def test_a_number_that_is_no_id_makes_its_list_malformed(odd: float, tmp_path: Path) -> None:
+    pull = wide(parquet(tmp_path, user=["odd", "good"], items=[[1.0, odd], [2.0]]), "odd", "good")
+
+    assert as_lists(pull) == {"good": ["2"]}
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+
+
+@pytest.mark.parametrize("values", [[[b"a"]], [[[1]]], [[True]], [[{"id": 1}]]], ids=["binary", "nested", "boolean", "struct"])
+def test_a_column_that_cannot_hold_ids_is_refused(values: list[Any], tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"list column of .*lists\.parquet holds .*: ids must be integers or text"):
+        wide(parquet(tmp_path, user=["a"], items=values), "a")
+
+
+def test_a_column_of_single_items_is_refused_with_advice(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"column 'items' of .* holds int64, expected lists: .* give item and rank"):
+        wide(parquet(tmp_path, user=["a"], items=[1]), "a")
+
+
+def test_long_form_is_ordered_by_rank_with_gaps_and_from_any_start(tmp_path: Path) -> None:
+    path = parquet(tmp_path, user=["a", "b", "a", "a"], item=[30, 9, 10, 20], rank=[12, 0, -1, 3.5])
+
+    assert as_lists(long(path, "b", "a")) == {"a": ["10", "20", "30"], "b": ["9"]}
+
+
+def test_long_form_without_an_order_is_malformed(tmp_path: Path) -> None:
+    users = ["tied", "tied", "no rank", "no item", "nan", "good", "good"]
+    items = [1, 2, 3, None, 4, 6, 5]
+    ranks = [1.0, 1.0, None, 1.0, float("nan"), 2.0, 1.0]
+
+    pull = long(parquet(tmp_path, user=users, item=items, rank=ranks), "good", "tied", "no rank", "no item", "nan")
+
+    assert as_lists(pull) == {"good": ["5", "6"]}
+    assert pull.failures == dict.fromkeys(["tied", "no rank", "no item", "nan"], CoverageReason.MALFORMED)
+
+
+def test_csv_keeps_leading_zeros_and_the_word_na(tmp_path: Path) -> None:
+    path = tmp_path / "lists.csv"
+    path.write_text('user,item,rank\n007,010,1\n007,NA,2\nNA,"x,y",1\n007,z,oops\n8,1,1\n', encoding="utf-8")
+
+    pull = long(path, "007", "NA", "8", "7")
+
+    assert as_lists(pull) == {"NA": ["x,y"], "8": ["1"]}
+    assert pull.failures == {"007": CoverageReason.MALFORMED}
+
+
+def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [
+        {"user": 1, "items": [1, "b", 3.0]},
+        {"user": "nested", "items": [[1]]},
+        {"user": "null", "items": None},
+        {"user": "none"},
+        {"user": "text", "items": "[4, 5]"},
+        {"user": "twice", "items": [1]},
+        {"user": "twice", "items": [1]},
+        {"user": None, "items": [1]},
+    ]
+    path = tmp_path / "lists.jsonl"
+    path.write_text("\n\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    pull = wide(path, "1", "nested", "null", "none", "text", "twice")
+
+    assert as_lists(pull) == {"1": ["1", "b", "3"], "text": ["4", "5"]}
+    assert pull.failures == {
+        "nested": CoverageReason.MALFORMED,
+        "null": CoverageReason.MISSING,
+        "none": CoverageReason.MISSING,
+        "twice": CoverageReason.DUPLICATE_USER,
+    }
+
+
+def test_the_slot_chooses_the_file(tmp_path: Path) -> None:
+    (tmp_path / "2024-01-08").mkdir()
+    pq.write_table(pa.table({"user": ["a"], "items": [[1]]}), tmp_path / "2024-01-08" / "12h.parquet")
+
+    assert as_lists(wide(tmp_path / "{slot:%Y-%m-%d}" / "{slot:%H}h.parquet", "a")) == {"a": ["1"]}
+
+
+def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None:
+    path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
+
+    assert as_lists(wide(path, "a", format="parquet")) == {"a": ["1"]}
+    with pytest.raises(SourceError, match=r"cannot tell the format of .*lists\.bin: use a suffix .* or set format"):
+        wide(path, "a")
+
+
+def test_a_missing_file_says_so_and_may_come_later(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"none\.parquet does not exist: check the path") as caught:
+        wide(tmp_path / "none.parquet", "a")
+    assert not caught.value.permanent
+
+
+def test_a_wrong_column_is_answered_with_the_right_ones(tmp_path: Path) -> None:
+    path = parquet(tmp_path, user_id=["a"], items=[[1]])
+
+    with pytest.raises(SourceError, match=r"has no column 'user' \(did you mean 'user_id'\?\): it has user_id, items$"):
+        wide(path, "a")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_a_wrong_column_is_told_for_text_files_too(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"lists.{suffix}"
+    path.write_text("users,items\n1,[2]\n" if suffix == "csv" else '{"users": 1, "items": [2]}\n', encoding="utf-8")
+
+    with pytest.raises(SourceError, match=r"has no column 'user' \(did you mean 'users'\?\): it has users, items$"):
+        wide(path, "a")
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.parquet", b""),
+        ("a.parquet", b"PAR1 not really PAR1"),
+        ("a.csv", b""),
+        ("a.csv", b"user,items\nx\n"),
+        ("a.csv.gz", b"user,items\n"),
+        ("a.jsonl", b'{"user": 1, "ite'),
+        ("a.jsonl", b"[1]\n"),
+        ("a.jsonl", b"[" * 100_000),
+        ("a.jsonl.gz", b"\x1f\x8b\x08\x00trunc"),
+        ("a.csv", b"user,items\n\xff\xfe,[1]\n"),
+    ],
+)
+def test_a_damaged_file_is_one_line(name: str, content: bytes, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(SourceError, match=r"a\.\w+") as caught:
+        wide(tmp_path / name, "a")
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "folder.parquet").mkdir()
+    os.mkfifo(tmp_path / "pipe.csv")
+
+    with pytest.raises(SourceError, match="is a directory"):
+        wide(tmp_path / "folder.parquet", "a")
+    with pytest.raises(SourceError, match="is no regular file"):
+        wide(tmp_path / "pipe.csv", "a")
+
+
+def test_the_deadline_makes_everybody_a_timeout(tmp_path: Path) -> None:
+    source = source_of(file={"path": str(parquet(tmp_path, user=["a"], items=[[1]])), "user": "user", "items": "items"})
+
+    pull = source.pull(request("a", "b", timeout_s=0))
+
+    assert pull.failures == {"a": CoverageReason.TIMEOUT, "b": CoverageReason.TIMEOUT}
+    assert len(pull.rankings) == 0
+
+
+def test_more_than_max_bytes_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path, user=[str(n) for n in range(2000)], items=[list(range(n, n + 100)) for n in range(2000)])
+    users = [str(n) for n in range(2000)]
+
+    assert len(wide(path, *users[:10], max_bytes=2**20).rankings) == 10
+    with pytest.raises(SourceError, match="more than 1048576 bytes for the users asked"):
+        wide(path, *users, max_bytes=2**20)
+
+
+def test_a_line_without_end_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lists.jsonl"
+    path.write_bytes(b'{"user": "' + b"x" * 2**21)
+
+    with pytest.raises(SourceError, match=r"line 1 of .* is longer than 1048576 bytes"):
+        wide(path, "a", max_bytes=2**20)
+
+
+_MEASURE = """
+import resource, sys
+sys.path.insert(0, "tests")
+from servers.lists import request, source_of
+source = source_of(file={"path": sys.argv[1], "user": "user", "items": "items"})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+pull = source.pull(request("17", "249999", timeout_s=60))
+assert len(pull.rankings) + len(pull.failures) == 2, pull
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_a_small_panel_of_a_long_file_takes_little_memory(tmp_path: Path) -> None:
+    """Twenty-five million zeros, a few bytes on disk and 200 MB when decoded: never more than a batch of them is in memory."""
+    count = 250_000
+    lists = pa.ListArray.from_arrays(
+        pa.array(np.arange(count + 1, dtype=np.int32) * 10), pa.array(np.zeros(count * 10, np.int64))
+    )
+    part = pa.table({"user": pc.cast(pa.array(np.arange(count)), pa.string()), "items": lists})
+    with pq.ParquetWriter(tmp_path / "lists.parquet", part.schema) as file:
+        for _ in range(10):
+            file.write_table(part)
+
+    command = [sys.executable, "-c", _MEASURE, str(tmp_path / "lists.parquet")]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=60, check=True)
+
+    assert float(done.stdout) < 100
+
+
+def test_a_hundred_thousand_users_in_another_order_take_a_moment(tmp_path: Path) -> None:
+    count, order = 100_000, np.random.default_rng(0).permutation(100_000)
+    names = pa.array([f"user-{n}" for n in order])
+    items = pa.ListArray.from_arrays(pa.array(np.arange(count + 1, dtype=np.int32) * 10), pa.array(np.arange(count * 10)))
+    pq.write_table(pa.table({"user": names, "items": items}), tmp_path / "lists.parquet")
+    users = pd.Index(sorted(names.to_pylist()), dtype="str")
+    source = source_of(file={"path": str(tmp_path / "lists.parquet"), "user": "user", "items": "items"})
+    started = time.process_time()
+
+    pull = source.pull(PullRequest(users=users, k=10, slot=SLOT, timeout_s=60))
+
+    assert time.process_time() - started < 3
+    assert len(pull.rankings) == count
+    assert (np.diff(pull.rankings.offsets) == 10).all()
+    assert pull.rankings.users[0] == f"user-{order[0]}"

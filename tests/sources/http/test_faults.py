@@ -1,0 +1,220 @@
+"""Every fault an HTTP source may show ends as a counted reason, in time and in little memory."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from monitor.model import CoverageReason
+from servers import free_port
+from servers.lists import as_lists, request, source_of
+from servers.recommender import BEHAVIOURS, Recommender
+
+FAULTS = {
+    "slow": CoverageReason.TIMEOUT,
+    "trickle": CoverageReason.TIMEOUT,
+    "server_error": CoverageReason.SERVER_ERROR,
+    "unavailable": CoverageReason.SERVER_ERROR,
+    "limited": CoverageReason.RATE_LIMITED,
+    "limited_for_hours": CoverageReason.RATE_LIMITED,
+    "missing": CoverageReason.MISSING,
+    "no_content": CoverageReason.MISSING,
+    "forbidden": CoverageReason.HTTP_ERROR,
+    "redirect": CoverageReason.HTTP_ERROR,
+    "html": CoverageReason.MALFORMED,
+    "huge": CoverageReason.TOO_LARGE,
+    "huge_declared": CoverageReason.TOO_LARGE,
+    "bomb": CoverageReason.TOO_LARGE,
+    "bad_gzip": CoverageReason.MALFORMED,
+    "cut_gzip": CoverageReason.MALFORMED,
+    "unknown_encoding": CoverageReason.MALFORMED,
+    "null": CoverageReason.MALFORMED,
+    "object": CoverageReason.MALFORMED,
+    "text": CoverageReason.MALFORMED,
+    "no_body": CoverageReason.MALFORMED,
+    "nested": CoverageReason.MALFORMED,
+    "deep": CoverageReason.MALFORMED,
+    "digits": CoverageReason.MALFORMED,
+    "null_item": CoverageReason.MALFORMED,
+    "boolean_item": CoverageReason.MALFORMED,
+    "nan_item": CoverageReason.MALFORMED,
+    "fraction_item": CoverageReason.MALFORMED,
+    "surrogate_item": CoverageReason.MALFORMED,
+    "nul_item": CoverageReason.MALFORMED,
+    "bad_utf8": CoverageReason.MALFORMED,
+    "cut": CoverageReason.UNREACHABLE,
+    "hang_up": CoverageReason.UNREACHABLE,
+    "no_http": CoverageReason.MALFORMED,
+    "length_too_long": CoverageReason.UNREACHABLE,
+    "length_too_short": CoverageReason.MALFORMED,
+    "named": CoverageReason.MALFORMED,
+    "wrong_user": CoverageReason.MALFORMED,
+}
+HARMLESS = {
+    "ok": ["0", "1", "2"],
+    "gzip": ["0", "1", "2"],
+    "chunked": ["0", "1", "2"],
+    "mixed": ["1", "2", "3"],
+    "duplicates": ["5", "5", "6"],
+    "empty": [],
+    "short": ["7"],
+    "unavailable_twice": ["0", "1", "2"],
+    "limited_once": ["0", "1", "2"],
+}
+
+
+def test_every_behaviour_of_the_server_is_judged_here() -> None:
+    assert FAULTS.keys() | HARMLESS.keys() == BEHAVIOURS.keys()
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_costs_only_its_user(fault: str, recommender: Recommender) -> None:
+    recommender.behaviour["bad"] = fault
+    source = source_of(http={"url": recommender.url, "timeout": "300ms"})
+    started = time.monotonic()
+
+    pull = source.pull(request("good", "bad", "fine", k=3, timeout_s=8))
+
+    assert time.monotonic() - started < 6
+    assert as_lists(pull) == {"good": ["0", "1", "2"], "fine": ["0", "1", "2"]}
+    assert pull.failures == {"bad": FAULTS[fault]}
+    assert pull.notes[FAULTS[fault]]
+
+
+@pytest.mark.parametrize("behaviour", HARMLESS)
+def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) -> None:
+    recommender.otherwise = behaviour
+
+    pull = source_of(http={"url": recommender.url}).pull(request("u", k=3))
+
+    assert as_lists(pull) == {"u": HARMLESS[behaviour]}
+    assert not pull.failures
+
+
+def test_every_fault_at_once_stays_within_the_deadline(recommender: Recommender) -> None:
+    users = [f"{fault}-{copy}" for fault in FAULTS for copy in range(3)]
+    recommender.behaviour.update({user: user.rpartition("-")[0] for user in users})
+    source = source_of(http={"url": recommender.url, "timeout": "30s"})
+    started = time.monotonic()
+
+    pull = source.pull(request(*users, "good", timeout_s=2))
+
+    assert time.monotonic() - started < 3.5
+    assert pull.failures.keys() == set(users)
+    assert as_lists(pull).keys() <= {"good"}
+
+
+def test_a_source_that_is_down_is_given_up_early() -> None:
+    users = [f"u{number}" for number in range(2000)]
+    source = source_of(http={"url": f"http://127.0.0.1:{free_port()}/recs/{{user}}"})
+    started = time.monotonic()
+
+    pull = source.pull(request(*users, timeout_s=60))
+
+    assert time.monotonic() - started < 5
+    assert pull.failures == dict.fromkeys(users, CoverageReason.UNREACHABLE)
+    assert len(pull.rankings) == 0
+
+
+def test_a_source_that_only_fails_is_not_hammered(recommender: Recommender) -> None:
+    recommender.otherwise = "unavailable"
+    users = [f"u{number}" for number in range(500)]
+
+    pull = source_of(http={"url": recommender.url, "concurrency": 4}).pull(request(*users))
+
+    assert pull.failures == dict.fromkeys(users, CoverageReason.SERVER_ERROR)
+    assert len(recommender.attempts) <= 2 * 4 + 4
+
+
+def test_a_source_that_lives_is_never_given_up_for_many_faults(recommender: Recommender) -> None:
+    users = [f"u{number:03}" for number in range(300)]
+    recommender.behaviour.update({user: "missing" if number % 3 else "server_error" for number, user in enumerate(users)})
+
+    pull = source_of(http={"url": recommender.url, "concurrency": 4, "retries": 0}).pull(request(*users, "zz"))
+
+    assert as_lists(pull).keys() == {"zz"}
+    assert recommender.attempts.keys() == {*users, "zz"}
+
+
+def test_a_name_that_resolves_to_nothing_is_unreachable() -> None:
+    pull = source_of(http={"url": "http://no-such-host.invalid/{user}", "retries": 0}).pull(request("u", timeout_s=15))
+
+    assert pull.failures["u"] in (CoverageReason.UNREACHABLE, CoverageReason.TIMEOUT)
+
+
+def test_the_deadline_leaves_the_rest_as_timeout_and_keeps_what_came(recommender: Recommender) -> None:
+    recommender.behaviour.update({"b": "slow", "c": "trickle"})
+    source = source_of(http={"url": recommender.url, "concurrency": 3, "timeout": "1m"})
+    started = time.monotonic()
+
+    pull = source.pull(request("a", "b", "c", k=2, timeout_s=0.5))
+
+    assert time.monotonic() - started < 1.5
+    assert as_lists(pull) == {"a": ["0", "1"]}
+    assert pull.failures == {"b": CoverageReason.TIMEOUT, "c": CoverageReason.TIMEOUT}
+
+
+def test_retry_after_is_kept(recommender: Recommender) -> None:
+    recommender.otherwise = "limited_once"
+    started = time.monotonic()
+
+    pull = source_of(http={"url": recommender.url}).pull(request("u"))
+
+    assert "u" in as_lists(pull)
+    assert time.monotonic() - started >= 1
+    assert recommender.attempts["u"] == 2
+
+
+def test_retry_after_beyond_the_deadline_is_not_waited_for(recommender: Recommender) -> None:
+    recommender.otherwise = "limited_for_hours"
+    started = time.monotonic()
+
+    pull = source_of(http={"url": recommender.url}).pull(request("u"))
+
+    assert pull.failures == {"u": CoverageReason.RATE_LIMITED}
+    assert time.monotonic() - started < 2
+    assert recommender.attempts["u"] == 1
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "attempts"), [("server_error", 3), ("cut", 3), ("missing", 1), ("html", 1), ("redirect", 1)]
+)
+def test_only_what_may_pass_is_asked_again(behaviour: str, attempts: int, recommender: Recommender) -> None:
+    recommender.otherwise = behaviour
+
+    source_of(http={"url": recommender.url}).pull(request("u"))
+
+    assert recommender.attempts == {"u": attempts}
+
+
+_MEASURE = """
+import json, resource, sys
+sys.path.insert(0, "tests")
+from servers.lists import request, source_of
+from monitor.model import CoverageReason
+source = source_of(http={"url": sys.argv[1], "concurrency": 8, "timeout": "5s"})
+source.pull(request(*(f"warm{n}" for n in range(50))))
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+pull = source.pull(request(*(f"bad{n}" for n in range(40)), timeout_s=20))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps({"mb": (after - before) / 1024, "reasons": sorted(set(pull.failures.values())), "failed": len(pull.failures)}))
+"""
+
+
+@pytest.mark.parametrize("fault", ["huge", "bomb", "huge_declared", "deep"])
+def test_memory_stays_bounded_whatever_comes(fault: str, recommender: Recommender) -> None:
+    """40 answers of a gigabyte each, 8 at once: the process grows by less than 64 MB."""
+    recommender.behaviour.update({f"bad{number}": fault for number in range(40)})
+    root = Path(__file__).parents[3]
+
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURE, recommender.url], cwd=root, capture_output=True, text=True, timeout=60, check=True
+    )
+
+    found = json.loads(done.stdout)
+    assert found["failed"] == 40
+    assert found["reasons"] == [FAULTS[fault]]
+    assert found["mb"] < 64

@@ -1,0 +1,231 @@
+"""Lists from databases: SQLite always, PostgreSQL where there is one."""
+# ruff: noqa: S608 - statements are built from the tests' own text
+
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from monitor.errors import ConfigError, SourceError
+from monitor.model import CoverageReason
+from monitor.sources import SqlOptions
+from servers.lists import as_lists, fill_database, request, source_of, sql_sources
+
+WIDE = {"table": "wide", "user": "who", "items": "what"}
+LONG = {"user": "who", "item": "what", "rank": "place"}
+ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, '[1]' AS what FROM n"
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path / 'lists.db'}"
+    fill_database(url, {"u1": [3, 1, 2], "u2": [9]})
+    return url
+
+
+@pytest.fixture
+def any_database(database_url: str) -> str:
+    """A database of each kind, with empty tables."""
+    fill_database(database_url, {})
+    return database_url
+
+
+def execute(url: str, *statements: str) -> None:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+
+
+@pytest.mark.parametrize("kind", ["sql table wide", "sql table long", "sql query long"])
+def test_lists_are_read_from_either_database(kind: str, database_url: str) -> None:
+    lists = {f"user's {number}": [number, "x", number + 1] for number in range(25)}
+    fill_database(database_url, lists)
+
+    pull = source_of(sql=sql_sources(database_url)[kind]).pull(request(*lists, "nobody", k=3))
+
+    assert as_lists(pull) == {user: [str(item) for item in items] for user, items in lists.items()}
+    assert pull.failures.keys() <= {"nobody"}
+
+
+@pytest.mark.parametrize("marked", ["IN :users", "IN (:users)", "in ( :users )"])
+def test_users_are_bound_batch_by_batch_to_a_column_of_numbers(marked: str, database_url: str) -> None:
+    execute(database_url, "CREATE TABLE recs (who integer, what integer, place integer)")
+    execute(database_url, *(f"INSERT INTO recs VALUES ({user}, {user * 10}, 1)" for user in range(10)))
+    query = f"SELECT who, what, place FROM recs WHERE who {marked}"
+
+    pull = source_of(sql={"url": database_url, "query": query, "batch": 4} | LONG).pull(request(*map(str, range(12))))
+
+    assert as_lists(pull) == {str(user): [str(user * 10)] for user in range(10)}
+    assert pull.rankings.items.dtype == "int64"
+
+
+def test_arrays_json_uuids_and_numerics_of_postgresql_are_lists(postgres_url: str) -> None:
+    key = "6f1d7b1e-0000-4000-8000-00000000000a"
+    execute(
+        postgres_url,
+        "CREATE TABLE arrays (who uuid, what bigint[])",
+        "CREATE TABLE documents (who bigint, what jsonb)",
+        "CREATE TABLE numbers (who numeric, what numeric, place int)",
+        f"INSERT INTO arrays VALUES ('{key}', ARRAY[3, 1, 2])",
+        "INSERT INTO documents VALUES (1, '[\"a\", 2]'), (2, '{}'), (3, NULL)",
+        "INSERT INTO numbers VALUES (7, 40, 2), (7, 30.0, 1), (8, 1.5, 1)",
+    )
+
+    arrays = source_of(sql={"url": postgres_url} | WIDE | {"table": "public.arrays"}).pull(request(key))
+    documents = source_of(sql={"url": postgres_url} | WIDE | {"table": "documents"}).pull(request("1", "2", "3"))
+    numbers = source_of(sql={"url": postgres_url, "table": "numbers"} | LONG).pull(request("7", "8"))
+
+    assert as_lists(arrays) == {key: ["3", "1", "2"]}
+    assert as_lists(documents) == {"1": ["a", "2"]}
+    assert documents.failures == {"2": CoverageReason.MALFORMED, "3": CoverageReason.MISSING}
+    assert as_lists(numbers) == {"7": ["30", "40"]}
+    assert numbers.failures == {"8": CoverageReason.MALFORMED}
+
+
+def test_each_odd_row_has_its_reason(database: str) -> None:
+    execute(
+        database,
+        "INSERT INTO wide VALUES ('null', NULL), ('word', 'oops'), ('object', '{}')",
+        "INSERT INTO wide VALUES ('u2', '[1]'), (NULL, '[1]'), ('none', '[]')",
+    )
+
+    pull = source_of(sql={"url": database} | WIDE).pull(request("u1", "u2", "null", "word", "object", "none"))
+
+    assert as_lists(pull) == {"u1": ["3", "1", "2"], "none": []}
+    assert pull.failures == {
+        "u2": CoverageReason.DUPLICATE_USER,
+        "null": CoverageReason.MISSING,
+        "word": CoverageReason.MALFORMED,
+        "object": CoverageReason.MALFORMED,
+    }
+
+
+def test_a_statement_without_end_is_stopped_in_time(any_database: str) -> None:
+    source = source_of(sql={"url": any_database, "query": f"{ENDLESS} WHERE x < 0", "user": "who", "items": "what"})
+    started = time.monotonic()
+
+    pull = source.pull(request("1", "2", timeout_s=0.5))
+
+    assert time.monotonic() - started < 3
+    assert pull.failures == {"1": CoverageReason.TIMEOUT, "2": CoverageReason.TIMEOUT}
+
+
+def test_rows_without_end_are_stopped_in_time(any_database: str) -> None:
+    source = source_of(sql={"url": any_database, "query": ENDLESS, "user": "who", "items": "what", "max_rows": 10**9})
+    started = time.monotonic()
+
+    pull = source.pull(request("1", "2", timeout_s=0.5))
+
+    assert time.monotonic() - started < 3
+    assert pull.failures == {"1": CoverageReason.TIMEOUT, "2": CoverageReason.TIMEOUT}
+    assert len(pull.rankings) == 0
+
+
+def test_users_of_finished_statements_keep_their_lists_at_the_deadline(database: str) -> None:
+    query = f"""
+        SELECT who, what, place FROM long WHERE who IN :users AND
+        (who <> 'u2' OR (SELECT count(*) FROM ({ENDLESS} LIMIT 100000000)) > 0)"""
+
+    pull = source_of(sql={"url": database, "query": query, "batch": 1} | LONG).pull(request("u1", "u2", "u3", timeout_s=0.7))
+
+    assert as_lists(pull) == {"u1": ["3", "1", "2"]}
+    assert pull.failures == {"u2": CoverageReason.TIMEOUT, "u3": CoverageReason.TIMEOUT}
+
+
+def test_too_many_rows_are_refused(database: str) -> None:
+    source = source_of(sql={"url": database, "query": ENDLESS, "user": "who", "items": "what", "max_rows": 20_000})
+
+    with pytest.raises(SourceError, match="gives more than 20000 rows: select fewer, or raise max_rows"):
+        source.pull(request("1"))
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM wide RETURNING who, what", "DROP TABLE wide", "UPDATE wide SET what = '[]'"]
+)
+def test_a_source_never_writes(statement: str, database_url: str) -> None:
+    fill_database(database_url, {"u1": [1]})
+
+    with pytest.raises(SourceError):
+        source_of(sql={"url": database_url, "query": statement, "user": "who", "items": "what"}).pull(request("u1"))
+
+    assert as_lists(source_of(sql={"url": database_url} | WIDE).pull(request("u1"))) == {"u1": ["1"]}
+
+
+def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
+    source = source_of(sql={"url": f"sqlite:///{tmp_path / 'none.db'}"} | WIDE)
+
+    with pytest.raises(SourceError, match=r"database file .*none\.db does not exist: check the url"):
+        source.pull(request("u"))
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("monitor.sources.sql.database._LONGEST_CONNECT_S", 0.2)
+    source = source_of(sql={"url": database} | WIDE)
+    holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
+    try:
+        holder.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(SourceError, match=r"'.*lists\.db' cannot be read: database is locked") as caught:
+            source.pull(request("u"))
+    finally:
+        holder.close()
+    assert not caught.value.permanent
+
+
+def test_a_wrong_table_query_or_column_is_one_line(database_url: str) -> None:
+    fill_database(database_url, {"u1": [1]})
+    url = {"url": database_url}
+
+    with pytest.raises(SourceError, match=r"recs"):
+        source_of(sql=url | WIDE | {"table": "recs"}).pull(request("u1"))
+    with pytest.raises(SourceError, match=r"syntax error") as caught:
+        source_of(sql=url | {"query": "SELEC 1", "user": "who", "items": "what"}).pull(request("u1"))
+    with pytest.raises(SourceError, match=r"has no column 'whom' \(did you mean 'who'\?\): it has who, what$"):
+        source_of(sql=url | {"query": "SELECT * FROM wide", "user": "whom", "items": "what"}).pull(request("u1"))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_is_away_or_refuses_is_told_without_the_password(postgres_url: str) -> None:
+    url = sa.make_url(postgres_url)
+    wrong = url.set(password="canary").render_as_string(hide_password=False)  # noqa: S106 - of nobody
+    away = url.set(port=1).render_as_string(hide_password=False)
+
+    for text, expected in ((wrong, "password authentication failed"), (away, "refused")):
+        with pytest.raises(SourceError, match=expected) as caught:
+            source_of(sql={"url": text} | WIDE).pull(request("u"))
+        assert "canary" not in str(caught.value)
+        assert not caught.value.permanent
+
+
+GOOD: dict[str, Any] = {"url": "postgresql://me:canary@host/db"}
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    (GOOD | WIDE | {"url": "canary"}, "no database URL"),
+    (GOOD | WIDE | {"query": "SELECT 1"}, "either query or table"),
+    (GOOD | {"user": "who", "items": "what"}, "either query or table"),
+    (GOOD | WIDE | {"item": "x"}, "either items .* or item and rank"),
+    (GOOD | {"table": "t", "user": "who", "item": "x"}, "either items .* or item and rank"),
+    (GOOD | {"query": "SELECT :usres", "user": "who", "items": "x"}, "binds :usres, which nobody sets"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS)
+def test_bad_options_are_told_without_their_secrets(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected) as caught:
+        SqlOptions.model_validate(options)
+
+    assert "canary" not in str(caught.value)
+
+
+def test_casts_and_times_in_a_query_are_no_parameters() -> None:
+    SqlOptions.model_validate(GOOD | {"query": "SELECT a::text, '12:30' FROM t WHERE u IN :users", "user": "a", "items": "b"})
+
+
+def test_an_unknown_database_is_a_mistake_in_the_configuration() -> None:
+    with pytest.raises(ConfigError, match="unknown database driver 'oracel'"):
+        source_of(sql={"url": "oracel://host/db"} | WIDE)

@@ -1,0 +1,92 @@
+"""The options of sources: exactly one kind, strict keys, every field described."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from monitor.sources import FileOptions, SampleOptions, SourceOptions, UsersOptions, open_source
+from monitor.sources.file import FileSource
+from monitor.sources.http import HttpSource
+from monitor.sources.sql import SqlSource
+
+HTTP = {"url": "http://host/{user}"}
+FILE = {"path": "x.parquet", "user": "u", "items": "i"}
+SQL = {"url": "sqlite:///x.db", "table": "t", "user": "u", "items": "i"}
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"), [({"http": HTTP}, HttpSource), ({"file": FILE}, FileSource), ({"sql": SQL}, SqlSource)]
+)
+def test_each_kind_opens_without_touching_the_world(options: dict[str, Any], kind: type) -> None:
+    assert isinstance(open_source(SourceOptions.model_validate(options)), kind)
+
+
+@pytest.mark.parametrize("options", [{}, {"http": HTTP, "file": FILE}])
+def test_a_source_is_exactly_one_kind(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="exactly one of http, file, sql"):
+        SourceOptions.model_validate(options)
+
+
+@pytest.mark.parametrize("options", [{}, {"all": True, "file": {"path": "x.csv", "user": "u"}}, {"sample": 5}])
+def test_users_come_from_exactly_one_place(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="exactly one of file, sql, all"):
+        UsersOptions.model_validate(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"all": False}, "True"),
+        ({"all": True, "sample": 0}, "greater than or equal to 1"),
+        ({"all": True, "sample": {}}, "fixed or rotating"),
+        ({"all": True, "segments": ["a", "a"]}, "twice"),
+        ({"all": True, "segments": ["a=b"]}, "no ="),
+    ],
+)
+def test_bad_users_are_told(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        UsersOptions.model_validate(options)
+
+
+def test_a_sample_is_a_number_or_its_two_parts() -> None:
+    assert UsersOptions.model_validate({"all": True, "sample": 2000}).sample == 2000
+    parts = UsersOptions.model_validate({"all": True, "sample": {"fixed": 5, "rotating": 7}}).sample
+    assert parts == SampleOptions(fixed=5, rotating=7)
+
+
+@pytest.mark.parametrize("path", ["{user}.parquet", "{slot.parquet", "{slots:%Y}.csv"])
+def test_a_path_has_the_slot_as_its_only_placeholder(path: str) -> None:
+    with pytest.raises(ValidationError, match="placeholder"):
+        FileOptions.model_validate(FILE | {"path": path})
+
+
+def test_a_relative_path_starts_at_the_configuration_file() -> None:
+    options = FileOptions.model_validate(FILE | {"path": "lists/{slot:%Y}.csv"}, context={"base_dir": "/etc/rankwatch"})
+
+    assert options.path == "/etc/rankwatch/lists/{slot:%Y}.csv"
+
+
+def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
+    seen.add(model)
+    yield model
+    for field in model.model_fields.values():
+        for part in (field.annotation, *getattr(field.annotation, "__args__", ())):
+            if isinstance(part, type) and issubclass(part, BaseModel) and part not in seen:
+                yield from models(part, seen)
+
+
+@pytest.mark.parametrize(
+    "model", [*models(SourceOptions, set()), *models(UsersOptions, set())], ids=lambda model: model.__name__
+)
+def test_every_field_is_described(model: type[BaseModel]) -> None:
+    assert not [name for name, field in model.model_fields.items() if not field.description]
+
+
+@pytest.mark.parametrize(
+    "options", [{"http": HTTP | {"body": {"u": ["{user}"]}, "method": "POST", "token_file": "t"}}, {"file": FILE}, {"sql": SQL}]
+)
+def test_the_schema_takes_what_the_options_take(options: dict[str, Any]) -> None:
+    jsonschema.validate(options, SourceOptions.model_json_schema())

@@ -1,0 +1,160 @@
+"""Who may be asked: users and segments from files and databases, or everybody the baseline has."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+
+from monitor.errors import ConfigError, SourceError
+from monitor.model import UserTable
+from monitor.sources import SourceOptions, UsersOptions, open_users
+from servers.lists import SLOT, fill_database
+
+HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
+
+
+def users_of(options: dict[str, Any], *dimensions: str, baseline: SourceOptions = HTTP) -> UserTable:
+    source = open_users(UsersOptions.model_validate(options), baseline)
+    found = source.users(SLOT, dimensions)
+    source.close()
+    source.close()
+    return found
+
+
+def segments(table: UserTable) -> dict[str, list[Any]]:
+    """Segment values as plain lists, None for no value."""
+    return {name: [value if isinstance(value, str) else None for value in column] for name, column in table.segments.items()}
+
+
+ROWS: list[dict[str, Any]] = [
+    {"id": 3, "country": "UK", "paid": True, "age": 30.0, "more": [1]},
+    {"id": 1, "country": None, "paid": False, "age": None, "more": []},
+    {"id": 3, "country": "FR", "paid": False, "age": 31.0, "more": []},
+    {"id": None, "country": "DE", "paid": True, "age": 4.0, "more": []},
+    {"id": 2, "country": "", "paid": None, "age": 5.0, "more": []},
+]
+
+
+def parquet(folder: Path) -> dict[str, Any]:
+    pq.write_table(pa.Table.from_pylist(ROWS), folder / "users.parquet")
+    return {"file": {"path": str(folder / "users.parquet"), "user": "id"}}
+
+
+def jsonl(folder: Path) -> dict[str, Any]:
+    (folder / "users.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
+    return {"file": {"path": str(folder / "users.jsonl"), "user": "id"}}
+
+
+def sqlite(folder: Path) -> dict[str, Any]:
+    url = f"sqlite:///{folder / 'users.db'}"
+    engine = sa.create_engine(url)
+    rows = [row | {"paid": None if row["paid"] is None else str(row["paid"]).lower(), "more": b"x"} for row in ROWS]
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE users (id integer, country text, paid text, age real, more blob)"))
+        connection.execute(sa.text("INSERT INTO users VALUES (:id, :country, :paid, :age, :more)"), rows)
+    engine.dispose()
+    return {"sql": {"url": url, "table": "users", "user": "id"}}
+
+
+every_kind = pytest.mark.parametrize("write", [parquet, jsonl, sqlite])
+
+
+@every_kind
+def test_each_user_counts_once_with_the_segments_of_the_first_row(write: Any, tmp_path: Path) -> None:
+    table = users_of(write(tmp_path), "country", "paid", "age")
+
+    assert table.users.tolist() == ["3", "1", "2"]
+    assert table.users.dtype == "str"
+    assert segments(table) == {"country": ["UK", None, None], "paid": ["true", "false", None], "age": ["30", None, "5"]}
+
+
+@every_kind
+def test_a_segment_that_is_no_column_is_told_with_those_that_are(write: Any, tmp_path: Path) -> None:
+    options = write(tmp_path)
+    if "sql" in options:
+        options = {"sql": {"url": options["sql"]["url"], "query": "SELECT * FROM users", "user": "id"}}
+
+    with pytest.raises(SourceError, match=r"no column 'county' \(did you mean 'country'\?\): it has id, country, paid"):
+        users_of(options, "county")
+
+
+@every_kind
+def test_a_segment_of_lists_or_bytes_is_refused(write: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"segment column 'more' of .* must hold text, numbers or booleans"):
+        users_of(write(tmp_path), "more")
+
+
+def test_a_csv_of_users_keeps_its_spelling(tmp_path: Path) -> None:
+    (tmp_path / "users.csv").write_text("id,country\n007,NA\n8,\n", encoding="utf-8")
+
+    table = users_of({"file": {"path": str(tmp_path / "users.csv"), "user": "id"}}, "country")
+
+    assert table.users.tolist() == ["007", "8"]
+    assert segments(table) == {"country": ["NA", None]}
+
+
+def test_the_user_column_may_be_a_segment_too(tmp_path: Path) -> None:
+    table = users_of(parquet(tmp_path), "id")
+
+    assert segments(table) == {"id": ["3", "1", "2"]}
+
+
+@pytest.mark.parametrize("name", ["users.parquet", "users.csv", "users.jsonl"])
+def test_not_one_user_is_an_error(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "users.parquet":
+        pq.write_table(pa.table({"id": pa.array([None], pa.string())}), path)
+    else:
+        path.write_text("id\n" if name == "users.csv" else '{"id": null}\n', encoding="utf-8")
+
+    with pytest.raises(SourceError, match="holds no user"):
+        users_of({"file": {"path": str(path), "user": "id"}})
+
+
+def test_all_is_every_user_of_the_baselines_file_in_either_form(tmp_path: Path) -> None:
+    columns = {"id": ["b", "a", "b"], "item": [1, 2, 3], "rank": [1, 1, 2], "country": ["UK", "FR", "UK"]}
+    pq.write_table(pa.table(columns), tmp_path / "2024-01-08.parquet")
+    path = str(tmp_path / "{slot:%Y-%m-%d}.parquet")
+    baseline = SourceOptions.model_validate({"file": {"path": path, "user": "id", "item": "item", "rank": "rank"}})
+
+    table = users_of({"all": True, "segments": ["country"]}, "country", baseline=baseline)
+
+    assert table.users.tolist() == ["b", "a"]
+    assert segments(table) == {"country": ["UK", "FR"]}
+
+
+def test_all_is_every_user_of_the_baselines_table(database_url: str) -> None:
+    engine = sa.create_engine(database_url)
+    with engine.begin() as connection:
+        connection.execute(sa.text("CREATE TABLE recs (who text, what text, kind text)"))
+        connection.execute(sa.text("INSERT INTO recs VALUES ('a', '[1]', 'x'), ('b', '[2]', NULL)"))
+    engine.dispose()
+    baseline = SourceOptions.model_validate({"sql": {"url": database_url, "table": "recs", "user": "who", "items": "what"}})
+
+    table = users_of({"all": True}, "kind", baseline=baseline)
+
+    assert dict(zip(table.users, segments(table)["kind"], strict=True)) == {"a": "x", "b": None}
+
+
+def test_all_needs_a_baseline_that_can_list_its_users() -> None:
+    query = {"url": "sqlite:///x.db", "query": "SELECT * FROM t WHERE u IN :users", "user": "u", "items": "i"}
+
+    with pytest.raises(ConfigError, match=r"http cannot list its users: give users.file or users.sql"):
+        users_of({"all": True})
+    with pytest.raises(ConfigError, match="all: true needs a table, or a query without :users"):
+        users_of({"all": True}, baseline=SourceOptions.model_validate({"sql": query}))
+
+
+def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url: str) -> None:
+    fill_database(database_url, {})
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who FROM n WHERE x < 0"
+
+    table = users_of({"sql": {"url": database_url, "query": "SELECT 'a' AS who WHERE :slot > '2024-01-01'", "user": "who"}})
+
+    assert table.users.tolist() == ["a"]
+    with pytest.raises(SourceError, match="did not give the users within"):
+        users_of({"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}})

@@ -1,0 +1,212 @@
+"""Versions of the schema: up, down, the same from both ends, and never by surprise."""
+
+import multiprocessing
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, inspect, text
+
+from factories import SLOT
+from monitor.errors import DatabaseError, SchemaError
+from monitor.storage import open_store, schema
+from monitor.storage.tables import metadata
+from storage.worked import attempt, run
+
+
+def tables(url: str) -> set[str]:
+    engine = create_engine(url)
+    found = {*inspect(engine).get_table_names(), *inspect(engine).get_view_names()}
+    engine.dispose()
+    return found
+
+
+def execute(url: str, statement: str) -> None:
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.execute(text(statement))
+    engine.dispose()
+
+
+def catalogue(url: str) -> list[str]:
+    """All that the database says of its tables, constraints and indexes, check constraints and collations included."""
+    queries = {
+        "sqlite": "SELECT replace(replace(sql, '\t', ''), '\n', '') FROM sqlite_master WHERE sql <> '' AND type <> 'view'",
+        "postgresql": """
+            SELECT conrelid::regclass || ' ' || conname || ' ' || pg_get_constraintdef(oid) FROM pg_constraint
+            WHERE connamespace = 'public'::regnamespace
+            UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'
+            UNION ALL SELECT table_name || '.' || column_name || ' ' || data_type || ' ' || is_nullable || ' '
+                || coalesce(collation_name, '') || ' ' || coalesce(column_default, '') || coalesce(character_maximum_length, 0)
+            FROM information_schema.columns
+            WHERE table_schema = 'public' AND table_name NOT IN (SELECT viewname FROM pg_views)
+        """,
+    }
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        lines = [str(row[0]) for row in connection.execute(text(queries[engine.dialect.name]))]
+    engine.dispose()
+    return sorted(line for line in lines if "alembic_version" not in line and "sqlite_" not in line)
+
+
+def test_up_down_and_up_again(database_url: str) -> None:
+    schema.upgrade(database_url)
+    assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
+    assert schema.current(database_url) == schema.head() == "0001"
+
+    schema.downgrade(database_url, "base")
+    assert tables(database_url) == {"alembic_version"}
+    assert schema.current(database_url) is None
+
+    schema.upgrade(database_url)
+    assert schema.check(database_url) == []
+    with closing(open_store(database_url, create=False)) as store:
+        run(store, SLOT)
+
+
+def test_alembic_finds_no_drift_between_migrations_and_tables(database_url: str) -> None:
+    schema.upgrade(database_url)
+
+    assert schema.check(database_url) == []
+
+
+def test_migrations_make_exactly_the_tables_that_the_program_declares(
+    database_url: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
+    schema.upgrade(database_url)
+    if database_url.startswith("sqlite"):
+        _compare(database_url, f"sqlite:///{tmp_path / 'declared.db'}")
+    else:
+        with request.getfixturevalue("postgres_server").database() as other:
+            _compare(database_url, other)
+
+
+def _compare(migrated: str, declared: str) -> None:
+    engine = create_engine(declared)
+    metadata.create_all(engine)
+    engine.dispose()
+    found = catalogue(declared)
+    assert len(found) > len(metadata.tables)
+    assert catalogue(migrated) == found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE runs ADD COLUMN mine INTEGER",
+        "DROP INDEX ix_runs_scheduled_for",
+        "DROP TABLE stages",
+        "CREATE TABLE x (a INTEGER)",
+    ],
+)
+def test_drift_is_named(database_url: str, change: str) -> None:
+    schema.upgrade(database_url)
+    execute(database_url, change)
+
+    (difference,) = schema.check(database_url)
+
+    assert change.rsplit(maxsplit=1)[-1] in difference or "mine" in difference or "stages" in difference or "'x'" in difference
+
+
+def test_a_database_without_tables_drifts_by_everything(database_url: str) -> None:
+    execute(database_url, "CREATE TABLE other (a INTEGER)")
+
+    assert schema.check(database_url) == ["the schema has version (none), this program needs 0001: run `rankwatch db upgrade`"]
+
+
+def test_an_empty_database_gets_its_tables_when_asked_to(database_url: str) -> None:
+    open_store(database_url, create=True).close()
+
+    assert schema.check(database_url) == []
+
+
+def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Path) -> None:
+    with pytest.raises(DatabaseError, match="run `rankwatch db upgrade`"):
+        open_store(database_url, create=False)
+
+    assert list(tmp_path.iterdir()) == []
+    assert tables(database_url) == set()
+
+
+def test_a_missing_file_has_no_version_and_is_not_made_by_asking(tmp_path: Path) -> None:
+    assert schema.current(f"sqlite:///{tmp_path / 'none.db'}") is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_tables_of_others_are_left_alone(database_url: str) -> None:
+    execute(database_url, "CREATE TABLE other (a INTEGER)")
+
+    open_store(database_url, create=True).close()
+
+    assert "other" in tables(database_url)
+
+
+@pytest.mark.parametrize("create", [True, False])
+def test_a_newer_schema_is_refused_and_left_alone(database_url: str, *, create: bool) -> None:
+    schema.upgrade(database_url)
+    execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
+
+    with pytest.raises(SchemaError, match="9999, which this program does not know: install the newer rankwatch"):
+        open_store(database_url, create=create)
+    with pytest.raises(SchemaError, match="which this program does not know"):
+        schema.upgrade(database_url)
+    assert schema.current(database_url) == "9999"
+
+
+def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema.upgrade(database_url)
+    monkeypatch.setattr(schema, "_known", lambda: ("0002", "0001"))
+
+    with pytest.raises(SchemaError, match=r"version 0001, older than 0002 .*: run `rankwatch db upgrade`"):
+        open_store(database_url, create=True)
+
+
+def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
+    with pytest.raises(SchemaError, match="known versions are base, 0001"):
+        schema.upgrade(database_url, "0815")
+
+    assert schema.current(database_url) is None
+
+
+def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url: str) -> None:
+    with closing(open_store(database_url, create=True)) as store:
+        schema.downgrade(database_url, "base")
+
+        with pytest.raises(SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"):
+            store.ping()
+        with pytest.raises(SchemaError, match="lacks tables or columns"):
+            attempt(store)
+
+
+def _open(url: str) -> str | None:
+    try:
+        open_store(url, create=True).close()
+    except DatabaseError as error:
+        return str(error)
+    return None
+
+
+def test_several_processes_that_create_at_once_do_not_collide(database_url: str) -> None:
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
+
+    assert schema.check(database_url) == []
+
+
+def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    schema.upgrade(database_url)
+    execute(database_url, "DROP TABLE stages")
+    copy = tmp_path / "migrations"
+    (copy / "versions").mkdir(parents=True)
+    for name in ("env.py", "script.py.mako", "versions/0001_initial.py"):
+        (copy / name).write_bytes((schema.migrations() / name).read_bytes())
+    monkeypatch.setattr(schema, "migrations", lambda: copy)
+
+    schema.draft(database_url, "bring stages back")
+
+    (drafted,) = set((copy / "versions").glob("*.py")) - {copy / "versions" / "0001_initial.py"}
+    written = drafted.read_text(encoding="utf-8")
+    assert "create_table('stages'" in written
+    assert 'sa.Text().with_variant(sa.Text(collation="C"), "postgresql")' in written
+    assert "monitor" not in written
