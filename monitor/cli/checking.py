@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
-from monitor.model import Evidence
-from monitor.service.looking import Look, look_at
-from monitor.service.running import chosen
-from monitor.service.wiring import wire
-from monitor.settings import load
+
+if TYPE_CHECKING:
+    from monitor.model import Evidence
+    from monitor.service.looking import Look
 
 SOURCE_EXIT = 3
 
@@ -29,6 +28,11 @@ def check(
 
     Exit 3 when an arm could not be read or when no list could be compared.
     """
+    from monitor.service.looking import look_at
+    from monitor.service.running import chosen
+    from monitor.service.wiring import wire
+    from monitor.settings import load
+
     wiring = wire(load(config))
     try:
         looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]

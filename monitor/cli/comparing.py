@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from pydantic import ValidationError
 
 from monitor.cli.output import number, print_json, print_table, say
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError
-from monitor.model import CoverageRow, Summary
-from monitor.service.looking import compare_files
-from monitor.sources.file import FileOptions
+
+if TYPE_CHECKING:
+    from monitor.model import CoverageRow, Summary
+    from monitor.sources.file import FileOptions
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
@@ -31,6 +31,8 @@ def compare(  # noqa: PLR0913 - one a flag
     as_json: AsJson = False,
 ) -> None:
     """Compare the lists that two files hold for the same users."""
+    from monitor.service.looking import compare_files
+
     is_long = item is not None or rank is not None
     columns = {"user": user, **({"item": item, "rank": rank} if is_long else {"items": items})}
     arms = [_options(path, columns) for path in (baseline, candidate)]
@@ -50,6 +52,10 @@ def compare(  # noqa: PLR0913 - one a flag
 
 
 def _options(path: Path, columns: dict[str, str | None]) -> FileOptions:
+    from pydantic import ValidationError
+
+    from monitor.sources.file import FileOptions
+
     try:
         return FileOptions.model_validate({"path": str(path), **{key: value for key, value in columns.items() if value}})
     except ValidationError as error:

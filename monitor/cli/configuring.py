@@ -11,7 +11,6 @@ import typer
 from monitor.cli.output import say
 from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.errors import ConfigError
-from monitor.settings import example_text, json_schema
 
 app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True)
 
@@ -22,6 +21,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a commented configuration to start from."""
+    from monitor.settings import example_text
+
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(example_text())
@@ -37,4 +38,6 @@ def init(
 @app.command("schema")
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
+    from monitor.settings import json_schema
+
     say(json.dumps(json_schema(), indent=2))

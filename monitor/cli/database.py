@@ -9,8 +9,6 @@ import typer
 from monitor.cli.output import say
 from monitor.cli.parameters import DEFAULT_CONFIG, Config
 from monitor.errors import SchemaError
-from monitor.settings import load
-from monitor.storage import schema
 
 app = typer.Typer(help="The database's schema.", no_args_is_help=True)
 
@@ -21,6 +19,9 @@ def upgrade(
     revision: Annotated[str, typer.Argument(help="Revision to go up to.")] = "head",
 ) -> None:
     """Create the tables, or bring them up to this version."""
+    from monitor.settings import load
+    from monitor.storage import schema
+
     url = load(config).database.get_secret_value()
     before = schema.current(url)
     schema.upgrade(url, revision)
@@ -34,6 +35,9 @@ def downgrade(
     config: Config = DEFAULT_CONFIG,
 ) -> None:
     """Take the schema back to an earlier revision."""
+    from monitor.settings import load
+    from monitor.storage import schema
+
     url = load(config).database.get_secret_value()
     schema.downgrade(url, revision)
     say(f"schema {schema.current(url) or 'none'}")
@@ -42,12 +46,18 @@ def downgrade(
 @app.command()
 def current(config: Config = DEFAULT_CONFIG) -> None:
     """Print the schema's revision and the one this version wants."""
+    from monitor.settings import load
+    from monitor.storage import schema
+
     say(f"{schema.current(load(config).database.get_secret_value()) or 'none'} (this version wants {schema.head()})")
 
 
 @app.command()
 def check(config: Config = DEFAULT_CONFIG) -> None:
     """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
+    from monitor.settings import load
+    from monitor.storage import schema
+
     url = load(config).database.get_secret_value()
     found = schema.current(url)
     if found != schema.head():

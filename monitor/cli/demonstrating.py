@@ -6,11 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-
-from monitor.demo import run_demo
-from monitor.service.daemon import Daemon
-from monitor.service.logs import configure
 
 
 def demo(
@@ -21,5 +16,11 @@ def demo(
     ] = None,
 ) -> None:
     """Watch two live recommenders drift apart, an alert fire, and heal again."""
+    from rich.console import Console
+
+    from monitor.demo import run_demo
+    from monitor.service.daemon import Daemon
+    from monitor.service.logs import configure
+
     configure("auto", "critical")
     raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console(), daemon_factory=Daemon))

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
 from monitor.errors import DeliveryError
-from monitor.model import ALL, RunResult, RunStatus
-from monitor.service.wiring import one_shot
+
+if TYPE_CHECKING:
+    from monitor.model import RunResult
 
 FAILED_EXIT = 3
 
@@ -26,6 +27,8 @@ def run_once(
 
     Exit 0 when all ran, 3 when one failed, 5 when a receiver could not be told.
     """
+    from monitor.service.wiring import one_shot
+
     wanted = parse_instant(slot) if slot is not None else None
     with one_shot(config) as service:
         results = list(service.run_once(comparison, wanted))
@@ -44,6 +47,8 @@ def replay(
     as_json: AsJson = False,
 ) -> None:
     """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
+    from monitor.service.wiring import one_shot
+
     first, last = parse_instant(start), parse_instant(end)
     if last < first:
         msg = f"--to {end} lies before --from {start}"
@@ -100,6 +105,8 @@ def _print(results: list[RunResult], *, as_json: bool) -> None:
 
 
 def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
+    from monitor.model import ALL
+
     coverage = result.coverage.all if result.coverage else None
     means = {summary.metric: summary.mean for summary in result.summaries if summary.segment == ALL}
     changes = (f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}" for each in result.transitions)
@@ -115,6 +122,8 @@ def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
 
 
 def _exit(results: list[RunResult], owed: int) -> None:
+    from monitor.model import RunStatus
+
     if owed:
         msg = f"{owed} message(s) not delivered; they stay owed, and the daemon or the next run-once tries again"
         raise DeliveryError(msg, permanent=False)

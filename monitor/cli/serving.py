@@ -5,20 +5,25 @@ from __future__ import annotations
 import queue
 import signal
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import typer
 
 from monitor.cli.parameters import DEFAULT_CONFIG, Config
-from monitor.service import systemd
-from monitor.service.daemon import Daemon
-from monitor.service.logs import configure
-from monitor.settings import load
+
+if TYPE_CHECKING:
+    from monitor.service.daemon import Daemon
 
 IDLE_S = 3600.0
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C; SIGHUP reads the configuration again."""
+    from monitor.service import systemd
+    from monitor.service.daemon import Daemon
+    from monitor.service.logs import configure
+    from monitor.settings import load
+
     settings = load(config)
     configure(settings.log.format, settings.log.level)
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
@@ -39,6 +44,8 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
 
 def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
+    from monitor.service import systemd
+
     interval = systemd.watchdog_interval_s() or IDLE_S
     while True:
         try:

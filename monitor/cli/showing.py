@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
-from monitor.model import AlertState, Run, Transition
-from monitor.settings import load
-from monitor.storage import open_store
+
+if TYPE_CHECKING:
+    from monitor.model import AlertState, Run, Transition
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to show.")]
 
@@ -19,6 +19,9 @@ def runs(
     *, config: Config = DEFAULT_CONFIG, comparison: OneComparison = None, limit: Limit = 20, as_json: AsJson = False
 ) -> None:
     """List stored runs, newest first."""
+    from monitor.settings import load
+    from monitor.storage import open_store
+
     store = open_store(load(config).database, create=False)
     try:
         found = store.runs(comparison=comparison, limit=limit)
@@ -40,6 +43,9 @@ def alerts(
     as_json: AsJson = False,
 ) -> None:
     """Show where every alert stands and every change so far; with --json one object a change, oldest first."""
+    from monitor.settings import load
+    from monitor.storage import open_store
+
     store = open_store(load(config).database, create=False)
     try:
         states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]

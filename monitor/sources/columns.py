@@ -53,7 +53,7 @@ def id_column(values: pa.Array, what: str) -> pa.Array:
     if pa.types.is_dictionary(kind):
         return id_column(values.dictionary_decode(), what)
     if is_text(kind):
-        return _usable_text(values.cast(pa.large_string()))
+        return _usable_text(values.cast(pa.large_string()), what)
     if pa.types.is_null(kind):
         return values.cast(pa.int64())
     if pa.types.is_uint64(kind) and pc.max(values).as_py() is not None and pc.max(values).as_py() >= 2**63:
@@ -109,7 +109,12 @@ def combined(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _usable_text(values: pa.Array) -> pa.Array:
+def _usable_text(values: pa.Array, what: str) -> pa.Array:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        msg = f"{what} holds text that is not UTF-8: write it anew as UTF-8"
+        raise SourceError(msg) from None
     length = pc.utf8_length(values)
     odd = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_ID_LENGTH))
     odd = pc.or_(odd, pc.match_substring(values, "\0"))

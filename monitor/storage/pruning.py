@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Delete, Table, and_, delete, e
 
 from monitor.model import DeliveryStatus, RunStatus, State
 from monitor.storage.connecting import Database
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.results import PARTS
 from monitor.storage.tables import alert_states, deliveries, evidence, notifications, runs, scores, transitions
 
@@ -58,8 +59,10 @@ def _is_settled_before(before: datetime) -> ColumnElement[bool]:
 
 
 def _some_scores(connection: Connection, run_id: int) -> Counter[str]:
-    """Delete the scores of the run's next users."""
+    """Delete the scores of the run's next users; on PostgreSQL, where deleting holds nobody up, of all."""
     of_run = scores.c.run_id == run_id
+    if not is_sqlite(connection):
+        return _execute(connection, delete(scores).where(of_run))
     users = select(scores.c.user_id).where(of_run).order_by(scores.c.user_id, scores.c.metric_id)
     last = connection.scalar(users.offset(SCORES_AT_ONCE).limit(1))
     return _execute(connection, delete(scores).where(of_run if last is None else and_(of_run, scores.c.user_id <= last)))

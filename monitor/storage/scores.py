@@ -7,6 +7,7 @@ than a few thousand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,9 @@ CHUNK = 20_000
 """Users whose rows are in memory at once."""
 _RUNS_AT_ONCE = 500
 
-_Rows = Iterator[tuple[Any, ...]]
+_TOGETHER = 10
+
+_Columns = list[list[Any]]
 
 
 def store(connection: Connection, run_id: int, found: Scores) -> None:
@@ -86,11 +89,11 @@ def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     return {name: known[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
 
 
-def _chunks(found: Scores, columns: Sequence[npt.NDArray[np.float64]]) -> Iterator[_Rows]:
-    """Rows of user and values, one per metric, in chunks."""
+def _chunks(found: Scores, columns: Sequence[npt.NDArray[np.float64]]) -> Iterator[_Columns]:
+    """Users, and their values of each metric, in chunks."""
     for start in range(0, len(found.users), CHUNK):
         part = slice(start, start + CHUNK)
-        yield zip(keys(found.users[part].tolist()), *(_values(column[part]) for column in columns), strict=True)
+        yield [keys(found.users[part].tolist()), *(_values(column[part]) for column in columns)]
 
 
 def _values(column: npt.NDArray[np.float64]) -> list[float | None]:
@@ -100,24 +103,41 @@ def _values(column: npt.NDArray[np.float64]) -> list[float | None]:
     return [None if missing else value for value, missing in zip(column.tolist(), undefined.tolist(), strict=True)]
 
 
-def _insert(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Rows]) -> None:  # noqa: ANN401 - sqlite3
-    """One statement a user: its rows share the name, which makes it twice as fast as one statement a row."""
-    rows = ", ".join(f"({run_id:d}, ?1, {metric:d}, ?{place})" for place, metric in enumerate(metric_ids, start=2))
-    statement = f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}"  # noqa: S608 - numbers only
+def _insert(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Columns]) -> None:  # noqa: ANN401 - sqlite3
+    """Ten users a statement take a third of the time that one row a statement takes."""
     cursor = driver.cursor()
-    for chunk in chunks:
-        cursor.executemany(statement, chunk)
+    for columns in chunks:
+        width = len(columns)
+        flat = list(chain.from_iterable(zip(*columns, strict=True)))
+        whole = len(flat) - len(flat) % (width * _TOGETHER)
+        cursor.executemany(_statement(run_id, metric_ids, _TOGETHER), _grouped(flat[:whole], width * _TOGETHER))
+        cursor.executemany(_statement(run_id, metric_ids, 1), _grouped(flat[whole:], width))
     cursor.close()
 
 
-def _copy(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Rows]) -> None:  # noqa: ANN401 - psycopg
+def _statement(run_id: int, metric_ids: Sequence[int], users: int) -> str:
+    """INSERT of so many users, each given by name and values; the rows of a user share the name."""
+    width = 1 + len(metric_ids)
+    rows = ", ".join(
+        f"({run_id:d}, ?{user * width + 1}, {metric:d}, ?{user * width + 1 + place})"
+        for user in range(users)
+        for place, metric in enumerate(metric_ids, start=1)
+    )
+    return f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}"  # noqa: S608 - numbers only
+
+
+def _grouped(values: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
+    return zip(*[iter(values)] * size, strict=True)
+
+
+def _copy(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Columns]) -> None:  # noqa: ANN401 - psycopg
     with (
         driver.cursor() as cursor,
         cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN (FORMAT BINARY)") as copy,
     ):
         copy.set_types(["int8", "text", "int4", "float8"])
         write = copy.write_row
-        for chunk in chunks:
-            for user, *values in chunk:
+        for columns in chunks:
+            for user, *values in zip(*columns, strict=True):
                 for metric, value in zip(metric_ids, values, strict=True):
                     write((run_id, user, metric, value))

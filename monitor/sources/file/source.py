@@ -42,6 +42,9 @@ class FileSource:
             return read(path, request, deadline)
         except TooLateError:
             return failed_pull(request.users, CoverageReason.TIMEOUT, f"{path} was not read in time")
+        except pa.ArrowException as error:
+            msg = f"{path} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
+            raise SourceError(msg) from None
 
     def close(self) -> None:
         """Nothing is held between pulls."""

@@ -114,6 +114,15 @@ def test_a_column_that_cannot_hold_ids_is_refused(values: list[Any], tmp_path: P
         wide(parquet(tmp_path, user=["a"], items=values), "a")
 
 
+@pytest.mark.parametrize("column", ["user", "items"])
+def test_text_that_is_not_utf8_is_refused(column: str, tmp_path: Path) -> None:
+    broken = pa.array([b"caf\xe9"]).view(pa.string())
+    lists = pa.ListArray.from_arrays(pa.array([0, 1], pa.int32()), broken if column == "items" else pa.array(["a"]))
+
+    with pytest.raises(SourceError, match="holds text that is not UTF-8"):
+        wide(parquet(tmp_path, user=broken if column == "user" else ["caf"], items=lists), "caf")
+
+
 def test_a_column_of_single_items_is_refused_with_advice(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"column 'items' of .* holds int64, expected lists: .* give item and rank"):
         wide(parquet(tmp_path, user=["a"], items=[1]), "a")

@@ -61,6 +61,7 @@ HARMLESS = {
     "duplicates": ["5", "5", "6"],
     "empty": [],
     "short": ["7"],
+    "two_answers": ["1"],
     "unavailable_twice": ["0", "1", "2"],
     "limited_once": ["0", "1", "2"],
 }
@@ -92,6 +93,16 @@ def test_what_is_no_fault_is_a_list(behaviour: str, recommender: Recommender) ->
 
     assert as_lists(pull) == {"u": HARMLESS[behaviour]}
     assert not pull.failures
+
+
+def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recommender) -> None:
+    users = [f"u{number}" for number in range(20)]
+    recommender.behaviour.update(dict.fromkeys(users[::2], "two_answers"))
+    recommender.lists.update({user: [user] for user in users})
+
+    pull = source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(*users))
+
+    assert as_lists(pull) == {user: ["1"] if user in users[::2] else [user] for user in users}
 
 
 def test_every_fault_at_once_stays_within_the_deadline(recommender: Recommender) -> None:
