@@ -53,6 +53,8 @@ class Play:
 
     def step(self) -> DemoStatus:
         """Look at the daemon, turn the day when it is over, and say how things stand."""
+        # Causes last: what on-call knows by now, the store shows a moment later too.
+        notices = self.stage.on_call.notices
         seen = self.watcher.look()
         if self.monotonic() - self._day_began_s >= self.story.day_s:
             self._turn_day(seen)
@@ -62,7 +64,7 @@ class Play:
             every=self.story.every,
             seen=seen,
             segments=SEGMENTS,
-            notes=_notes(self.turns, seen.transitions, self.stage.on_call.notices),
+            notes=_notes(self.turns, seen.transitions, notices),
             metrics_url=self.metrics_url,
             place=self.stage.place,
         )

@@ -10,6 +10,7 @@ from datetime import datetime
 from monitor.demo.configuration import COMPARISON, EXPECTED
 from monitor.demo.oncall import Notice
 from monitor.demo.playing import Turn
+from monitor.demo.status import DemoStatus, NoteKind
 from monitor.demo.story import Chapter
 from monitor.demo.watching import Seen
 from monitor.model import RunStatus, State, Transition
@@ -27,10 +28,11 @@ class Account:
     exposition: str
 
 
-def is_over(turns: Sequence[Turn], seen: Seen, notices: Sequence[Notice]) -> bool:
-    """Whether nothing more is to come: healed, all quiet, and on-call told of every start and end."""
-    announced = sum(1 for transition in seen.transitions if transition.is_announced)
-    return turns[-1].chapter is Chapter.HEALED and not seen.firing and len(notices) >= announced
+def is_over(status: DemoStatus) -> bool:
+    """Whether nothing more is to come: healed, all quiet, and on-call heard of every start and end."""
+    announced = sum(1 for transition in status.seen.transitions if transition.is_announced)
+    heard = sum(1 for note in status.notes if note.kind in (NoteKind.TOLD, NoteKind.WRONG))
+    return status.scene.chapter is Chapter.HEALED and not status.seen.firing and heard >= announced
 
 
 def unmet(account: Account) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _perform(play: Play, view: View, *, until_over: bool) -> None:
     while True:
         status = play.step()
         view.show(status)
-        if until_over and (play.elapsed_s > _PATIENCE_S or is_over(play.turns, status.seen, play.stage.on_call.notices)):
+        if until_over and (status.elapsed_s > _PATIENCE_S or is_over(status)):
             return
         time.sleep(_FRAME_S)
 

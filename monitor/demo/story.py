@@ -72,11 +72,12 @@ class Scene:
 def next_day(story: Story, scene: Scene, *, ok_runs: int, firing: int) -> Scene:
     """Tomorrow's scene. ``ok_runs``: runs begun in this chapter that ended ok; ``firing``: how many alerts fire now.
 
-    The fault is repaired only when every alert that it should cause fires, and let in only when all is quiet.
+    The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
     """
     day = scene.day + 1
     lasts = day - scene.since_day >= _days(story, scene.chapter)
-    if lasts and ok_runs >= story.runs_first and firing == (story.alerts if scene.is_broken else 0):
+    is_seen = firing >= story.alerts if scene.is_broken else not firing
+    if lasts and is_seen and ok_runs >= story.runs_first:
         chapter = Chapter.HEALED if scene.is_broken else Chapter.BROKEN
         return Scene(day=day, chapter=chapter, since_day=day)
     return Scene(day=day, chapter=scene.chapter, since_day=scene.since_day)

@@ -16,7 +16,7 @@ from monitor.settings.environment import Expanded, expand
 from monitor.settings.problems import Path, Problem
 
 MAX_BYTES = 1 << 20
-_MAX_VALUES = 50_000
+_MAX_VALUES = 100_000
 _MAX_DEPTH = 40
 
 _NULL = re.compile(r"~|null|Null|NULL|")
@@ -145,6 +145,7 @@ class _Builder:
         built: dict[str, object] = {}
         merged: list[tuple[yaml.Node, yaml.Node]] = []
         for key, value in node.value:
+            self._admit(key, path)
             if key.tag == "tag:yaml.org,2002:merge":
                 merged.extend(self._merged(value, path))
             elif (name := self._key(key, path)) is not None:

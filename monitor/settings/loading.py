@@ -44,7 +44,7 @@ def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str
         raise ConfigError(msg)
     settings, problems = _validate(document, {"base_dir": str(base_dir)})
     if settings is None or problems:
-        raise ConfigError("\n".join(_lines(document, problems, name)))
+        raise ConfigError("\n".join(dict.fromkeys(_lines(document, problems, name))))
     return settings
 
 
@@ -78,7 +78,7 @@ def _validate(document: Document, context: dict[str, object]) -> tuple[Settings 
     settings, errors = _try(raw, context)
     if _as_written(document, raw, errors):
         settings, errors = _try(raw, context)
-    problems = [*document.problems, *_shape(errors, raw)]
+    problems = [*document.problems, *_apart(_shape(errors, raw), document.problems)]
     return settings, [*problems, *_apart(check(raw, context), problems)]
 
 
@@ -158,24 +158,18 @@ def _at(raw: object, path: Path) -> Any:  # noqa: ANN401 - raw input is anything
     return here
 
 
-def _apart(checked: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
-    """Problems between settings, but for those at a key that is wrong by itself."""
+def _apart(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
+    """Problems but for those at a key that is known to be wrong."""
     wrong = {problem.path for problem in known}
-    return (problem for problem in checked if problem.path not in wrong)
+    return (problem for problem in found if problem.path not in wrong)
 
 
-def _lines(document: Document, problems: Sequence[Problem], name: str) -> list[str]:
-    placed = [(problem.line or document.line(problem.path), problem) for problem in problems]
-    unresolved = {problem.path for problem in document.problems}
-    kept = [(line, each) for line, each in placed if each in document.problems or each.path not in unresolved]
-    ordered = sorted(kept, key=lambda pair: pair[0])
-    return list(dict.fromkeys(_line(name, line, each, document) for line, each in ordered))
-
-
-def _line(name: str, line: int, problem: Problem, document: Document) -> str:
-    message = " ".join(problem.message.split())
-    for value in sorted(document.expanded, key=len, reverse=True):
-        if len(value) >= _SHORTEST_SECRET:
+def _lines(document: Document, problems: Iterable[Problem], name: str) -> Iterator[str]:
+    outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
+    for line, problem in placed:
+        message = " ".join(problem.message.split())
+        for value in outside:
             message = message.replace(value, "...")
-    where = dotted(problem.path)
-    return f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
+        where = dotted(problem.path)
+        yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"

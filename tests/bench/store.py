@@ -1,4 +1,4 @@
-"""Users a second of storing a run's per-user scores, all in one transaction, beside pandas.DataFrame.to_sql of the same columns."""
+"""Users a second of storing a run's per-user scores in one transaction, beside pandas.DataFrame.to_sql of the same columns."""
 
 import statistics
 import tempfile

@@ -7,7 +7,8 @@ from monitor.demo.configuration import EXPECTED
 from monitor.demo.oncall import Notice
 from monitor.demo.playing import Turn
 from monitor.demo.proof import GAUGES, Account, is_over, unmet
-from monitor.demo.story import Chapter
+from monitor.demo.status import Note, NoteKind
+from monitor.demo.story import Chapter, Scene
 from monitor.model import RunStatus, State
 
 LOW, APART = ("SimilarityLow", "country=DE"), ("ManyUsersApart", "all")
@@ -120,7 +121,9 @@ def test_no_run_at_all_is_named(good: Account) -> None:
 
 
 def test_it_is_over_once_healed_quiet_and_told_of_everything(good: Account, make: Any) -> None:
-    assert is_over(good.turns, good.seen, good.notices)
-    assert not is_over(good.turns[:2], good.seen, good.notices)
-    assert not is_over(good.turns, good.seen, good.notices[1:])
-    assert not is_over(good.turns, replace(good.seen, alerts=(make.alert(State.FIRING),)), good.notices)
+    told = tuple(Note(at=make.at(23), kind=NoteKind.TOLD, text=str(number)) for number in range(4))
+    over = make.status(scene=Scene(day=9, chapter=Chapter.HEALED), seen=good.seen, notes=told)
+    assert is_over(over)
+    assert not is_over(replace(over, scene=Scene(day=9, chapter=Chapter.BROKEN)))
+    assert not is_over(replace(over, notes=told[1:]))
+    assert not is_over(replace(over, seen=replace(good.seen, alerts=(make.alert(State.FIRING),))))

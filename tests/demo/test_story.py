@@ -51,6 +51,7 @@ def test_the_repair_waits_until_all_expected_alerts_fire(firing: int) -> None:
     late = Scene(day=50, chapter=Chapter.BROKEN, since_day=0)
     assert next_day(PLAN, late, ok_runs=9, firing=firing).is_broken
     assert next_day(PLAN, late, ok_runs=9, firing=2).chapter is Chapter.HEALED
+    assert next_day(PLAN, late, ok_runs=9, firing=3).chapter is Chapter.HEALED
 
 
 def test_the_normal_story_fires_within_40_seconds_and_the_fast_one_is_told_within_25() -> None:

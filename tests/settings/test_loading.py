@@ -227,3 +227,9 @@ def test_any_text_loads_or_is_a_configuration_error(text: str) -> None:
 def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(position: int, char: str) -> None:
     text = MINIMAL[:position] + char + MINIMAL[position + 1 :]
     assert all(line.startswith("x.yaml") for line in problems(text))
+
+
+def test_thousands_of_problems_are_all_reported(load_text: Load, minimal: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_text(minimal + "listen: 127.0.0.1:1\n" * 4000)
+    assert len(str(caught.value).splitlines()) == 3999

@@ -66,7 +66,7 @@ def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | 
 def replaced(node: Any, path: tuple[str | int, ...], value: object) -> Any:
     if not path:
         return value
-    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy: Any = node.copy()
     copy[path[0]] = replaced(copy[path[0]], path[1:], value)
     return copy
 
@@ -75,7 +75,7 @@ def renamed(node: Any, path: tuple[str | int, ...]) -> Any:
     """The tree with the key at the path misspelt."""
     if len(path) == 1:
         return {(f"{key}x" if key == path[0] else key): value for key, value in node.items()}
-    copy = dict(node) if isinstance(node, dict) else list(node)
+    copy: Any = node.copy()
     copy[path[0]] = renamed(copy[path[0]], path[1:])
     return copy
 

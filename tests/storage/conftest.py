@@ -4,7 +4,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables import metadata
@@ -36,5 +35,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
         return
     postgres: SqlStore = request.getfixturevalue("postgres_store")
     with postgres.database.write() as connection:
-        connection.execute(text(f"TRUNCATE {', '.join(metadata.tables)} RESTART IDENTITY"))
+        for table in reversed(metadata.sorted_tables):
+            connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files
     yield postgres

@@ -20,6 +20,7 @@ from monitor.sources.ids import user_key
 from monitor.sources.templates import fill_slot, placeholders
 
 _CHUNK = 64 * 1024
+_UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch
 _NOT_IN_PATH = frozenset({"", ".", ".."})
 
 
@@ -51,9 +52,7 @@ class Asking:
 
     def url(self, user: str) -> URL:
         """Address for the user."""
-        return URL(
-            self._url.replace("{user}", user if user.isalnum() and user.isascii() else quote(user, safe="")), encoded=True
-        )
+        return URL(self._url.replace("{user}", user if _UNRESERVED(user) else quote(user, safe="")), encoded=True)
 
     def body(self, user: str) -> bytes | None:
         """Body for the user, None without one."""
@@ -76,13 +75,12 @@ class Asking:
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:
     """Body after decompression, None once it is known to be longer than ``most``: nothing beyond is read or inflated."""
-    if (response.content_length or 0) > most:
-        return None
     encoding = response.headers.get("Content-Encoding", "identity").lower()
     if encoding == "identity":
         content = await response.content.readany()
-        is_whole = response.content.at_eof() and len(content) <= most
-        return content if is_whole else await _read_plain(response.content, content, most)
+        if response.content.at_eof() and len(content) <= most:
+            return content
+        return None if (response.content_length or 0) > most else await _read_plain(response.content, content, most)
     if encoding not in ("gzip", "x-gzip", "deflate"):
         raise zlib.error
     return await _read_inflated(response.content, most)
