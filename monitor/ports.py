@@ -150,8 +150,11 @@ class Store(Protocol):
     def all_alert_states(self) -> tuple[AlertState, ...]:
         """Alert states of every comparison ever run."""
 
-    def firing(self) -> tuple[Transition, ...]:
-        """For each state that is firing, the transition that started it, for receivers that want it again and again."""
+    def firing(self, *, only_announced: bool = False) -> tuple[Transition, ...]:
+        """For each state that is firing, the transition that started it, oldest first.
+
+        With ``only_announced`` what no receiver was ever to hear of, as in a replay, is left out.
+        """
 
     def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
         """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one."""

@@ -48,9 +48,19 @@ def pair(panel: Panel, baseline: Pull, candidate: Pull, k: int) -> Pairing:
 
 def _lists(panel: Panel, pull: Pull, codes: npt.NDArray[np.int32], k: int) -> _Lists:
     padded, lengths, had_duplicates = pad(codes, pull.rankings.offsets, k)
-    users = pull.rankings.users
-    row_of = np.arange(len(panel), dtype=np.intp) if users.equals(panel.users) else users.get_indexer(panel.users)
-    return _Lists(codes=padded, lengths=lengths, had_duplicates=had_duplicates, row_of=row_of)
+    return _Lists(
+        codes=padded, lengths=lengths, had_duplicates=had_duplicates, row_of=_rows_of(panel.users, pull.rankings.users)
+    )
+
+
+def _rows_of(wanted: pd.Index[str], present: pd.Index[str]) -> npt.NDArray[np.intp]:
+    """Position of each wanted user among those present, -1 where absent."""
+    if present is wanted or present.equals(wanted):
+        return np.arange(len(wanted), dtype=np.intp)
+    codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
+    row_of = np.full(len(codes), -1, dtype=np.intp)
+    row_of[codes[len(wanted) :]] = np.arange(len(present))
+    return row_of[: len(wanted)]
 
 
 def _standing(panel: Panel, pull: Pull, lists: _Lists, k: int) -> ArmStanding:

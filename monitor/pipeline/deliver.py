@@ -77,7 +77,7 @@ def resend_firing(store: Store, receiver: Receiver, clock: Clock) -> int:
     """
     if receiver.resend_every_s is None:
         return 0
-    firing = store.firing()
+    firing = store.firing(only_announced=True)
     for start in range(0, len(firing), _BATCH):
         receiver.send(firing[start : start + _BATCH], now=clock.now())
     return len(firing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,6 +17,10 @@ OTHER = "other"
 """Value that takes in the rarest values when a dimension has too many."""
 
 
+_LONGEST = 120
+"""Characters of a value that stand in a segment's name; segments become labels and keys."""
+
+
 def split(n: int, dimensions: Mapping[str, pd.Categorical], max_values: int) -> dict[str, npt.NDArray[np.intp]]:
     """Positions of n users by segment name, ``all`` first, then by dimension and value; no segment is empty.
 
@@ -24,7 +29,7 @@ def split(n: int, dimensions: Mapping[str, pd.Categorical], max_values: int) -> 
     """
     segments = {ALL: np.arange(n, dtype=np.intp)}
     for dimension, categories in dimensions.items():
-        values = [str(value) for value in categories.categories]
+        values = [_shortened(str(value)) for value in categories.categories]
         codes = np.asarray(categories.codes)
         counts = np.bincount(codes[codes >= 0], minlength=len(values))
         kept = sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))[:max_values]
@@ -38,3 +43,10 @@ def split(n: int, dimensions: Mapping[str, pd.Categorical], max_values: int) -> 
             if len(positions):
                 segments[f"{dimension}={value}"] = positions
     return segments
+
+
+def _shortened(value: str) -> str:
+    """The value, or the begin of a long one with a hash that tells it from others."""
+    if len(value) <= _LONGEST:
+        return value
+    return f"{value[: _LONGEST - 9]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"

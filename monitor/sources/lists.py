@@ -104,6 +104,8 @@ class WideLists:
             edges = np.cumsum([0, *map(len, items)])
             items = [part.filter(pa.array(keep_item[a:b])) for part, a, b in zip(items, edges, edges[1:], strict=False)]
             rows, lengths = rows[kept], lengths[kept]
+        if bool((rows[1:] < rows[:-1]).any()):
+            rows, lengths, items = _lists_in_order(rows, lengths, items)
         return _pull(self._wanted, rows, lengths, items, reasons)
 
 
@@ -150,6 +152,14 @@ class LongLists:
         present = np.flatnonzero(lengths)
         reasons = {CoverageReason.MALFORMED: np.flatnonzero(bad_users)}
         return _pull(self._wanted, present, lengths[present], [items], reasons)
+
+
+def _lists_in_order(rows: Rows, lengths: Rows, items: list[pa.Array]) -> tuple[Rows, Rows, list[pa.Array]]:
+    """Return the lists in the order of the users asked: whoever pairs them then has nothing to look up."""
+    order = np.argsort(rows, kind="stable")
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), _one_type(items))
+    return rows[order], lengths[order], [lists.take(pa.array(order)).flatten()]
 
 
 def _in_order(rows: Rows, ranks: npt.NDArray[np.float64], items: pa.Array) -> tuple[Rows, npt.NDArray[np.float64], pa.Array]:

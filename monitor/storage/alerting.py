@@ -81,14 +81,16 @@ def read(connection: Connection, comparison: str | None) -> tuple[AlertState, ..
     return tuple(_state(row) for row in connection.execute(query))
 
 
-def firing(connection: Connection) -> tuple[Transition, ...]:
-    """The transition that started each firing that lasts, oldest first."""
+def firing(connection: Connection, *, only_announced: bool) -> tuple[Transition, ...]:
+    """The transition that started each firing that lasts, oldest first; ``only_announced``: those owed to some receiver."""
     started = and_(
         *(transitions.c[name] == alert_states.c[name] for name in ("comparison", "alert", "segment")),
         transitions.c.to_state == State.FIRING,
         transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
     )
     query = select(transitions).join(alert_states, started).where(alert_states.c.state == State.FIRING)
+    if only_announced:
+        query = query.where(transitions.c.id.in_(select(deliveries.c.transition_id)))
     newest = {(row.comparison, row.alert, row.segment): row for row in connection.execute(query.order_by(transitions.c.id))}
     return tuple(transition(row) for row in sorted(newest.values(), key=lambda row: row.id))
 

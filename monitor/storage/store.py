@@ -97,9 +97,9 @@ class SqlStore:
         with self.database.write() as connection:
             alerting.retire(connection, transitions, receivers)
 
-    def firing(self) -> tuple[Transition, ...]:
+    def firing(self, *, only_announced: bool = False) -> tuple[Transition, ...]:
         with self.database.read() as connection:
-            return alerting.firing(connection)
+            return alerting.firing(connection, only_announced=only_announced)
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         with self.database.read() as connection:

@@ -21,6 +21,10 @@ def users(n: int, **dimensions: list[str | None]) -> UserTable:
     )
 
 
+def values_of(*values: str | None) -> "pd.Categorical[Any]":
+    return pd.Categorical(list(values))
+
+
 def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
     table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
     panel = draw(table, comparison(sample=None), SLOT)
@@ -80,13 +84,20 @@ def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_th
 
 
 def test_a_real_value_named_other_keeps_all_its_users() -> None:
-    segments = split(4, {"x": pd.Categorical(["other", "other", "a", "b"])}, 1)
+    segments = split(4, {"x": values_of("other", "other", "a", "b")}, 1)
     assert {name: list(rows) for name, rows in segments.items()} == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
 def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], limit: int) -> None:
-    column: pd.Categorical[Any] = pd.Categorical(values)
+    column: "pd.Categorical[Any]" = pd.Categorical(values)
     segments = split(len(values), {"x": column}, limit)
     parts = np.concatenate([rows for name, rows in segments.items() if name != "all"])
     assert sorted(parts) == list(range(len(values)))
+
+
+def test_a_very_long_value_is_cut_and_stays_apart_from_its_like() -> None:
+    long = "x" * 5000
+    segments = split(2, {"x": values_of(long + "a", long + "b")}, 10)
+    assert [len(rows) for rows in segments.values()] == [2, 1, 1]
+    assert all(len(name) <= 122 for name in segments)

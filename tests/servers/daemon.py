@@ -36,7 +36,7 @@ class ServeProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "monitor", "serve", "--config", str(config)], stderr=sink, stdout=sink, cwd=config.parent
             )
-        self.url = wait_for(lambda: self._address(begin), f"the daemon's address in {log}").rstrip("/")
+        self.url = str(wait_for(lambda: self._address(begin), f"the daemon's address in {log}"))
 
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode()

@@ -98,6 +98,15 @@ def test_firing_is_the_start_of_each_firing_that_lasts(store: SqlStore) -> None:
     assert store.firing() == (other[1], new[1])
 
 
+def test_what_no_receiver_was_to_hear_of_fires_unannounced(store: SqlStore) -> None:
+    silent, loud = fired(SLOT), fired(SLOT + HOUR, comparison="search")
+    run(store, SLOT, silent, receivers=())
+    run(store, SLOT + HOUR, loud, comparison="search", receivers=("hook",))
+
+    assert store.firing() == (silent[1], loud[1])
+    assert store.firing(only_announced=True) == (loud[1],)
+
+
 def test_retiring_removes_the_state_and_owes_its_end(store: SqlStore) -> None:
     firing, kept = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, kept)
