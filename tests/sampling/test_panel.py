@@ -90,7 +90,7 @@ def test_a_real_value_named_other_keeps_all_its_users() -> None:
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
 def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], limit: int) -> None:
-    column: "pd.Categorical[Any]" = pd.Categorical(values)
+    column: pd.Categorical[Any] = pd.Categorical(values)
     segments = split(len(values), {"x": column}, limit)
     parts = np.concatenate([rows for name, rows in segments.items() if name != "all"])
     assert sorted(parts) == list(range(len(values)))
