@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -56,13 +56,17 @@ class Arms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a run measured. ``troubles`` are sentences about arms that could not be read as a whole."""
+    """What a run measured.
+
+    ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first.
+    """
 
     coverage: Coverage
     summaries: tuple[Summary, ...]
     scores: Scores
     evidence: tuple[Evidence, ...]
     troubles: tuple[str, ...]
+    notes: Mapping[tuple[Arm, CoverageReason], str]
 
 
 @dataclass(slots=True)
@@ -91,6 +95,7 @@ def measure(comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch
         pulls, troubles = pull_arms(comparison, arms, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
         pairing = pair(panel, *pulls, comparison.k)
+        notes = {(arm, reason): note for arm, pull in zip(Arm, pulls, strict=True) for reason, note in pull.notes.items()}
         del pulls
     with watch.stage("score"):
         metrics = tuple(parse(name) for name in comparison.metrics)
@@ -99,7 +104,9 @@ def measure(comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch
         scores = Scores(users=panel.users[pairing.panel_rows], by_metric=values)
         summaries = _summarize(comparison, panel, pairing, scores, metrics)
         evidence = _evidence(comparison, pairing, scores)
-    return Measurement(coverage=pairing.coverage, summaries=summaries, scores=scores, evidence=evidence, troubles=troubles)
+    return Measurement(
+        coverage=pairing.coverage, summaries=summaries, scores=scores, evidence=evidence, troubles=troubles, notes=notes
+    )
 
 
 def ask_users(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:

@@ -7,11 +7,12 @@ from collections.abc import Sequence
 
 from monitor.alerts import judge_run
 from monitor.errors import SourceError
-from monitor.model import AlertState, Claim, Comparison, Coverage, CoverageReason, RunResult, RunStatus
+from monitor.model import AlertState, Arm, Claim, Comparison, CoverageReason, RunResult, RunStatus
 from monitor.pipeline.measure import Arms, Measurement, Stopwatch, measure
 from monitor.ports import Clock
 
-_HARMLESS = (CoverageReason.SHORT, CoverageReason.DUPLICATED)
+_TOLD_OTHERWISE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
+"""Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
 
 
 def execute(comparison: Comparison, arms: Arms, claim: Claim, states: Sequence[AlertState], clock: Clock) -> RunResult:
@@ -69,7 +70,7 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
     whole = measurement.coverage.all
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
         return RunStatus.OK, None
-    obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement.coverage)])
+    obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement)])
     if whole.paired == 0:
         return RunStatus.FAILED, f"none of {whole.asked:,} users could be compared ({obstacles})"
     share = whole.paired / whole.asked
@@ -79,13 +80,18 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
     )
 
 
-def _obstacles(coverage: Coverage) -> list[str]:
-    """``candidate: 188 timeout, 12 empty`` for each arm that had failures, the largest first."""
-    by_arm: dict[str, Counter[str]] = {}
-    for (arm, reason), count in coverage.all.reasons.items():
-        if reason not in _HARMLESS:
+def _obstacles(measurement: Measurement) -> list[str]:
+    """``candidate: 188 timeout (no answer within 5 s), 12 empty`` for each arm that had failures, the largest first."""
+    by_arm: dict[Arm, Counter[CoverageReason]] = {}
+    for (arm, reason), count in measurement.coverage.all.reasons.items():
+        if reason not in _TOLD_OTHERWISE:
             by_arm.setdefault(arm, Counter())[reason] += count
     return [
-        f"{arm}: " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common())
+        f"{arm}: " + ", ".join(f"{count:,} {reason}{_note(measurement, arm, reason)}" for reason, count in counts.most_common())
         for arm, counts in by_arm.items()
     ]
+
+
+def _note(measurement: Measurement, arm: Arm, reason: CoverageReason) -> str:
+    note = measurement.notes.get((arm, reason))
+    return f" ({note})" if note else ""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+import time
+from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
 import structlog
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor import __version__
 from monitor.errors import ConfigError, DatabaseError, MonitorError
@@ -18,8 +17,10 @@ from monitor.export import PrometheusPublisher
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.delivering import DeliveryLoop
-from monitor.service.running import Runner, Watched
-from monitor.service.slots import count_skipped
+from monitor.service.running import Runner
+from monitor.service.scheduling import make_scheduler
+from monitor.service.ticking import Ticker
+from monitor.service.upkeep import Upkeep
 from monitor.service.wiring import Wiring, retire_outdated, wire
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, open_store
@@ -29,8 +30,7 @@ REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
 PRUNE = timedelta(hours=1)
 STOP_S = 10.0
-"""How long running runs may go on after a stop was asked for; then their slots are given back."""
-_RUNS_AT_ONCE = 64
+"""How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
 
 log = structlog.get_logger(__name__)
 
@@ -38,23 +38,24 @@ log = structlog.get_logger(__name__)
 class Daemon:
     """One process that watches all comparisons of one configuration file.
 
-    ``start`` raises MonitorError when the configuration, the database or the address cannot be used; afterwards only ``stop``
-    ends it. ``reload`` keeps the old configuration when the new one cannot be used.
+    ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
+    used; afterwards only ``stop`` ends it. ``reload`` keeps the old configuration when the new one cannot be used.
     """
 
     def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__)
+        self._stopping = threading.Event()
+        self._opened = ExitStack()
+        self._loops: tuple[DeliveryLoop, ...] = ()
+        self._scheduler = make_scheduler()
         self._wiring: Wiring
         self._store: SqlStore
+        self._upkeep: Upkeep
         self._runner: Runner
+        self._ticker: Ticker
         self._web: WebServer
-        self._scheduler: BackgroundScheduler
-        self._loops: tuple[DeliveryLoop, ...] = ()
-        self._busy_until: dict[str, datetime] = {}
-        self._published = False
-        self._stopping = threading.Event()
 
     def __enter__(self) -> Self:
         return self
@@ -64,7 +65,7 @@ class Daemon:
 
     @property
     def url(self) -> str:
-        """Where the web server listens."""
+        """Where the web server listens, without a slash at the end."""
         return self._web.url
 
     @property
@@ -74,73 +75,72 @@ class Daemon:
 
     def start(self) -> None:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
-        self._wiring = wire(load(self._config))
-        settings = self._wiring.settings
-        self._store = open_store(settings.database, create=True)
-        self._runner = Runner(store=self._store, clock=self._clock, publisher=self._publisher)
-        self._web = WebServer(create_app(metrics=self._publisher.render, health=self), *settings.listen_address)
-        self._web.start()
-        self._publisher.reloaded(ok=True, at=self._clock.now())
-        self._settle()
-        self._scheduler = _scheduler()
-        self._scheduler.start()
-        self._schedule()
+        with ExitStack() as opened:
+            self._wiring = wire(load(self._config))
+            opened.callback(lambda: self._wiring.close_sources(timeout_s=1.0))
+            settings = self._wiring.settings
+            self._store = open_store(settings.database, create=True)
+            opened.callback(self._store.close)
+            self._equip()
+            self._web = WebServer(create_app(metrics=self._publisher.render, health=self), *settings.listen_address)
+            self._web.start()
+            opened.callback(self._web.stop)
+            retire_outdated(self._wiring, self._store, self._clock)
+            opened.callback(self._stop_loops)
+            self._scheduler.start()
+            opened.callback(self._stop_runs)
+            self._put_in_force()
+            self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
+    def _equip(self) -> None:
+        self._runner = Runner(store=self._store, clock=self._clock, publisher=self._publisher)
+        self._ticker = Ticker(runner=self._runner, store=self._store, publisher=self._publisher, clock=self._clock)
+        self._upkeep = Upkeep(store=self._store, publisher=self._publisher, clock=self._clock)
+
     def stop(self) -> None:
-        """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything."""
+        """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.
+
+        May be called twice, and without a start.
+        """
         self._stopping.set()
-        self._scheduler.pause()
-        deadline = self._clock.monotonic() + STOP_S
-        while self._runner.claims and self._clock.monotonic() < deadline:
-            self._stopping.wait(0)
-            threading.Event().wait(0.05)
-        for claim in list(self._runner.claims.values()):
-            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=claim.slot.isoformat())
-            self._store.release(claim)
-        self._scheduler.shutdown(wait=False)
-        for loop in self._loops:
-            loop.stop(timeout_s=STOP_S)
-        self._web.stop()
-        self._store.close()
+        self._opened.close()
         log.info("rankwatch stopped")
 
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         try:
             new = wire(self._reloadable(load(self._config)))
+            retire_outdated(new, self._store, self._clock)
         except MonitorError as error:
-            log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - no traceback
+            log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - its text says all
             self._publisher.reloaded(ok=False, at=self._clock.now())
             return False
         old, self._wiring = self._wiring, new
-        self._publisher.reloaded(ok=True, at=self._clock.now())
-        self._settle()
-        self._schedule()
+        self._put_in_force()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
     def _reloadable(self, new: Settings) -> Settings:
         old = self._wiring.settings
-        changed = [
-            key
-            for key, is_same in (
-                ("database", new.database.get_secret_value() == old.database.get_secret_value()),
-                ("listen", new.listen_address == old.listen_address),
-            )
-            if not is_same
-        ]
-        if changed:
+        unchanged = {
+            "database": new.database.get_secret_value() == old.database.get_secret_value(),
+            "listen": new.listen_address == old.listen_address,
+        }
+        if changed := [key for key, is_same in unchanged.items() if not is_same]:
             msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
             raise ConfigError(msg)
         return new
 
-    def _settle(self) -> None:
-        """Bring deliveries, alert states and metrics in line with the configuration in force."""
-        for loop in self._loops:
-            loop.stop(timeout_s=STOP_S)
+    def _put_in_force(self) -> None:
+        """Bring metrics, deliveries and the schedule in line with the wiring."""
         wiring = self._wiring
+        intervals = {name: watched.schedule.interval for name, watched in wiring.watched.items()}
+        self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
+        self._publisher.reloaded(ok=True, at=self._clock.now())
+        self._refresh()
+        self._stop_loops()
         self._loops = tuple(
             DeliveryLoop(
                 store=self._store,
@@ -151,13 +151,9 @@ class Daemon:
             )
             for receiver in wiring.receivers
         )
-        names = tuple(wiring.watched)
-        intervals = {name: watched.schedule.interval for name, watched in wiring.watched.items()}
-        self._publisher.watch(names, wiring.receiver_names, intervals=intervals)
-        retire_outdated(wiring, self._store, self._clock)
-        self._refresh()
         for loop in self._loops:
             loop.start()
+        self._schedule()
 
     def _schedule(self) -> None:
         """One job a comparison and the housekeeping, in place of all earlier jobs."""
@@ -169,61 +165,42 @@ class Daemon:
         self._scheduler.add_job(self._prune, "interval", seconds=PRUNE.total_seconds(), id="-prune")
 
     def _tick(self, name: str) -> None:
-        """Run the newest slot of the comparison, unless it was run already, here or elsewhere."""
         watched = self._wiring.watched.get(name)
         if watched is None or self._stopping.is_set():
             return
-        try:
-            self._run_latest(name, watched)
-        except MonitorError as error:
-            log.error("run not done", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
-        except Exception:
-            log.exception("run not done", comparison=name)
-
-    def _run_latest(self, name: str, watched: Watched) -> None:
-        slot = watched.schedule.latest(self._clock.now())
-        last = self._store.last_slot(name)
-        result = self._runner.run(watched, slot, receivers=self._wiring.receiver_names)
+        result = self._ticker.tick(watched, self._wiring.receiver_names)
         if result is None:
             return
-        if last is not None and last < slot:
-            passed = watched.schedule.between(last, slot)[1:-1]
-            for reason, count in count_skipped(passed, self._busy_until.get(name)).items():
-                self._publisher.slots_skipped(name, reason, count)
-        self._busy_until[name] = self._clock.now()
         self._refresh()
         if any(transition.is_announced for transition in result.transitions):
             for loop in self._loops:
                 loop.wake()
 
     def _refresh(self) -> None:
-        """Show what is stored now, and mark what was abandoned."""
-        try:
-            self._store.abandon_expired(self._clock.now())
-            self._publisher.publish(self._store.latest(tuple(self._wiring.watched)))
-            waiting = self._store.outbox(self._clock.now())
-        except DatabaseError as error:
-            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
-            return
-        self._publisher.outbox(
-            {name: count for name, (count, _) in waiting.items()}, {name: oldest for name, (_, oldest) in waiting.items()}
-        )
-        self._published = True
+        self._upkeep.refresh(tuple(self._wiring.watched))
 
     def _prune(self) -> None:
-        retention = self._wiring.settings.retention
-        now = self._clock.now()
-        try:
-            deleted = self._store.prune(
-                scores_before=now - retention.scores,
-                evidence_before=now - retention.evidence,
-                runs_before=now - retention.runs,
-            )
-        except DatabaseError as error:
-            log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
-            return
-        if any(deleted.values()):
-            log.info("old rows deleted", **_nonzero(deleted))
+        self._upkeep.prune(self._wiring.settings.retention)
+
+    def _stop_loops(self) -> None:
+        for loop in self._loops:
+            loop.ask_to_stop()
+        ends_at = time.monotonic() + STOP_S
+        for loop in self._loops:
+            loop.stop(timeout_s=ends_at - time.monotonic())
+
+    def _stop_runs(self) -> None:
+        self._scheduler.pause()
+        ends_at = time.monotonic() + STOP_S
+        while self._runner.claims and time.monotonic() < ends_at:
+            time.sleep(0.05)
+        self._scheduler.shutdown(wait=False)
+        for claim in list(self._runner.claims.values()):
+            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=claim.slot.isoformat())
+            try:
+                self._store.release(claim)
+            except DatabaseError as error:
+                log.error("slot not given back", comparison=claim.comparison, reason=str(error))  # noqa: TRY400 - its text says all
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
@@ -238,16 +215,4 @@ class Daemon:
             self._store.ping()
         except DatabaseError as error:
             return str(error)
-        return None if self._published else "nothing was read from the database yet"
-
-
-def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count}
-
-
-def _scheduler() -> BackgroundScheduler:
-    return BackgroundScheduler(
-        timezone="UTC",
-        executors={"default": ThreadPoolExecutor(_RUNS_AT_ONCE)},
-        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-    )
+        return None if self._upkeep.has_published else "nothing was read from the database yet"

@@ -43,12 +43,16 @@ class DeliveryLoop:
         """Look for due deliveries at once."""
         self._wake.set()
 
-    def stop(self, timeout_s: float) -> None:
-        """End after the delivery under way, waiting at most so long; then close the receiver."""
+    def ask_to_stop(self) -> None:
+        """End after the delivery under way."""
         self._stop.set()
         self._wake.set()
+
+    def stop(self, timeout_s: float) -> None:
+        """Ask, wait at most so long for the end, and close the receiver."""
+        self.ask_to_stop()
         if self._thread is not None:
-            self._thread.join(timeout_s)
+            self._thread.join(max(timeout_s, 0.0))
         self.receiver.close()
 
     @property

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from monitor.errors import SlotTakenError
+import structlog
+
+from monitor.errors import DeliveryError, SlotTakenError
 from monitor.model import RunResult
-from monitor.pipeline.deliver import drain
+from monitor.pipeline.deliver import drain, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.running import Runner, Watched, chosen, whoami
+
+log = structlog.get_logger(__name__)
 
 DRAIN_S = 30.0
 """How long a one-shot command goes on trying to deliver; what is left waits in the outbox for the next one or the daemon."""
@@ -60,7 +64,18 @@ class OneShot:
         return result
 
     def deliver(self) -> int:
-        """Send what is owed, for at most DRAIN_S in all; how many deliveries are still owed then."""
+        """Send what is owed, for at most DRAIN_S in all; how many deliveries are still owed then.
+
+        Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
+        """
+        for receiver in self.receivers:
+            self._retell(receiver)
         drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
         owed = self.store.outbox(self.clock.now())
         return sum(owed.get(receiver.name, (0, 0.0))[0] for receiver in self.receivers)
+
+    def _retell(self, receiver: Receiver) -> None:
+        try:
+            resend_firing(self.store, receiver, self.clock)
+        except DeliveryError as error:
+            log.warning("receiver not told again", receiver=receiver.name, reason=str(error))

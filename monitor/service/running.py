@@ -39,10 +39,12 @@ class Watched:
     schedule: Schedule
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
-    def close(self) -> None:
-        """Close the sources once no run uses them any more."""
-        with self.in_use:
-            self.arms.close()
+    def close(self, timeout_s: float = -1) -> None:
+        """Close the sources once no run uses them any more; with a time limit, at its end whatever uses them."""
+        is_free = self.in_use.acquire(timeout=timeout_s)
+        self.arms.close()
+        if is_free:
+            self.in_use.release()
 
 
 def chosen(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:

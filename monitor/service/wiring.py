@@ -33,10 +33,10 @@ class Wiring:
         """Who is owed each announcement."""
         return tuple(receiver.name for receiver in self.receivers)
 
-    def close_sources(self) -> None:
-        """Close every comparison's sources, each once its run has ended."""
+    def close_sources(self, timeout_s: float = -1) -> None:
+        """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
         for watched in self.watched.values():
-            watched.close()
+            watched.close(timeout_s)
 
     def close(self) -> None:
         """Close sources and receivers."""

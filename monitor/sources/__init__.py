@@ -79,7 +79,8 @@ class UsersOptions(Options):
         description="Columns of the users' file or table (with `all`, of the baseline's) to slice by.",
     )
     sample: Annotated[int, Field(ge=1, le=10**8)] | SampleOptions | None = Field(
-        default=None, description="How many users a run asks for; everybody when left out."
+        default=None,
+        description="How many users a run asks for; a number means the same ones each run. Everybody when left out.",
     )
 
     @model_validator(mode="after")

@@ -128,9 +128,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
     dead = SourceError("lists/2024-01-08.parquet: no such file")
     result = execute(FULL, arms(pull({"a": [1, 2]}), dead, users("a")), claim(), (), StillClock())
     assert result.status is RunStatus.FAILED
-    assert result.reason == (
-        "none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file; candidate: 1 unavailable)"
-    )
+    assert result.reason == ("none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file)")
     assert result.summaries == ()
     assert result.coverage is not None
     assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): 1}

@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import Annotated, ClassVar, Self
 
 import sqlalchemy as sa
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_validator
 from sqlalchemy.exc import ArgumentError
 
-from monitor.options import Duration, Options
+from monitor.options import Duration, Options, resolve_path
 from monitor.sources.fields import ColumnName, ListColumns
 
 
@@ -18,13 +18,16 @@ def bound_names(query: str) -> frozenset[str]:
     return frozenset(sa.text(query).compile().params)
 
 
-def _check_url(url: SecretStr) -> SecretStr:
+def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    """Check the URL, and let a relative SQLite path start at the configuration file's directory."""
     try:
-        sa.make_url(url.get_secret_value())
+        url = sa.make_url(secret.get_secret_value())
     except (ArgumentError, ValueError):
         msg = "is no database URL: expected postgresql://user:password@host:5432/name or sqlite:///path/to/file.db"
         raise ValueError(msg) from None
-    return url
+    if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":memory:", "file:")):
+        return secret
+    return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))
 
 
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_url)]

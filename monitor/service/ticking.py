@@ -1,0 +1,51 @@
+"""What happens at each tick of a schedule: run the newest slot, and count those that went by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from monitor.errors import MonitorError
+from monitor.model import RunResult
+from monitor.ports import Clock, Publisher, Store
+from monitor.service.running import Runner, Watched
+from monitor.service.slots import count_skipped
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Ticker:
+    """Runs slots for the daemon. ``busy_until`` is when this process ended its last run of each comparison."""
+
+    runner: Runner
+    store: Store
+    publisher: Publisher
+    clock: Clock
+    busy_until: dict[str, datetime] = field(default_factory=dict)
+
+    def tick(self, watched: Watched, receivers: tuple[str, ...]) -> RunResult | None:
+        """Run the comparison's newest slot unless it was run already, here or elsewhere. What goes wrong is logged."""
+        name = watched.comparison.name
+        try:
+            return self._run_latest(name, watched, receivers)
+        except MonitorError as error:
+            log.error("run not done", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
+        except Exception:
+            log.exception("run not done", comparison=name)
+        return None
+
+    def _run_latest(self, name: str, watched: Watched, receivers: tuple[str, ...]) -> RunResult | None:
+        slot = watched.schedule.latest(self.clock.now())
+        last = self.store.last_slot(name)
+        result = self.runner.run(watched, slot, receivers=receivers)
+        if result is None:
+            return None
+        if last is not None and last < slot:
+            passed = watched.schedule.between(last, slot)[1:-1]
+            for reason, count in count_skipped(passed, self.busy_until.get(name)).items():
+                self.publisher.slots_skipped(name, reason, count)
+        self.busy_until[name] = self.clock.now()
+        return result

@@ -1,0 +1,53 @@
+"""What the daemon does beside runs: show what is stored, mark what was abandoned, delete what is old."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import structlog
+
+from monitor.errors import DatabaseError
+from monitor.ports import Clock, Publisher, Store
+from monitor.settings import RetentionOptions
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Upkeep:
+    """Reads and tidies the store. ``has_published``: whether anything was read from it yet."""
+
+    store: Store
+    publisher: Publisher
+    clock: Clock
+    has_published: bool = False
+
+    def refresh(self, comparisons: tuple[str, ...]) -> None:
+        """Show what is stored of these comparisons now, by this daemon or another, and the outbox."""
+        now = self.clock.now()
+        try:
+            self.store.abandon_expired(now)
+            self.publisher.publish(self.store.latest(comparisons))
+            waiting = self.store.outbox(now)
+        except DatabaseError as error:
+            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
+            return
+        self.publisher.outbox(
+            {name: count for name, (count, _) in waiting.items()}, {name: oldest for name, (_, oldest) in waiting.items()}
+        )
+        self.has_published = True
+
+    def prune(self, retention: RetentionOptions) -> None:
+        """Delete what is older than the retention says."""
+        now = self.clock.now()
+        try:
+            deleted = self.store.prune(
+                scores_before=now - retention.scores,
+                evidence_before=now - retention.evidence,
+                runs_before=now - retention.runs,
+            )
+        except DatabaseError as error:
+            log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
+            return
+        if counts := {table: rows for table, rows in deleted.items() if rows}:
+            log.info("old rows deleted", **counts)
