@@ -42,7 +42,7 @@ class WebhookOptions(Options):
     """Post each start and end of a firing as signed JSON."""
 
     url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
-    secret: SecretStr | None = Field(None, min_length=8, description="Key of the HMAC-SHA256 signature; unsigned without it.")
+    secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")
     name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: webhook).")
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."

@@ -44,7 +44,8 @@ def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str
         raise ConfigError(msg)
     settings, problems = _validate(document, {"base_dir": str(base_dir)})
     if settings is None or problems:
-        raise ConfigError("\n".join(dict.fromkeys(_lines(document, problems, name))))
+        lines = dict.fromkeys(_lines(document, problems, name))
+        raise ConfigError("\n".join(lines) or f"{name}: is not valid, for a reason that could not be told apart: a defect")
     return settings
 
 
@@ -109,7 +110,7 @@ def _shape(errors: Sequence[Any], raw: object) -> Iterator[Problem]:
     guesses: set[Path] = set()
     for error in errors:
         path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
-        if error["type"] == "default_factory_not_called" or (error["type"] == "too_short" and _at(raw, path)):
+        if error["type"] == "default_factory_not_called" or _waits_for_items(error, path, raw):
             continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
         if is_guess:
             guesses.add(path)
@@ -119,6 +120,11 @@ def _shape(errors: Sequence[Any], raw: object) -> Iterator[Problem]:
         is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
         if not is_beside and not (messages[0] == MISSING and path in meant):
             yield Problem(path, either(messages))
+
+
+def _waits_for_items(error: Any, path: Path, raw: object) -> bool:  # noqa: ANN401 - pydantic's dictionary
+    found = _at(raw, path)
+    return bool(error["type"] == "too_short" and isinstance(found, list) and found)
 
 
 def _message(error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pydantic's dictionary

@@ -233,3 +233,9 @@ def test_thousands_of_problems_are_all_reported(load_text: Load, minimal: str) -
     with pytest.raises(ConfigError) as caught:
         load_text(minimal + "listen: 127.0.0.1:1\n" * 4000)
     assert len(str(caught.value).splitlines()) == 3999
+
+
+def test_an_empty_secret_is_reported_and_not_silent() -> None:
+    found = problems(MINIMAL + "receivers:\n  - webhook: {url: 'http://127.0.0.1:1/x', secret: ''}\n")
+    assert len(found) == 1
+    assert "receivers[0].webhook.secret: " in found[0]

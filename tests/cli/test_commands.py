@@ -1,0 +1,263 @@
+"""The command line as its user meets it: what is printed, where, and the exit code."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from service.watching import APART, SIMILAR, write_lists, write_world
+
+Done = subprocess.CompletedProcess[str]
+
+
+def rankwatch(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "monitor", *args],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env=os.environ | (env or {}),
+    )
+
+
+def objects(done: Done) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def one_line(done: Done) -> str:
+    """The error as a person sees it: one line, no traceback, nothing on standard output."""
+    assert "Traceback" not in done.stderr
+    lines = done.stderr.strip().splitlines()
+    assert len(lines) == 1, done.stderr
+    assert done.stdout == ""
+    return lines[0]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    return tmp_path
+
+
+def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", APART)
+    first, second = (
+        objects(rankwatch("run-once", "--slot", day, "--json", cwd=world))[0] for day in ("2024-01-08", "2024-01-09")
+    )
+    assert (first["status"], first["paired"], first["means"]["extended_tau"]["all"]) == ("ok", 60, -1.0)
+    assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == ["pending", "firing"]
+    listed = objects(rankwatch("alerts", "--json", cwd=world))
+    assert [(each["slot"], each["from"], each["to"]) for each in listed] == [
+        ("2024-01-08T00:00:00Z", "quiet", "pending"),
+        ("2024-01-09T00:00:00Z", "pending", "firing"),
+    ]
+    assert listed[1] | {"reason": ""} == listed[1] | {
+        "comparison": "feed",
+        "alert": "SimilarityLow",
+        "segment": "all",
+        "value": -1.0,
+        "threshold": 0.35,
+        "users": 60,
+        "reason": "",
+    }
+    runs = objects(rankwatch("runs", "--json", cwd=world))
+    assert [(each["slot"], each["status"], each["asked"]) for each in runs] == [
+        ("2024-01-09T00:00:00Z", "ok", 60),
+        ("2024-01-08T00:00:00Z", "ok", 60),
+    ]
+    table = rankwatch("alerts", cwd=world).stdout
+    assert "firing" in table
+    assert "below 0.35" in table
+
+
+def test_run_once_tells_receivers_and_replay_does_not_unless_asked(
+    world: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
+    write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
+    write_lists(world / "candidate.jsonl", APART)
+    objects(rankwatch("replay", "--from", "2024-01-01", "--to", "2024-01-03", "--json", cwd=world))
+    assert collector.requests == []
+    write_lists(world / "candidate.jsonl", SIMILAR)
+    objects(rankwatch("run-once", "--slot", "2024-01-04", "--json", cwd=world))
+    assert [json.loads(request.body)["status"] for request in collector.requests] == ["resolved"]
+    write_lists(world / "candidate.jsonl", APART)
+    objects(rankwatch("replay", "--from", "2024-01-05", "--to", "2024-01-06", "--notify", "--json", cwd=world))
+    assert [json.loads(request.body)["status"] for request in collector.requests] == ["resolved", "firing"]
+
+
+def test_a_refused_notification_ends_with_5_and_stays_owed(
+    world: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    collector.default = answer(503)
+    hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
+    config = write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
+    config.write_text(config.read_text().replace("for: 2", "for: 1"))
+    write_lists(world / "candidate.jsonl", APART)
+    code = "import monitor.service.replaying as r; r.DRAIN_S = 1.0; from monitor.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "run-once", "--slot", "2024-01-08"], cwd=world, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 5
+    assert "1 message(s) not delivered" in done.stderr
+    collector.default = answer(200)
+    with sqlite3.connect(world / "rankwatch.db") as database:
+        database.execute("update deliveries set next_attempt_at = '2024-01-08T00:00:00.000000Z'")
+    database.close()
+    objects(rankwatch("run-once", "--slot", "2024-01-09", "--json", cwd=world))
+    assert json.loads(collector.requests[-1].body)["status"] == "firing"
+
+
+def test_check_shows_both_lists_of_a_few_users_side_by_side(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", [2, 1, 3, 4, 99])
+    done = rankwatch("check", "--users", "2", cwd=world)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("user u") == 2
+    assert "was 2" in done.stdout
+    assert "new" in done.stdout
+    shown = objects(rankwatch("check", "--users", "2", "--json", cwd=world))
+    assert [len(each["users"]) for each in shown] == [2]
+    assert shown[0]["users"][0]["baseline"] == ["1", "2", "3", "4", "5"]
+
+
+def test_check_of_an_arm_that_cannot_be_read_ends_with_3_and_names_the_file(world: Path) -> None:
+    (world / "candidate.jsonl").unlink()
+    done = rankwatch("check", cwd=world)
+    assert done.returncode == 3
+    assert "candidate.jsonl" in done.stdout
+    assert "Traceback" not in done.stderr
+
+
+def test_compare_of_two_files_needs_no_configuration_and_no_database(tmp_path: Path) -> None:
+    lists = pd.DataFrame({"user_id": ["a", "b"], "items": [[1, 2, 3], [4, 5, 6]]})
+    lists.to_parquet(tmp_path / "a.parquet")
+    lists.assign(items=[[1, 2, 3], [7, 8, 9]]).to_parquet(tmp_path / "b.parquet")
+    (found,) = objects(rankwatch("compare", "a.parquet", "b.parquet", "-k", "3", "--json", cwd=tmp_path))
+    assert (found["users"], found["paired"], found["k"]) == (2, 2, 3)
+    assert found["metrics"]["extended_tau"]["mean"] == 0.0
+    assert found["metrics"]["overlap"]["mean"] == 0.5
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.parquet", "b.parquet"]
+
+
+def test_compare_reads_long_files_by_item_and_rank(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("user_id,item,rank\nu,x,1\nu,y,2\n")
+    (tmp_path / "b.csv").write_text("user_id,item,rank\nu,y,1\nu,x,2\n")
+    args = ("compare", "a.csv", "b.csv", "--item", "item", "--rank", "rank", "-m", "overlap", "-m", "rbo(p=0.5)", "--json")
+    (found,) = objects(rankwatch(*args, cwd=tmp_path))
+    assert found["metrics"]["overlap"]["mean"] == 1.0
+    assert found["metrics"]["rbo(p=0.5)"]["mean"] == pytest.approx(0.5)
+
+
+def test_init_writes_a_configuration_that_loads_and_does_not_overwrite(tmp_path: Path) -> None:
+    assert rankwatch("init", cwd=tmp_path).returncode == 0
+    again = rankwatch("init", cwd=tmp_path)
+    assert (again.returncode, one_line(again)) == (2, "rankwatch: rankwatch.yaml is there already; --force replaces it")
+    assert rankwatch("db", "upgrade", cwd=tmp_path).returncode == 0
+    assert rankwatch("db", "check", cwd=tmp_path).returncode == 0
+
+
+def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    config = str(world / "rankwatch.yaml")
+    objects(rankwatch("run-once", "--config", config, "--slot", "2024-01-08", "--json", cwd=elsewhere))
+    assert len(objects(rankwatch("runs", "--json", cwd=elsewhere, env={"RANKWATCH_CONFIG": config}))) == 1
+    assert (world / "rankwatch.db").exists()
+    assert list(elsewhere.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("runs", "--config", "none.yaml"), 2, "none.yaml"),
+        (("runs",), 4, "rankwatch db upgrade"),
+        (("run-once", "--comparison", "nope"), 2, "no comparison named 'nope'"),
+        (("compare", "none.parquet", "candidate.jsonl"), 3, "none.parquet"),
+        (("compare", "candidate.jsonl", "candidate.jsonl", "-m", "rob"), 2, "rbo"),
+        (("compare", "candidate.jsonl", "candidate.jsonl", "--items", "itms"), 2, "items"),
+        (("db", "downgrade", "base"), 4, "does not exist"),
+    ],
+)
+def test_every_mistake_is_one_line_with_its_exit_code(world: Path, args: tuple[str, ...], code: int, words: str) -> None:
+    done = rankwatch(*args, cwd=world)
+    assert (done.returncode, words in one_line(done)) == (code, True), done.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("run-once", "--slot", "yesterday"),
+        ("replay", "--from", "2024-01-02", "--to", "2024-01-01"),
+        ("runs", "--limit", "0"),
+        ("compare", "candidate.jsonl", "candidate.jsonl", "-k", "0"),
+    ],
+)
+def test_a_wrong_argument_is_usage_and_ends_with_2(world: Path, args: tuple[str, ...]) -> None:
+    done = rankwatch(*args, cwd=world)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_a_failed_run_ends_with_3_and_says_why(world: Path) -> None:
+    (world / "candidate.jsonl").unlink()
+    done = rankwatch("run-once", "--slot", "2024-01-08", cwd=world)
+    assert done.returncode == 3
+    assert "candidate.jsonl" in done.stdout
+    (run,) = objects(rankwatch("runs", "--json", cwd=world))
+    assert run["status"] == "failed"
+
+
+def test_a_schema_of_another_version_is_refused_with_what_to_do(world: Path) -> None:
+    objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
+    database = sqlite3.connect(world / "rankwatch.db")
+    with database:
+        database.execute("update alembic_version set version_num = '9999'")
+    database.close()
+    done = rankwatch("runs", cwd=world)
+    assert done.returncode == 4
+    assert "9999" in one_line(done)
+
+
+def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", APART)
+    first, again = (objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))[0] for _ in range(2))
+    assert first["means"] == again["means"]
+    assert len(objects(rankwatch("alerts", "--json", cwd=world))) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(world: Path) -> None:
+    objects(rankwatch("replay", "--from", "2023-01-01", "--to", "2023-03-01", "--json", cwd=world))
+    command = f"{sys.executable} -m monitor runs --limit 100 --json | head -1"
+    done = subprocess.run(["/bin/sh", "-c", command], cwd=world, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert json.loads(done.stdout)["slot"] == "2023-03-01T00:00:00Z"
+
+
+def test_an_interrupt_ends_a_replay_with_130_and_leaves_no_half_written_run(world: Path) -> None:
+    command = [sys.executable, "-m", "monitor", "replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"]
+    with subprocess.Popen(command, cwd=world, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        errors = process.stderr.read()
+        process.stdout.read()
+    assert process.returncode == 130
+    assert "Traceback" not in errors
+    runs = objects(rankwatch("runs", "--limit", "100000", "--json", cwd=world))
+    assert {run["status"] for run in runs} <= {"ok", "running"}
+    assert sum(run["status"] == "running" for run in runs) <= 1
