@@ -10,7 +10,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
@@ -143,9 +144,8 @@ def test_check_of_an_arm_that_cannot_be_read_ends_with_3_and_names_the_file(worl
 
 
 def test_compare_of_two_files_needs_no_configuration_and_no_database(tmp_path: Path) -> None:
-    lists = pd.DataFrame({"user_id": ["a", "b"], "items": [[1, 2, 3], [4, 5, 6]]})
-    lists.to_parquet(tmp_path / "a.parquet")
-    lists.assign(items=[[1, 2, 3], [7, 8, 9]]).to_parquet(tmp_path / "b.parquet")
+    for name, second in (("a", [4, 5, 6]), ("b", [7, 8, 9])):
+        pq.write_table(pa.table({"user_id": ["a", "b"], "items": [[1, 2, 3], second]}), tmp_path / f"{name}.parquet")
     (found,) = objects(rankwatch("compare", "a.parquet", "b.parquet", "-k", "3", "--json", cwd=tmp_path))
     assert (found["users"], found["paired"], found["k"]) == (2, 2, 3)
     assert found["metrics"]["extended_tau"]["mean"] == 0.0
