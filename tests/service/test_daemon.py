@@ -4,12 +4,14 @@ import json
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import ExitStack
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from sqlalchemy import URL, create_engine, make_url, text
 
 from monitor.model import Run, RunStatus, State, Transition
 from monitor.receivers import verify
@@ -192,13 +194,66 @@ def test_a_comparison_whose_source_is_gone_fails_alone_and_shows_no_similarity(t
     assert "gone.jsonl" in str(reasons)
 
 
+@pytest.mark.timeout(120)
+def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(
+    tmp_path: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    url = f"sqlite:///{tmp_path}/rankwatch.db"
+    collector.default = hang
+    config = write_world(tmp_path, url, every="1h")
+    source = f'candidate: {{http: {{url: "{collector.url}/{{user}}", timeout: 5m, retries: 0}}}}'
+    config.write_text(
+        config.read_text().replace("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source)
+    )
+    with serving(config) as daemon:
+        collector.wait_for(1)
+        start = time.monotonic()
+        assert daemon.terminate() == 0
+        assert time.monotonic() - start < 25
+    assert runs_of(url) == ()
+
+
+@pytest.mark.timeout(120)
+def test_a_database_that_goes_away_is_told_by_ready_and_taken_up_again_by_itself(tmp_path: Path, postgres_url: str) -> None:
+    config = write_world(tmp_path, postgres_url)
+    admin = make_url(postgres_url)
+    with serving(config) as daemon:
+        wait_for(lambda: runs_of(postgres_url), "a run")
+        with block_connections(admin):
+            wait_for(lambda: daemon.status_of("/-/ready") == 503, "not ready")
+            assert daemon.status_of("/-/healthy") == 200
+            assert "rankwatch_build_info" in daemon.metrics()
+        before = len(runs_of(postgres_url))
+        wait_for(lambda: daemon.status_of("/-/ready") == 200, "ready again")
+        wait_for(lambda: len(runs_of(postgres_url)) > before, "a run after the database came back")
+        assert daemon.terminate() == 0
+    assert len({run.slot for run in runs_of(postgres_url)}) == len(runs_of(postgres_url))
+
+
+@contextmanager
+def block_connections(url: URL) -> Iterator[None]:
+    """Refuse new connections to the database and end those it has, as an outage does."""
+    engine = create_engine(url.set(drivername="postgresql+psycopg", database="postgres"), isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f'alter database "{url.database}" with allow_connections false'))
+        connection.execute(
+            text("select pg_terminate_backend(pid) from pg_stat_activity where datname = :name"), {"name": url.database}
+        )
+        try:
+            yield
+        finally:
+            connection.execute(text(f'alter database "{url.database}" with allow_connections true'))
+    engine.dispose()
+
+
 def test_serve_on_a_taken_port_ends_with_one_line_and_no_traceback(tmp_path: Path) -> None:
     config = write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db")
     with serving(config) as daemon:
         port = daemon.url.rpartition(":")[2]
-        text = config.read_text().replace("listen: 127.0.0.1:0", f"listen: 127.0.0.1:{port}")
+        taken = config.read_text().replace("listen: 127.0.0.1:0", f"listen: 127.0.0.1:{port}")
         second = tmp_path / "second.yaml"
-        second.write_text(text)
+        second.write_text(taken)
         done = subprocess.run(
             [sys.executable, "-m", "monitor", "serve", "--config", str(second)], capture_output=True, text=True, check=False
         )
