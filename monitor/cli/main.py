@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from monitor import __version__
 from monitor.cli import checking, comparing, configuring, database, demonstrating, running, serving, showing
+from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 from monitor.service.logs import configure
 
@@ -51,8 +53,13 @@ def _root(
     _version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    config: Annotated[
+        Path | None, typer.Option("--config", "-c", help="Configuration file; may also stand behind the command.")
+    ] = None,
 ) -> None:
     """Watch how far two recommenders drift apart."""
+    if config is not None:
+        os.environ[CONFIG_VARIABLE] = str(config)
     configure("console", "error")
 
 

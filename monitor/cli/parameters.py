@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
+CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 Config = Annotated[
     Path,
-    typer.Option("--config", "-c", envvar="RANKWATCH_CONFIG", help="Configuration file.", show_default=True),
+    typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True),
 ]
 """Default `DEFAULT_CONFIG`."""
 DEFAULT_CONFIG = Path("rankwatch.yaml")

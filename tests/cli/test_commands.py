@@ -175,6 +175,7 @@ def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_
     config = str(world / "rankwatch.yaml")
     objects(rankwatch("run-once", "--config", config, "--slot", "2024-01-08", "--json", cwd=elsewhere))
     assert len(objects(rankwatch("runs", "--json", cwd=elsewhere, env={"RANKWATCH_CONFIG": config}))) == 1
+    assert len(objects(rankwatch("--config", config, "runs", "--json", cwd=elsewhere))) == 1
     assert (world / "rankwatch.db").exists()
     assert list(elsewhere.iterdir()) == []
 
