@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import structlog
 
 from monitor.errors import DatabaseError
+from monitor.model import LatestRun
 from monitor.ports import Clock, Publisher, Store
 from monitor.settings import RetentionOptions
 
@@ -15,11 +16,12 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upkeep:
-    """Reads and tidies the store. ``has_published``: whether anything was read from it yet."""
+    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
 
     store: Store
     publisher: Publisher
     clock: Clock
+    latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
     def refresh(self, comparisons: tuple[str, ...]) -> None:
@@ -27,7 +29,8 @@ class Upkeep:
         now = self.clock.now()
         try:
             self.store.abandon_expired(now)
-            self.publisher.publish(self.store.latest(comparisons))
+            self.latest = self.store.latest(comparisons)
+            self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all

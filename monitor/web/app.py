@@ -1,8 +1,8 @@
-"""The pages: /metrics, /-/healthy, /-/ready, and one that links them."""
+"""The pages: /metrics, /-/healthy, /-/ready, and for people one of all comparisons and one of each."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from anyio import CapacityLimiter, move_on_after
@@ -12,27 +12,20 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
+from monitor.model import LatestRun
+from monitor.web.comparison import render_comparison, render_index
+
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
+
+Latest = Callable[[], Sequence[LatestRun]]
+"""What was last published of each comparison; from memory, at once."""
 
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
 _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_LANDING = """<!doctype html>
-<html lang="en">
-<head><meta charset="utf-8"><title>rankwatch</title></head>
-<body>
-<h1>rankwatch</h1>
-<p>Watches how far two recommenders drift apart.</p>
-<ul>
-<li><a href="metrics">metrics</a>: what Prometheus scrapes</li>
-<li><a href="-/healthy">healthy</a>: whether the process works</li>
-<li><a href="-/ready">ready</a>: whether it has its database and shows results</li>
-</ul>
-</body>
-</html>
-"""
+_HTML = {**_HEADERS, "Content-Security-Policy": "default-src 'none'"}
 
 
 class Health(Protocol):
@@ -48,20 +41,28 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(*, metrics: Metrics, health: Health) -> Starlette:
-    """The application over these two."""
+def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple) -> Starlette:
+    """The application over these three."""
+
+    async def index(_: Request) -> Response:
+        return HTMLResponse(render_index(latest()), headers=_HTML)
+
+    async def comparison(request: Request) -> Response:
+        name = request.path_params["name"]
+        found = next((each for each in latest() if each.run.comparison == name), None)
+        if found is None:
+            return PlainTextResponse("no such comparison, or no run of it has ended yet\n", 404, headers=_HEADERS)
+        return HTMLResponse(render_comparison(found), headers=_HTML)
+
     return Starlette(
         routes=[
-            Route("/", _landing),
+            Route("/", index),
+            Route("/comparisons/{name}", comparison),
             Route("/metrics", _MetricsPage(metrics).answer),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),
         ]
     )
-
-
-async def _landing(_: Request) -> Response:
-    return HTMLResponse(_LANDING, headers={**_HEADERS, "Content-Security-Policy": "default-src 'none'"})
 
 
 class _MetricsPage:

@@ -1,0 +1,107 @@
+"""The pages that alerts link to: how each comparison stands, as plain HTML. Everything shown is escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from html import escape
+from urllib.parse import quote
+
+from monitor.model import AlertState, CoverageRow, LatestRun, Summary
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title></head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def render_index(latest: Sequence[LatestRun]) -> str:
+    """All comparisons with their newest runs, and links to what machines read."""
+    rows = (
+        (
+            _link(f"comparisons/{quote(each.run.comparison, safe='')}", each.run.comparison),
+            _instant(each.run.slot),
+            escape(each.run.status),
+            _worst_state(each.states),
+        )
+        for each in latest
+    )
+    links = "\n".join(
+        f"<li>{_link(path, path)}: {text}</li>"
+        for path, text in (
+            ("metrics", "what Prometheus scrapes"),
+            ("-/healthy", "whether the process works"),
+            ("-/ready", "whether it has its database and shows results"),
+        )
+    )
+    table = _table(("comparison", "newest run", "status", "alerts"), rows) if latest else "<p>No run has ended yet.</p>"
+    body = f"<h1>rankwatch</h1>\n<p>Watches how far two recommenders drift apart.</p>\n{table}\n<ul>\n{links}\n</ul>"
+    return _PAGE.format(title="rankwatch", body=body)
+
+
+def render_comparison(each: LatestRun) -> str:
+    """One comparison: its newest run, alerts, similarity and coverage by segment."""
+    run = each.run
+    reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
+    parts = [
+        f"<h1>{escape(run.comparison)}</h1>",
+        f"<p>Newest run: slot {_instant(run.slot)}, {escape(run.status)}; last ok: {_instant(each.last_ok_slot)}.</p>{reason}",
+        "<h2>Alerts</h2>",
+        _table(
+            ("alert", "segment", "state", "since", "severity", "last verdict"), (_state_row(state) for state in each.states)
+        ),
+        "<h2>Similarity</h2>",
+        _table(("segment", "metric", "mean", "p05", "median", "users"), (_summary_row(summary) for summary in each.summaries)),
+        "<h2>Coverage</h2>",
+        _table(
+            ("segment", "asked", "paired", "absent or imperfect"),
+            map(_coverage_row, each.coverage.rows if each.coverage else ()),
+        ),
+        (
+            f"<p>More: <code>rankwatch runs --comparison {escape(run.comparison)}</code>, "
+            f"<code>rankwatch alerts --comparison {escape(run.comparison)}</code></p>"
+        ),
+    ]
+    return _PAGE.format(title=f"rankwatch: {escape(run.comparison)}", body="\n".join(parts))
+
+
+def _state_row(state: AlertState) -> tuple[str, ...]:
+    texts = (state.alert, state.segment, state.state, _instant(state.since), state.severity, f"{state.outcome}: {state.reason}")
+    return tuple(escape(text) for text in texts)
+
+
+def _summary_row(summary: Summary) -> tuple[str, ...]:
+    figures = (summary.mean, summary.value("p05"), summary.value("p50"))
+    return escape(summary.segment), escape(summary.metric), *(_number(figure) for figure in figures), f"{summary.n:,}"
+
+
+def _coverage_row(row: CoverageRow) -> tuple[str, ...]:
+    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in row.reasons.items())
+    return escape(row.segment), f"{row.asked:,}", f"{row.paired:,}", escape(reasons)
+
+
+def _worst_state(states: Iterable[AlertState]) -> str:
+    firing = [f"{state.alert} [{state.segment}]" for state in states if state.state == "firing"]
+    return escape("firing: " + ", ".join(firing) if firing else "none firing")
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["<tr>" + "".join(f"<th>{cell}</th>" for cell in head) + "</tr>"]
+    lines += ["<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows]
+    return '<table border="1">\n' + "\n".join(lines) + "\n</table>"
+
+
+def _link(path: str, text: str) -> str:
+    return f'<a href="{escape(path)}">{escape(text)}</a>'
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _instant(value: datetime | None) -> str:
+    return "never" if value is None else value.isoformat().replace("+00:00", "Z")
