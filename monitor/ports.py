@@ -128,7 +128,8 @@ class Store(Protocol):
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
 
-        Also stores one pending delivery for each announced transition and each of ``receivers``. States are written only where
+        Also stores one pending delivery for each announced transition and each of ``receivers``, and for the start of each
+        firing that lasts and that a receiver was never owed. States are written only where
         the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition,
         started from; the transitions of others are left out. Doing it again with the same result changes nothing. False,
         and nothing is stored, when the claim has been taken over meanwhile.
@@ -175,6 +176,9 @@ class Store(Protocol):
 
         Never a delivery while an older one of the same alert and segment is still pending for that receiver.
         """
+
+    def forget_receivers(self, *, known: Sequence[str], now: datetime) -> int:
+        """Give up what is owed to receivers that are not among the known ones; how many deliveries are dead now."""
 
     def record(self, notification: Notification) -> None:
         """Store an attempt, and move its delivery to that status; a pending one is due again at ``next_attempt_at``."""

@@ -55,7 +55,8 @@ def _print(look: Look) -> None:
         say(f"  {trouble}")
     if look.coverage is not None:
         for (arm, reason), count in look.coverage.all.reasons.items():
-            say(f"  {arm}: {count} of {look.coverage.all.asked} users {reason}")
+            note = look.notes.get((arm, reason))
+            say(f"  {arm}: {count} of {look.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
     for evidence in look.evidence:
         scores = "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
         say()

@@ -8,10 +8,10 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
-from monitor.errors import DeliveryError
+from monitor.errors import MonitorError
 
 if TYPE_CHECKING:
-    from monitor.model import RunResult
+    from monitor.model import RunResult, Summary
 
 FAILED_EXIT = 3
 
@@ -30,11 +30,20 @@ def run_once(
     from monitor.service.wiring import one_shot
 
     wanted = parse_instant(slot) if slot is not None else None
-    with one_shot(config) as service:
-        results = list(service.run_once(comparison, wanted))
+    with one_shot(config, settles=True) as service:
+        outcomes = list(service.run_once(comparison, wanted))
+        results = [each for each in outcomes if not isinstance(each, MonitorError)]
+        errors = [each for each in outcomes if isinstance(each, MonitorError)]
         _print(results, as_json=as_json)
-        owed = service.deliver()
-    _exit(results, owed)
+        try:
+            service.deliver()
+        except MonitorError as error:
+            errors.append(error)
+    for each in errors[:-1]:
+        typer.echo(f"rankwatch: {each}", err=True)
+    if errors:
+        raise errors[-1]
+    _exit(results)
 
 
 def replay(
@@ -54,27 +63,39 @@ def replay(
         msg = f"--to {end} lies before --from {start}"
         raise typer.BadParameter(msg)
     results: list[RunResult] = []
-    with one_shot(config) as service, progress() as bar:
+    with one_shot(config, settles=False) as service, progress() as bar:
         slots = service.slots(comparison, first, last)
         task = bar.add_task("replay", total=len(slots))
-        for result in service.replay(slots, is_announced=notify):
-            results.append(result)
-            bar.update(task, advance=1, description=f"replay {result.claim.comparison} {instant(result.claim.slot)}")
-            if as_json:
-                print_json(as_dict(result))
-        bar.stop()
-        if not as_json:
-            _print(results, as_json=False)
-        owed = service.deliver() if notify else 0
-    _exit(results, owed)
+        try:
+            for result in service.replay(slots, is_announced=notify):
+                results.append(result)
+                bar.update(task, advance=1, description=f"replay {result.claim.comparison} {instant(result.claim.slot)}")
+                if as_json:
+                    print_json(as_dict(result))
+        finally:
+            bar.stop()
+            if not as_json:
+                _print(results, as_json=False)
+            if notify:
+                service.deliver()
+    _warn_of_unjudged(results)
+    _exit(results)
+
+
+def _warn_of_unjudged(results: list[RunResult]) -> None:
+    """Say when alerts did not move because newer slots had been judged before."""
+    count = sum(any(state.judged_slot > result.claim.slot for state in result.states) for result in results)
+    if count:
+        typer.echo(
+            f"{count} of {len(results)} runs were measured but judged nothing: newer slots of theirs were judged before. "
+            "To see what the rules would have done, replay into an empty database.",
+            err=True,
+        )
 
 
 def as_dict(result: RunResult) -> dict[str, object]:
-    """One run for machines: means by metric and segment, and the transitions it caused."""
+    """One run for machines: what it compared, summaries by metric and segment if it is ok, and what changed."""
     coverage = result.coverage.all if result.coverage else None
-    means: dict[str, dict[str, float | None]] = {}
-    for summary in result.summaries:
-        means.setdefault(summary.metric, {})[summary.segment] = summary.mean
     return {
         "slot": result.claim.slot,
         "comparison": result.claim.comparison,
@@ -83,7 +104,7 @@ def as_dict(result: RunResult) -> dict[str, object]:
         "asked": coverage.asked if coverage else None,
         "paired": coverage.paired if coverage else None,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in (coverage.reasons if coverage else {}).items()},
-        "means": means,
+        "summaries": _summaries(result),
         "transitions": [
             {"alert": each.alert, "segment": each.segment, "from": each.from_state.value, "to": each.to_state.value}
             for each in result.transitions
@@ -91,12 +112,28 @@ def as_dict(result: RunResult) -> dict[str, object]:
     }
 
 
+def _summaries(result: RunResult) -> dict[str, dict[str, object]]:
+    """Mean, standard error and users by metric and segment; nothing of a run that compared too little to be believed."""
+    found: dict[str, dict[str, object]] = {}
+    for summary in _believable(result):
+        found.setdefault(summary.metric, {})[summary.segment] = {
+            "mean": summary.mean,
+            "standard_error": summary.standard_error,
+            "users": summary.n,
+        }
+    return found
+
+
+def _believable(result: RunResult) -> tuple[Summary, ...]:
+    return result.summaries if result.status == "ok" else ()
+
+
 def _print(results: list[RunResult], *, as_json: bool) -> None:
     if as_json:
         for result in results:
             print_json(as_dict(result))
         return
-    metrics = list(dict.fromkeys(summary.metric for result in results for summary in result.summaries))
+    metrics = list(dict.fromkeys(summary.metric for result in results for summary in _believable(result)))
     columns = ("slot", "comparison", "status", "asked>", "paired>", *(f"{metric}>" for metric in metrics), "alerts")
     print_table(columns, (_row(result, metrics) for result in results))
     for result in results:
@@ -108,7 +145,7 @@ def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
     from monitor.model import ALL
 
     coverage = result.coverage.all if result.coverage else None
-    means = {summary.metric: summary.mean for summary in result.summaries if summary.segment == ALL}
+    means = {summary.metric: summary.mean for summary in _believable(result) if summary.segment == ALL}
     changes = (f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}" for each in result.transitions)
     return (
         instant(result.claim.slot),
@@ -121,11 +158,6 @@ def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
     )
 
 
-def _exit(results: list[RunResult], owed: int) -> None:
-    from monitor.model import RunStatus
-
-    if owed:
-        msg = f"{owed} message(s) not delivered; they stay owed, and the daemon or the next run-once tries again"
-        raise DeliveryError(msg, permanent=False)
-    if any(result.status is RunStatus.FAILED for result in results):
+def _exit(results: list[RunResult]) -> None:
+    if any(result.status == "failed" for result in results):
         raise typer.Exit(FAILED_EXIT)

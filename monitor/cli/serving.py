@@ -45,6 +45,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
 def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
     from monitor.service import systemd
+    from monitor.service.logs import configure
 
     interval = systemd.watchdog_interval_s() or IDLE_S
     while True:
@@ -57,5 +58,6 @@ def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
         if received != signal.SIGHUP:
             return
         systemd.reloading()
-        daemon.reload()
+        if daemon.reload():
+            configure(daemon.settings.log.format, daemon.settings.log.level)
         systemd.notify("READY=1")

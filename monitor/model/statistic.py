@@ -44,4 +44,4 @@ class Statistic:
     def __str__(self) -> str:
         if self.quantile is not None:
             return f"p{round(self.quantile * 100):02d}"
-        return "mean" if self.floor is None else f"share_below({self.floor:g})"
+        return "mean" if self.floor is None else f"share_below({self.floor:.15g})"

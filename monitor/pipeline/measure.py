@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -129,11 +130,12 @@ def pull_arms(
         arm: Promise(partial(source.pull, request), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
+    ends_at = time.monotonic() + request.timeout_s + GRACE_S
     pulls: list[Pull] = []
     troubles: list[str] = []
     for arm, promise in pulling.items():
         try:
-            pulls.append(promise.wait(request.timeout_s + GRACE_S))
+            pulls.append(promise.wait(ends_at - time.monotonic()))
         except SourceError as error:
             troubles.append(f"{arm}: {error}")
             pulls.append(_nothing(panel.users, CoverageReason.UNAVAILABLE))

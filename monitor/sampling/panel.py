@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model import Comparison, Panel, SampleSize, UserTable
-from monitor.sampling.segments import split
+from monitor.sampling.segments import frequent, split
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
@@ -23,7 +23,9 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
     chosen = order if comparison.sample is None else order[_sample(users.users[order], comparison.sample, comparison, slot)]
     segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
-    return Panel(users=users.users[chosen], segments=split(len(chosen), segments, comparison.max_segment_values))
+    # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
+    kept = {name: frequent(categories, comparison.max_segment_values) for name, categories in users.segments.items()}
+    return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
 
 
 def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
 import structlog
+from apscheduler.jobstores.base import JobLookupError
 
 from monitor import __version__
 from monitor.errors import ConfigError, DatabaseError, MonitorError
@@ -21,7 +22,7 @@ from monitor.service.running import Runner
 from monitor.service.scheduling import make_scheduler
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
-from monitor.service.wiring import Wiring, retire_outdated, wire
+from monitor.service.wiring import Wiring, settle, wire
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, open_store
 from monitor.web import WebServer, create_app
@@ -69,6 +70,11 @@ class Daemon:
         return self._web.url
 
     @property
+    def settings(self) -> Settings:
+        """The configuration in force."""
+        return self._wiring.settings
+
+    @property
     def store(self) -> SqlStore:
         """The database."""
         return self._store
@@ -86,7 +92,7 @@ class Daemon:
             self._web = WebServer(app, *settings.listen_address)
             self._web.start()
             opened.callback(self._web.stop)
-            retire_outdated(self._wiring, self._store, self._clock)
+            settle(self._wiring, self._store, self._clock)
             opened.callback(self._stop_loops)
             self._scheduler.start()
             opened.callback(self._stop_runs)
@@ -112,7 +118,7 @@ class Daemon:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         try:
             new = wire(self._reloadable(load(self._config)))
-            retire_outdated(new, self._store, self._clock)
+            settle(new, self._store, self._clock)
         except MonitorError as error:
             log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - its text says all
             self._publisher.reloaded(ok=False, at=self._clock.now())
@@ -137,7 +143,7 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the schedule in line with the wiring."""
         wiring = self._wiring
-        intervals = {name: watched.schedule.interval for name, watched in wiring.watched.items()}
+        intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._refresh()
@@ -166,19 +172,36 @@ class Daemon:
         self._scheduler.add_job(self._prune, "interval", seconds=PRUNE.total_seconds(), id="-prune")
 
     def _tick(self, name: str) -> None:
-        watched = self._wiring.watched.get(name)
+        wiring = self._wiring
+        watched = wiring.watched.get(name)
         if watched is None or self._stopping.is_set():
             return
-        result = self._ticker.tick(watched, self._wiring.receiver_names)
+        result = self._ticker.tick(watched, wiring.receiver_names)
         if result is None:
             return
+        if wiring is not self._wiring:
+            self._settle_after_reload()
         self._refresh()
         if any(transition.is_announced for transition in result.transitions):
             for loop in self._loops:
                 loop.wake()
 
+    def _settle_after_reload(self) -> None:
+        """A run that began before a reload may have raised alerts of rules that are gone since."""
+        try:
+            settle(self._wiring, self._store, self._clock)
+        except DatabaseError as error:
+            log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
+
     def _refresh(self) -> None:
-        self._upkeep.refresh(tuple(self._wiring.watched))
+        if self._upkeep.refresh(tuple(self._wiring.watched)):
+            self._run_soon()
+
+    def _run_soon(self) -> None:
+        """Let each comparison look at once whether its newest slot wants a run."""
+        for name in self._wiring.watched:
+            with suppress(JobLookupError):
+                self._scheduler.modify_job(name, next_run_time=self._clock.now())
 
     def _prune(self) -> None:
         self._upkeep.prune(self._wiring.settings.retention)

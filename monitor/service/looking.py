@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +10,7 @@ import pandas as pd
 
 from monitor.errors import MonitorError
 from monitor.metrics import parse
-from monitor.model import Comparison, Coverage, Evidence, SampleSize, UserTable
+from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, SampleSize, UserTable
 from monitor.pipeline.measure import Arms, Measurement, Stopwatch, measure
 from monitor.service.clock import SystemClock
 from monitor.service.running import Watched
@@ -28,6 +28,7 @@ class Look:
     coverage: Coverage | None
     evidence: tuple[Evidence, ...]
     troubles: tuple[str, ...]
+    notes: Mapping[tuple[Arm, CoverageReason], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,5 +80,12 @@ def look_at(watched: Watched, count: int) -> Look:
     try:
         found = measure(few, watched.arms, slot, Stopwatch(SystemClock()))
     except MonitorError as error:
-        return Look(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),))
-    return Look(comparison=few, slot=slot, coverage=found.coverage, evidence=found.evidence, troubles=found.troubles)
+        return Look(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),), notes={})
+    return Look(
+        comparison=few,
+        slot=slot,
+        coverage=found.coverage,
+        evidence=found.evidence,
+        troubles=found.troubles,
+        notes=found.notes,
+    )

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-import structlog
-
-from monitor.errors import DeliveryError, SlotTakenError
+from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model import RunResult
 from monitor.pipeline.deliver import drain, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.running import Runner, Watched, chosen, whoami
 
-log = structlog.get_logger(__name__)
-
 DRAIN_S = 30.0
 """How long a one-shot command goes on trying to deliver; what is left waits in the outbox for the next one or the daemon."""
+PATIENCE_S = 10.0
+"""How long a one-shot command waits for a database that is away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,29 +29,64 @@ class OneShot:
     publisher: Publisher
     clock: Clock = field(default_factory=SystemClock)
 
-    def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult]:
+    def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each chosen comparison (the newest where none is given), measuring it anew if it was run before.
 
-        Receivers are owed what fires or ends: call `deliver` afterwards. SlotTakenError when another process is at that slot.
+        Gives the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Receivers are
+        owed what fires or ends: call `deliver` afterwards. ConfigError when the slot lies in the future.
         """
+        if slot is not None:
+            self._require_past(slot, "--slot")
         for watched in chosen(self.watched, comparison):
-            yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
+            try:
+                yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
+            except MonitorError as error:
+                yield error
 
     def slots(self, comparison: str | None, start: datetime, end: datetime) -> list[tuple[datetime, Watched]]:
-        """All slots of the chosen comparisons from start to end, both included, in order of time."""
+        """All slots of the chosen comparisons from start to end, both included, in order of time.
+
+        ConfigError when the end lies in the future.
+        """
+        self._require_past(end, "--to")
         slots = [
             (slot, watched) for watched in chosen(self.watched, comparison) for slot in watched.schedule.between(start, end)
         ]
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
-        """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``."""
+        """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``.
+
+        Results come without per-user scores and evidence, so that a long period takes no more memory than a short one.
+        """
         for slot, watched in slots:
-            yield self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+            result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+            yield replace(result, scores=None, evidence=())
+
+    def deliver(self) -> None:
+        """Send what is owed, for at most DRAIN_S in all; DeliveryError when something is still owed then.
+
+        Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
+        """
+        troubles = [trouble for receiver in self.receivers if (trouble := self._retell(receiver))]
+        drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
+        owed = self.store.outbox(self.clock.now())
+        if count := sum(owed.get(receiver.name, (0, 0.0))[0] for receiver in self.receivers):
+            troubles.append(
+                f"{count} message(s) not delivered; they stay owed, and the daemon or the next run-once tries again"
+            )
+        if troubles:
+            raise DeliveryError("; ".join(troubles), permanent=False)
+
+    def _require_past(self, instant: datetime, name: str) -> None:
+        """A slot judged ahead of time would keep every slot before it from being judged."""
+        if instant > self.clock.now():
+            msg = f"{name} {instant.isoformat()} lies in the future: only slots that are due can be run"
+            raise ConfigError(msg)
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
         receivers = tuple(receiver.name for receiver in self.receivers) if is_announced else ()
-        runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher)
+        runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher, patience_s=PATIENCE_S)
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
             msg = (
@@ -63,19 +96,9 @@ class OneShot:
             raise SlotTakenError(msg, permanent=False)
         return result
 
-    def deliver(self) -> int:
-        """Send what is owed, for at most DRAIN_S in all; how many deliveries are still owed then.
-
-        Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
-        """
-        for receiver in self.receivers:
-            self._retell(receiver)
-        drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
-        owed = self.store.outbox(self.clock.now())
-        return sum(owed.get(receiver.name, (0, 0.0))[0] for receiver in self.receivers)
-
-    def _retell(self, receiver: Receiver) -> None:
+    def _retell(self, receiver: Receiver) -> str | None:
         try:
             resend_firing(self.store, receiver, self.clock)
         except DeliveryError as error:
-            log.warning("receiver not told again", receiver=receiver.name, reason=str(error))
+            return str(error)
+        return None

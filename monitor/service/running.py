@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
 
 import stamina
 import structlog
@@ -18,6 +20,8 @@ from monitor.pipeline.measure import Arms
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
 from monitor.settings import Schedule
+
+T = TypeVar("T")
 
 STORING = timedelta(minutes=5)
 """How long beyond its deadline a run keeps its claim, to store what it found."""
@@ -59,12 +63,16 @@ def chosen(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, .
 
 @dataclass(slots=True, kw_only=True)
 class Runner:
-    """Runs slots against one store. ``claims`` holds what is being run at this moment."""
+    """Runs slots against one store.
+
+    ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run.
+    """
 
     store: Store
     clock: Clock
     owner: str = field(default_factory=whoami)
     publisher: Publisher | None = None
+    patience_s: float = 120.0
     claims: dict[int, Claim] = field(default_factory=dict)
 
     def run(
@@ -80,9 +88,23 @@ class Runner:
 
         ``receivers`` are owed every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
         """
-        comparison = watched.comparison
+        claim = self._patiently(partial(self._claim, watched.comparison, slot, rerun=rerun))
+        if claim is None:
+            return None
+        self.claims[claim.run_id] = claim
+        with structlog.contextvars.bound_contextvars(comparison=claim.comparison, run=claim.run_id, slot=slot.isoformat()):
+            try:
+                result = self._execute(watched, claim, judged_at or self.clock)
+                return self._finish(replace(result, finished_at=self.clock.now()), receivers)
+            except BaseException:
+                self._give_back(claim)
+                raise
+            finally:
+                self.claims.pop(claim.run_id, None)
+
+    def _claim(self, comparison: Comparison, slot: datetime, *, rerun: bool) -> Claim | None:
         now = self.clock.now()
-        claim = self.store.claim(
+        return self.store.claim(
             comparison.name,
             slot,
             owner=self.owner,
@@ -91,19 +113,15 @@ class Runner:
             config_hash=comparison.config_hash,
             rerun=rerun,
         )
-        if claim is None:
-            return None
-        with structlog.contextvars.bound_contextvars(comparison=comparison.name, run=claim.run_id, slot=slot.isoformat()):
-            self.claims[claim.run_id] = claim
-            try:
-                result = self._execute(watched, claim, judged_at or self.clock)
-                result = replace(result, finished_at=self.clock.now())
-                return result if self._store(result, receivers) else None
-            finally:
-                self.claims.pop(claim.run_id, None)
+
+    def _give_back(self, claim: Claim) -> None:
+        try:
+            self.store.release(claim)
+        except DatabaseError as error:
+            log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
-        states = self.store.alert_states(watched.comparison.name)
+        states = self._patiently(partial(self.store.alert_states, claim.comparison))
         try:
             with watched.in_use:
                 return execute(watched.comparison, watched.arms, claim, states, clock)
@@ -112,16 +130,20 @@ class Runner:
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
             return conclude(watched.comparison, claim, states, clock, status=RunStatus.FAILED, reason=reason)
 
-    def _store(self, result: RunResult, receivers: tuple[str, ...]) -> bool:
-        """Store the result, again while the database is briefly away; False when the claim was lost."""
-        for attempt in stamina.retry_context(on=_may_pass, attempts=6, timeout=120.0, wait_max=20.0):
-            with attempt:
-                stored = self.store.finish(result, receivers=receivers)
-        if not stored:
+    def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
+        """Store the result; None when the claim was lost."""
+        if not self._patiently(partial(self.store.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
-            return False
+            return None
         self._tell(result)
-        return True
+        return result
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        """Do it, again while the database is briefly away."""
+        for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+            with attempt:
+                return call()
+        raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
 
     def _tell(self, result: RunResult) -> None:
         paired = result.coverage.all.paired if result.coverage else 0

@@ -13,6 +13,8 @@ from monitor.ports import Clock, Publisher, Store
 from monitor.service.running import Runner, Watched
 from monitor.service.slots import count_skipped
 
+_COUNTED = 10_000
+
 log = structlog.get_logger(__name__)
 
 
@@ -41,11 +43,16 @@ class Ticker:
         slot = watched.schedule.latest(self.clock.now())
         last = self.store.last_slot(name)
         result = self.runner.run(watched, slot, receivers=receivers)
-        if result is None:
-            return None
-        if last is not None and last < slot:
-            passed = watched.schedule.between(last, slot)[1:-1]
-            for reason, count in count_skipped(passed, self.busy_until.get(name)).items():
+        if result is not None:
+            for reason, count in count_skipped(_passed(watched, last, slot), self.busy_until.get(name)).items():
                 self.publisher.slots_skipped(name, reason, count)
-        self.busy_until[name] = self.clock.now()
+            self.busy_until[name] = self.clock.now()
         return result
+
+
+def _passed(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
+    """Slots strictly between the last one claimed and this one; of a very long absence the latest ones only."""
+    if last is None:
+        return []
+    start = max(last, slot - _COUNTED * watched.schedule.interval)
+    return [each for each in watched.schedule.between(start, slot) if last < each < slot]

@@ -24,21 +24,25 @@ class Upkeep:
     latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...]) -> None:
-        """Show what is stored of these comparisons now, by this daemon or another, and the outbox."""
+    def refresh(self, comparisons: tuple[str, ...]) -> int:
+        """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
+
+        Returns how many runs were found abandoned: their slots are free again.
+        """
         now = self.clock.now()
         try:
-            self.store.abandon_expired(now)
+            abandoned = self.store.abandon_expired(now)
             self.latest = self.store.latest(comparisons)
             self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
-            return
+            return 0
         self.publisher.outbox(
             {name: count for name, (count, _) in waiting.items()}, {name: oldest for name, (_, oldest) in waiting.items()}
         )
         self.has_published = True
+        return abandoned
 
     def prune(self, retention: RetentionOptions) -> None:
         """Delete what is older than the retention says."""

@@ -13,6 +13,7 @@ from monitor.export import PrometheusPublisher
 from monitor.pipeline.measure import Arms
 from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import open_receivers
+from monitor.service.clock import SystemClock
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
@@ -66,13 +67,15 @@ def watch(options: ComparisonOptions) -> Watched:
 
 
 @contextmanager
-def one_shot(config: Path) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end."""
+def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
+    """Everything a command needs to run slots, opened; closed at the end. With ``settles`` the store is settled first."""
     wiring = wire(load(config))
     publisher = PrometheusPublisher(version=__version__)
     try:
         store = open_store(wiring.settings.database, create=True)
         try:
+            if settles:
+                settle(wiring, store, SystemClock())
             yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
         finally:
             store.close()
@@ -80,12 +83,14 @@ def one_shot(config: Path) -> Iterator[OneShot]:
         wiring.close()
 
 
-def retire_outdated(wiring: Wiring, store: Store, clock: Clock) -> None:
-    """End alerts whose rule or comparison has left the configuration; receivers hear of each end.
+def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Bring the store in line with the configuration.
 
-    One database belongs to one configuration: what this one does not name is taken to be gone.
+    Alerts whose rule or comparison has left it end, and receivers hear of it; what is owed to receivers that have left it is
+    given up. One database belongs to one configuration: what this one does not name is taken to be gone.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
+    store.forget_receivers(known=wiring.receiver_names, now=clock.now())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
@@ -126,7 +126,12 @@ class Cron(Schedule):
     @property
     def interval(self) -> timedelta:
         """The shortest time from one slot to the next, clock changes left aside."""
-        return _shortest(self)
+        return _gap(self, min)
+
+    @property
+    def longest(self) -> timedelta:
+        """The longest time from one slot to the next, clock changes left aside."""
+        return _gap(self, max)
 
     def latest(self, now: datetime) -> datetime:
         """The newest slot at or before ``now``."""
@@ -208,9 +213,9 @@ def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
 
 
 @lru_cache(maxsize=1024)
-def _shortest(cron: Cron) -> timedelta:
+def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
     minutes = [at.hour * 60 + at.minute for at in cron.times]
     days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
-    apart = min((after - before for before, after in pairwise(days)), default=_FURTHEST_DAYS)
+    apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
     overnight = apart * 24 * 60 + minutes[0] - minutes[-1]
-    return timedelta(minutes=min([overnight, *(after - before for before, after in pairwise(minutes))]))
+    return timedelta(minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))]))

@@ -177,10 +177,6 @@ class Settings(Options):
         """The database's URL as it may be shown."""
         return display_url(self.database)
 
-    def comparison(self, name: str) -> ComparisonOptions | None:
-        """The comparison of that name, if there is one."""
-        return next((each for each in self.comparisons if each.name == name), None)
-
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """What identifies the settings; sources and receivers by name only."""
         yield "database", self.database_display

@@ -21,6 +21,11 @@ class Schedule(ABC):
     def interval(self) -> timedelta:
         """The shortest time from one slot to the next, clock changes left aside."""
 
+    @property
+    @abstractmethod
+    def longest(self) -> timedelta:
+        """The longest time from one slot to the next, clock changes left aside."""
+
     @abstractmethod
     def latest(self, now: datetime) -> datetime:
         """The newest slot at or before ``now``."""
@@ -51,6 +56,11 @@ class Every(Schedule):
 
     @property
     def interval(self) -> timedelta:
+        """The period itself."""
+        return self.period
+
+    @property
+    def longest(self) -> timedelta:
         """The period itself."""
         return self.period
 

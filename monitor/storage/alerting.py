@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, delete, select
@@ -43,6 +44,7 @@ def store(
         renewed = fresh.on_conflict_do_update(index_elements=["comparison", "alert", "segment"], set_=dict(fresh.excluded))
         connection.execute(renewed, [_plain(state) for state in admitted])
     _announce(connection, caused, receivers)
+    _owe_what_lasts(connection, [state for state in admitted if state.state is State.FIRING], receivers)
 
 
 def admit(
@@ -123,6 +125,35 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
     return (state.state, state.dedup_key) == (was, was_key)
 
 
+def _owe_what_lasts(connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]) -> None:
+    """A pending delivery of each firing's start to every receiver that is owed none yet.
+
+    So a receiver that was added later hears of it, and so does everybody when it began in a replay that told nobody.
+    """
+    keys = [state.dedup_key for state in lasting]
+    if not keys or not receivers:
+        return
+    starts = select(transitions.c.id, transitions.c.changed_at).where(
+        transitions.c.dedup_key.in_(keys), transitions.c.to_state == State.FIRING
+    )
+    begun = {row.id: row.changed_at for row in connection.execute(starts)}
+    known = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
+    owed = {(row.transition_id, row.receiver) for row in connection.execute(known)}
+    missing = [(start, receiver) for start in begun for receiver in dict.fromkeys(receivers) if (start, receiver) not in owed]
+    if missing:
+        connection.execute(deliveries.insert(), [_owed(start, receiver, begun[start]) for start, receiver in missing])
+
+
+def _owed(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
+    return {
+        "transition_id": transition_id,
+        "receiver": receiver,
+        "status": DeliveryStatus.PENDING,
+        "attempts": 0,
+        "next_attempt_at": due,
+    }
+
+
 def _announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
     """Store the transitions, those apart that are stored, and a pending delivery of each to every receiver that hears of it."""
     known = _numbered(connection, changes)
@@ -133,13 +164,7 @@ def _announce(connection: Connection, changes: Sequence[Transition], receivers: 
     connection.execute(transitions.insert(), list(rows))
     numbered = _numbered(connection, fresh)
     owed = [
-        {
-            "transition_id": numbered[_change_of(change)],
-            "receiver": receiver,
-            "status": DeliveryStatus.PENDING,
-            "attempts": 0,
-            "next_attempt_at": change.at,
-        }
+        _owed(numbered[_change_of(change)], receiver, change.at)
         for change in fresh
         if change.is_announced
         for receiver in dict.fromkeys(receivers)

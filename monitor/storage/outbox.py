@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import Connection, Exists, and_, exists, func, or_, select, update
@@ -11,6 +11,8 @@ from monitor.errors import DatabaseError
 from monitor.model import Delivery, DeliveryStatus, Notification
 from monitor.storage.alerting import transition
 from monitor.storage.tables import deliveries, notifications, transitions
+
+_GONE = "the receiver has left the configuration"
 
 
 def lease(
@@ -68,6 +70,16 @@ def record(connection: Connection, notification: Notification) -> None:
             leased_until=None,
         )
     )
+
+
+def forget(connection: Connection, known: Sequence[str], now: datetime) -> int:
+    """Give up what waits for receivers that are not known any more, and record why."""
+    gone = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.receiver.not_in(list(known)))
+    orphans = list(connection.execute(select(deliveries.c.id).where(gone)).scalars())
+    for delivery_id in orphans:
+        note = Notification(delivery_id=delivery_id, at=now, status=DeliveryStatus.DEAD, reason=_GONE, next_attempt_at=None)
+        record(connection, note)
+    return len(orphans)
 
 
 def waiting(connection: Connection, now: datetime) -> Mapping[str, tuple[int, float]]:

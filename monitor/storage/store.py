@@ -139,6 +139,10 @@ class SqlStore:
         with self.database.write() as connection:
             return outbox.lease(connection, receiver, owner=owner, now=now, until=until, limit=limit)
 
+    def forget_receivers(self, *, known: Sequence[str], now: datetime) -> int:
+        with self.database.write() as connection:
+            return outbox.forget(connection, known, now)
+
     def record(self, notification: Notification) -> None:
         with self.database.write() as connection:
             outbox.record(connection, notification)

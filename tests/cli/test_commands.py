@@ -57,7 +57,7 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> Non
     first, second = (
         objects(rankwatch("run-once", "--slot", day, "--json", cwd=world))[0] for day in ("2024-01-08", "2024-01-09")
     )
-    assert (first["status"], first["paired"], first["means"]["extended_tau"]["all"]) == ("ok", 60, -1.0)
+    assert (first["status"], first["paired"], first["summaries"]["extended_tau"]["all"]["mean"]) == ("ok", 60, -1.0)
     assert [each["to"] for each in (*first["transitions"], *second["transitions"])] == ["pending", "firing"]
     listed = objects(rankwatch("alerts", "--json", cwd=world))
     assert [(each["slot"], each["from"], each["to"]) for each in listed] == [
@@ -185,6 +185,8 @@ def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_
     [
         (("runs", "--config", "none.yaml"), 2, "none.yaml"),
         (("runs",), 4, "rankwatch db upgrade"),
+        (("run-once", "--slot", "2130-01-01"), 2, "lies in the future"),
+        (("replay", "--from", "2024-01-01", "--to", "2130-01-01"), 2, "lies in the future"),
         (("run-once", "--comparison", "nope"), 2, "no comparison named 'nope'"),
         (("compare", "none.parquet", "candidate.jsonl"), 3, "none.parquet"),
         (("compare", "candidate.jsonl", "candidate.jsonl", "-m", "rob"), 2, "rbo"),
@@ -235,11 +237,11 @@ def test_a_schema_of_another_version_is_refused_with_what_to_do(world: Path) -> 
 def test_the_same_slot_twice_gives_the_same_and_no_second_transition(world: Path) -> None:
     write_lists(world / "candidate.jsonl", APART)
     first, again = (objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))[0] for _ in range(2))
-    assert first["means"] == again["means"]
+    assert first["summaries"] == again["summaries"]
     assert len(objects(rankwatch("alerts", "--json", cwd=world))) == 1
 
 
-def test_a_reader_that_goes_away_is_no_error(world: Path) -> None:
+def test_a_reader_that_goes_away_is_left_in_peace(world: Path) -> None:
     objects(rankwatch("replay", "--from", "2023-01-01", "--to", "2023-03-01", "--json", cwd=world))
     command = f"{sys.executable} -m monitor runs --limit 100 --json | head -1"
     done = subprocess.run(["/bin/sh", "-c", command], cwd=world, capture_output=True, text=True, check=True)
@@ -260,5 +262,4 @@ def test_an_interrupt_ends_a_replay_with_130_and_leaves_no_half_written_run(worl
     assert process.returncode == 130
     assert "Traceback" not in errors
     runs = objects(rankwatch("runs", "--limit", "100000", "--json", cwd=world))
-    assert {run["status"] for run in runs} <= {"ok", "running"}
-    assert sum(run["status"] == "running" for run in runs) <= 1
+    assert {run["status"] for run in runs} == {"ok"}

@@ -1,3 +1,6 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,19 +12,20 @@ from hypothesis import strategies as st
 
 from factories import comparison
 from monitor.model import SampleSize, UserTable
-from monitor.sampling import draw, split
+from monitor.sampling import draw
+from monitor.sampling.segments import frequent, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-def users(n: int, **dimensions: list[str | None]) -> UserTable:
+def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
     return UserTable(
         users=pd.Index([f"u{i:05}" for i in range(n)], dtype="str"),
-        segments={name: pd.Categorical(values) for name, values in dimensions.items()},
+        segments={name: values_of(*values) for name, values in dimensions.items()},
     )
 
 
-def values_of(*values: str | None) -> "pd.Categorical[Any]":
+def values_of(*values: str | None) -> pd.Categorical[Any]:
     return pd.Categorical(list(values))
 
 
@@ -77,27 +81,39 @@ def test_every_user_is_drawn_equally_often_by_rotation() -> None:
     assert chi_square < 85.35  # 0.999 quantile of chi-square with 49 degrees of freedom
 
 
+def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:
+    found = split(len(column), {"x": column}, {"x": frequent(column, most)})
+    return {name: list(rows) for name, rows in found.items()}
+
+
 def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest() -> None:
     column = pd.Categorical(["a"] * 3 + ["b"] * 2 + ["c", "d", None])
-    segments = split(8, {"x": column}, 2)
+    segments = segments_of(column, 2)
     assert {name: len(rows) for name, rows in segments.items()} == {"all": 8, "x=a": 3, "x=b": 2, "x=other": 2, "x=unknown": 1}
 
 
 def test_a_real_value_named_other_keeps_all_its_users() -> None:
-    segments = split(4, {"x": values_of("other", "other", "a", "b")}, 1)
-    assert {name: list(rows) for name, rows in segments.items()} == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
+    assert segments_of(values_of("other", "other", "a", "b"), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
 def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], limit: int) -> None:
     column: pd.Categorical[Any] = pd.Categorical(values)
-    segments = split(len(values), {"x": column}, limit)
-    parts = np.concatenate([rows for name, rows in segments.items() if name != "all"])
+    segments = segments_of(column, limit)
+    parts = [row for name, rows in segments.items() if name != "all" for row in rows]
     assert sorted(parts) == list(range(len(values)))
 
 
 def test_a_very_long_value_is_cut_and_stays_apart_from_its_like() -> None:
     long = "x" * 5000
-    segments = split(2, {"x": values_of(long + "a", long + "b")}, 10)
+    segments = segments_of(values_of(long + "a", long + "b"), 10)
     assert [len(rows) for rows in segments.values()] == [2, 1, 1]
     assert all(len(name) <= 122 for name in segments)
+
+
+def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
+    column = [f"v{i % 30:02}" for i in range(600)]
+    table = users(600, x=column)
+    few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
+    seen = {name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments}
+    assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}

@@ -103,9 +103,17 @@ def test_means_of_every_day_agree_with_scipy_and_equation_32(tmp_path: Path, dat
     for run in runs:
         name, day = run["comparison"], run["slot"][:10]
         assert run["status"] == "ok"
-        assert run["means"]["extended_tau"]["all"] == pytest.approx(mean_over_users(name, day, extended_tau), abs=1e-9)
-        assert run["means"]["rbo(p=0.9)"]["all"] == pytest.approx(mean_over_users(name, day, rbo_of_equation_32), abs=1e-9)
-    known = {run["comparison"]: run["means"]["extended_tau"]["all"] for run in runs if run["slot"].startswith("2024-01-11")}
+        assert run["summaries"]["extended_tau"]["all"]["mean"] == pytest.approx(
+            mean_over_users(name, day, extended_tau), abs=1e-9
+        )
+        assert run["summaries"]["rbo(p=0.9)"]["all"]["mean"] == pytest.approx(
+            mean_over_users(name, day, rbo_of_equation_32), abs=1e-9
+        )
+    known = {
+        run["comparison"]: run["summaries"]["extended_tau"]["all"]["mean"]
+        for run in runs
+        if run["slot"].startswith("2024-01-11")
+    }
     assert known["ok-seed"] == pytest.approx(0.521, abs=5e-4)
     assert known["pop20"] == pytest.approx(0.254, abs=5e-4)
 
@@ -170,5 +178,5 @@ def test_the_same_slots_run_twice_leave_the_same_rows_and_no_second_transition(t
     assert rows_of(database_url) == first
     assert first["transitions"]
     assert len(first["scores"]) > 0
-    assert [run["means"] for run in second_runs] == [run["means"] for run in first_runs]
+    assert [run["summaries"] for run in second_runs] == [run["summaries"] for run in first_runs]
     assert all(run["transitions"] == [] for run in second_runs)
