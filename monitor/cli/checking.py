@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, print_json, print_table, say
+from monitor.cli.output import instant, number, print_json, print_table, say, side_by_side
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 
 if TYPE_CHECKING:
-    from monitor.model import Evidence
     from monitor.service.looking import Look
 
 SOURCE_EXIT = 3
@@ -60,19 +58,8 @@ def _print(look: Look) -> None:
     for evidence in look.evidence:
         scores = "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
         say()
-        print_table(("", "baseline", "candidate", ""), _side_by_side(evidence), title=f"user {evidence.user}   {scores}")
+        print_table(("", "baseline", "candidate", ""), side_by_side(evidence), title=f"user {evidence.user}   {scores}")
     say()
-
-
-def _side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
-    """Rank, both items, and where the candidate's item stood in the baseline's list."""
-    before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
-    rows = []
-    for rank, (left, right) in enumerate(zip_longest(evidence.baseline, evidence.candidate, fillvalue=""), start=1):
-        was = before.get(right)
-        moved = "" if not right or was == rank else f"was {was}" if was else "new"
-        rows.append((str(rank), left, right, moved))
-    return rows
 
 
 def _as_dict(look: Look) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from monitor import __version__
-from monitor.cli import checking, comparing, configuring, database, demonstrating, running, serving, showing
+from monitor.cli import checking, comparing, configuring, database, demonstrating, detailing, running, serving, showing
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 from monitor.service.logs import configure
@@ -36,6 +36,7 @@ app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("compare")(comparing.compare)
 app.command("runs")(showing.runs)
+app.command("show")(detailing.show)
 app.command("alerts")(showing.alerts)
 app.add_typer(configuring.app, name="config")
 app.add_typer(database.app, name="db")

@@ -7,11 +7,16 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+if TYPE_CHECKING:
+    from monitor.model import Evidence
 
 
 def say(text: str = "") -> None:
@@ -38,16 +43,22 @@ def _plain(value: object) -> object:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
-    """Print a table; a column is right-aligned where its name ends in ``>``. Cells are text, never markup."""
+    """Print a table; a column is right-aligned where its name ends in ``>``. Cells are text, never markup.
+
+    On a terminal the last column folds to its width; into a pipe every row is one line.
+    """
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
-    for column in columns:
-        table.add_column(column.removesuffix(">"), justify="right" if column.endswith(">") else "left", overflow="fold")
+    is_terminal = sys.stdout.isatty()
+    for number, column in enumerate(columns, start=1):
+        justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
+        is_last = number == len(columns)
+        table.add_column(column.removesuffix(">"), justify=justify, overflow="fold", no_wrap=not (is_last and is_terminal))
     for row in rows:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    console = Console(soft_wrap=not sys.stdout.isatty(), width=None if sys.stdout.isatty() else 200)
-    console.print(table)
+    Console(width=None if is_terminal else _PIPE_WIDTH).print(table, crop=is_terminal)
 
 
+_PIPE_WIDTH = 10_000
 _STYLES = {
     "ok": "green",
     "quiet": "green",
@@ -80,3 +91,14 @@ def progress() -> Progress:
         transient=True,
         disable=not sys.stderr.isatty(),
     )
+
+
+def side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
+    """Rank, both items, and where the candidate's item stood in the baseline's list."""
+    before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
+    rows = []
+    for rank, (left, right) in enumerate(zip_longest(evidence.baseline, evidence.candidate, fillvalue=""), start=1):
+        was = before.get(right)
+        moved = "" if not right or was == rank else f"was {was}" if was else "new"
+        rows.append((str(rank), left, right, moved))
+    return rows

@@ -263,3 +263,53 @@ def test_an_interrupt_ends_a_replay_with_130_and_leaves_no_half_written_run(worl
     assert "Traceback" not in errors
     runs = objects(rankwatch("runs", "--limit", "100000", "--json", cwd=world))
     assert {run["status"] for run in runs} == {"ok"}
+
+
+def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", [2, 1, 3, 4, 99])
+    objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
+    done = rankwatch("show", "feed", "--users", "1", cwd=world)
+    assert done.returncode == 0, done.stderr
+    assert "60 of 60 users compared" in done.stdout
+    assert "was 2" in done.stdout
+    (found,) = objects(rankwatch("show", "feed", "--slot", "2024-01-08", "--json", cwd=world))
+    assert found["evidence"][0]["candidate"] == ["2", "1", "3", "4", "99"]
+    assert {each["metric"] for each in found["summaries"]} == {"extended_tau", "rbo(p=0.9)"}
+    missing = rankwatch("show", "feed", "--slot", "2024-01-09", cwd=world)
+    assert (missing.returncode, "2024-01-09" in one_line(missing)) == (2, True)
+
+
+def test_states_alone_say_what_fires_now(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", APART)
+    objects(rankwatch("replay", "--from", "2024-01-08", "--to", "2024-01-09", "--json", cwd=world))
+    (state,) = objects(rankwatch("alerts", "--states", "--json", cwd=world))
+    assert (state["alert"], state["segment"], state["state"]) == ("SimilarityLow", "all", "firing")
+
+
+def test_a_table_in_a_pipe_has_one_line_a_row(world: Path) -> None:
+    objects(rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=world))
+    assert len(rankwatch("runs", cwd=world).stdout.splitlines()) == 2
+
+
+def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(
+    tmp_path: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
+    config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", receivers=hook, names=("feed", "taken"))
+    config.write_text(config.read_text().replace("for: 2", "for: 1"))
+    write_lists(tmp_path / "candidate.jsonl", APART)
+    assert rankwatch("db", "upgrade", cwd=tmp_path).returncode == 0
+    database = sqlite3.connect(tmp_path / "rankwatch.db")
+    with database:
+        database.execute(
+            "insert into runs (comparison, scheduled_for, status, config_hash, owner, attempt, claimed_until, started_at) "
+            "values ('taken', '2024-01-08T00:00:00.000000Z', 'running', '', 'other:1', 1, '2999-01-01T00:00:00.000000Z', "
+            "'2024-01-08T00:00:00.000000Z')"
+        )
+    database.close()
+    done = rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "taken: another process is running slot" in done.stderr
+    assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
+    assert [json.loads(request.body)["comparison"] for request in collector.requests] == ["feed"]
