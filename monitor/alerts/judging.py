@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from monitor.alerts.machine import Look, advance
@@ -19,19 +19,22 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     run_reason: str | None,
     summaries: Sequence[Summary],
     states: Sequence[AlertState],
+    thin: Mapping[str, str] | None = None,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
     ``states`` are the stored ones of this comparison; those that no rule looks at are not returned. ``at`` is the time of
-    judging, ``run_reason`` says why a run is not ok. The same arguments give the same answer, and a slot judged before none.
+    judging, ``run_reason`` says why a run is not ok. ``thin`` names segments of which too little was compared, each with the
+    reason. The same arguments give the same answer, and a slot judged before none.
     """
+    reasons = thin or {}
     measured = {(summary.segment, summary.metric): summary for summary in summaries}
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
     for rule in comparison.rules:
         for segment in segments_of(rule, summaries, states):
-            verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason)
+            verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason, reasons.get(segment))
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             state, transition = advance(rule, verdict, stored.get((rule.alert, segment)), look)
             moved.append(state)

@@ -7,20 +7,34 @@ import math
 from monitor.model import ALL, Direction, Outcome, Rule, RunStatus, Summary, Verdict
 
 
-def judge(rule: Rule, segment: str, status: RunStatus, summary: Summary | None, run_reason: str | None) -> Verdict:
+def judge(
+    rule: Rule,
+    segment: str,
+    status: RunStatus,
+    summary: Summary | None,
+    run_reason: str | None,
+    thin_reason: str | None = None,
+) -> Verdict:
     """Judge one segment by one rule.
 
-    ``error`` for a run that did not end well, ``no_data`` when it paired too little, when the segment has no user with a
-    defined score, or when the statistic has no finite value; ``too_few`` under ``min_users``. Only then is the value compared:
-    ``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``.
+    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (``thin_reason`` says so)
+    of this segment, when the segment has no user with a defined score, or when the statistic has no finite value; ``too_few``
+    under ``min_users``. Only then is the value compared: ``breach`` strictly on the rule's side of the threshold, otherwise
+    ``ok``, recovered once it reaches ``resolve_at``.
     """
     if status is RunStatus.INSUFFICIENT:
         return _silent(Outcome.NO_DATA, _because("too little of the panel could be compared", run_reason))
     if status is not RunStatus.OK:
         said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
         return _silent(Outcome.ERROR, _because(said.get(status, "the run has not ended"), run_reason))
+    if thin_reason is not None:
+        return _silent(Outcome.NO_DATA, _because(f"too little{_of(segment)} could be compared", thin_reason))
     if summary is None or summary.n == 0:
         return _silent(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
+    return _measured(rule, segment, summary)
+
+
+def _measured(rule: Rule, segment: str, summary: Summary) -> Verdict:
     if summary.n < rule.min_users:
         reason = f"{_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
         return _silent(Outcome.TOO_FEW, reason, summary.n)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import sys
 from pathlib import Path
@@ -66,6 +68,9 @@ def _root(
 
 def main() -> None:
     """Run the command line; an error that somebody can mend is one line on standard error, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except MonitorError as error:
@@ -76,3 +81,7 @@ def main() -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
+        os._exit(1)  # what could not be written would be tried again, and fail again, at the end of the interpreter

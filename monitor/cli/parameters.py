@@ -15,6 +15,7 @@ Config = Annotated[
 ]
 """Default `DEFAULT_CONFIG`."""
 DEFAULT_CONFIG = Path("rankwatch.yaml")
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
 OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison.")]
@@ -23,8 +24,12 @@ OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only th
 def parse_instant(text: str) -> datetime:
     """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC."""
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
+        given = datetime.fromisoformat(text)
+        instant = given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
+    except (ValueError, OverflowError):
         msg = f"{text!r} is no ISO 8601 time: write 2024-01-08 or 2024-01-08T06:00:00Z"
         raise typer.BadParameter(msg) from None
-    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+    if instant < EARLIEST:
+        msg = f"{text!r} lies before {EARLIEST:%Y-%m-%d}, where slots begin"
+        raise typer.BadParameter(msg)
+    return instant

@@ -8,11 +8,12 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
     from monitor.model import AlertState, Run, Transition
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, help="How many of the newest to show.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")]
 
 
 def runs(
@@ -22,11 +23,14 @@ def runs(
     from monitor.settings import load
     from monitor.storage import open_store
 
-    store = open_store(load(config).database, create=False)
+    settings = load(config)
+    store = open_store(settings.database, create=False)
     try:
         found = store.runs(comparison=comparison, limit=limit)
     finally:
         store.close()
+    if not found:
+        _require_known(comparison, [each.name for each in settings.comparisons])
     if as_json:
         for run in found:
             print_json(_run_dict(run))
@@ -39,28 +43,46 @@ def alerts(
     *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only the newest transitions; default all.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
+    ] = None,
     as_json: AsJson = False,
+    only_states: Annotated[bool, typer.Option("--states", help="Only where every alert stands now.")] = False,
 ) -> None:
-    """Show where every alert stands and every change so far; with --json one object a change, oldest first."""
+    """Show where every alert stands and every change so far.
+
+    With --json one object a change, oldest first; with --states --json one object an alert and segment.
+    """
     from monitor.settings import load
     from monitor.storage import open_store
 
-    store = open_store(load(config).database, create=False)
+    settings = load(config)
+    store = open_store(settings.database, create=False)
     try:
         states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]
         transitions = store.transitions(comparison=comparison, limit=limit)
     finally:
         store.close()
+    if not states and not transitions:
+        _require_known(comparison, [each.name for each in settings.comparisons])
     if as_json:
-        for transition in transitions:
-            print_json(transition_dict(transition))
+        for each in [_state_dict(state) for state in states] if only_states else map(transition_dict, transitions):
+            print_json(each)
         return
     columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
     print_table(columns, (_state_row(state) for state in states), title="States")
+    if only_states:
+        return
     say()
     changes = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
     print_table(changes, (_transition_row(transition) for transition in transitions), title="Transitions")
+
+
+def _require_known(comparison: str | None, configured: list[str]) -> None:
+    """Tell a comparison that has nothing stored yet from a mistyped one."""
+    if comparison is not None and comparison not in configured:
+        msg = f"no comparison named {comparison!r}: nothing of it is stored, and the configuration has {', '.join(configured)}"
+        raise ConfigError(msg)
 
 
 def transition_dict(transition: Transition) -> dict[str, object]:
@@ -80,6 +102,23 @@ def transition_dict(transition: Transition) -> dict[str, object]:
         "statistic": transition.statistic,
         "severity": transition.severity.value,
         "dedup_key": transition.dedup_key,
+    }
+
+
+def _state_dict(state: AlertState) -> dict[str, object]:
+    return {
+        "comparison": state.comparison,
+        "alert": state.alert,
+        "segment": state.segment,
+        "state": state.state.value,
+        "since": state.since,
+        "judged_slot": state.judged_slot,
+        "outcome": state.outcome.value,
+        "reason": state.reason,
+        "value": state.value,
+        "threshold": state.threshold,
+        "users": state.users,
+        "severity": state.severity.value,
     }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from monitor.alerts import judge_run
 from monitor.errors import SourceError
-from monitor.model import AlertState, Arm, Claim, Comparison, CoverageReason, RunResult, RunStatus
+from monitor.model import ALL, AlertState, Arm, Claim, Comparison, Coverage, CoverageReason, RunResult, RunStatus
 from monitor.pipeline.measure import Arms, Measurement, Stopwatch, measure
 from monitor.ports import Clock
 
@@ -43,9 +43,11 @@ def conclude(  # noqa: PLR0913 - the parts of a result
 ) -> RunResult:
     """Judge what was measured, or that nothing was, and put the result together."""
     at = clock.now()
-    summaries = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
+    thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
+    measured = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
+    summaries = tuple(summary for summary in measured if summary.segment not in thin or summary.segment == ALL)
     moved, transitions = judge_run(
-        comparison, slot=claim.slot, at=at, status=status, run_reason=reason, summaries=summaries, states=states
+        comparison, slot=claim.slot, at=at, status=status, run_reason=reason, summaries=summaries, states=states, thin=thin
     )
     keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
     return RunResult(
@@ -63,6 +65,15 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         transitions=transitions,
         stage_seconds=watch.seconds if watch else {},
     )
+
+
+def thin_segments(coverage: Coverage, min_paired_share: float) -> dict[str, str]:
+    """Segments of which too small a share was compared, with the figures: they are neither shown nor judged as the whole."""
+    return {
+        row.segment: f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
+        for row in coverage.rows
+        if row.segment != ALL and row.paired < min_paired_share * row.asked
+    }
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:

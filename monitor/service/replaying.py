@@ -13,6 +13,7 @@ from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.running import Runner, Watched, chosen, whoami
 
+MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
 """How long a one-shot command goes on trying to deliver; what is left waits in the outbox for the next one or the daemon."""
 PATIENCE_S = 10.0
@@ -49,6 +50,10 @@ class OneShot:
         ConfigError when the end lies in the future.
         """
         self._require_past(end, "--to")
+        for watched in chosen(self.watched, comparison):
+            if (end - start) / watched.schedule.interval > MOST_SLOTS:
+                msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
+                raise ConfigError(msg)
         slots = [
             (slot, watched) for watched in chosen(self.watched, comparison) for slot in watched.schedule.between(start, end)
         ]
@@ -71,9 +76,9 @@ class OneShot:
         troubles = [trouble for receiver in self.receivers if (trouble := self._retell(receiver))]
         drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
         owed = self.store.outbox(self.clock.now())
-        if count := sum(owed.get(receiver.name, (0, 0.0))[0] for receiver in self.receivers):
+        if late := [f"{owed[each.name][0]} to {each.name}" for each in self.receivers if each.name in owed]:
             troubles.append(
-                f"{count} message(s) not delivered; they stay owed, and the daemon or the next run-once tries again"
+                f"messages not delivered: {', '.join(late)}; they stay owed, and the daemon or run-once tries again"
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)

@@ -88,7 +88,7 @@ class Runner:
 
         ``receivers`` are owed every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
         """
-        claim = self._patiently(partial(self._claim, watched.comparison, slot, rerun=rerun))
+        claim = self.patiently(partial(self._claim, watched.comparison, slot, rerun=rerun))
         if claim is None:
             return None
         self.claims[claim.run_id] = claim
@@ -121,7 +121,7 @@ class Runner:
             log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
-        states = self._patiently(partial(self.store.alert_states, claim.comparison))
+        states = self.patiently(partial(self.store.alert_states, claim.comparison))
         try:
             with watched.in_use:
                 return execute(watched.comparison, watched.arms, claim, states, clock)
@@ -132,13 +132,13 @@ class Runner:
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""
-        if not self._patiently(partial(self.store.finish, result, receivers=receivers)):
+        if not self.patiently(partial(self.store.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
         self._tell(result)
         return result
 
-    def _patiently(self, call: Callable[[], T]) -> T:
+    def patiently(self, call: Callable[[], T]) -> T:
         """Do it, again while the database is briefly away."""
         for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
             with attempt:

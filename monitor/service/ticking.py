@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 
 import structlog
 
@@ -41,7 +42,7 @@ class Ticker:
 
     def _run_latest(self, name: str, watched: Watched, receivers: tuple[str, ...]) -> RunResult | None:
         slot = watched.schedule.latest(self.clock.now())
-        last = self.store.last_slot(name)
+        last = self.runner.patiently(partial(self.store.last_slot, name))
         result = self.runner.run(watched, slot, receivers=receivers)
         if result is not None:
             for reason, count in count_skipped(_passed(watched, last, slot), self.busy_until.get(name)).items():

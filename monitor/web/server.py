@@ -10,7 +10,7 @@ from threading import Event, Thread
 import uvicorn
 from starlette.types import ASGIApp
 
-from monitor.errors import MonitorError
+from monitor.errors import ConfigError, MonitorError
 from monitor.web.connections import guarded
 from monitor.web.limits import Limits
 
@@ -38,7 +38,7 @@ class WebServer:
         self._thread: Thread | None = None
 
     def start(self) -> None:
-        """Listen and serve; returns when a request would be answered. MonitorError when the address cannot be had."""
+        """Listen and serve; returns when a request would be answered. ConfigError when the address cannot be had."""
         listener = _listen(self._host, self._port)
         self._port = listener.getsockname()[1]
         self._thread = Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
@@ -100,19 +100,19 @@ def _configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _LAST_PORT:
         msg = f"cannot listen on {_address(host, port)}: no such port; choose one from 1 to {_LAST_PORT}, or 0 for any"
-        raise MonitorError(msg)
+        raise ConfigError(msg)
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
         both = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except (socket.gaierror, UnicodeError):
         msg = f"cannot listen on {_address(host, port)}: no such host; write listen as host:port, such as 127.0.0.1:9108"
-        raise MonitorError(msg) from None
+        raise ConfigError(msg) from None
     except OSError as error:
         number = error.errno or 0
         advice = _ADVICE.get(number, "choose another address")
         msg = f"cannot listen on {_address(host, port)}: {os.strerror(number).lower()}; {advice}"
-        raise MonitorError(msg, permanent=number != errno.EADDRINUSE) from None
+        raise ConfigError(msg, permanent=number != errno.EADDRINUSE) from None
 
 
 def _address(host: str, port: int) -> str:

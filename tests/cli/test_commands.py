@@ -114,7 +114,7 @@ def test_a_refused_notification_ends_with_5_and_stays_owed(
         [sys.executable, "-c", code, "run-once", "--slot", "2024-01-08"], cwd=world, capture_output=True, text=True, check=False
     )
     assert done.returncode == 5
-    assert "1 message(s) not delivered" in done.stderr
+    assert "messages not delivered: 1 to webhook" in done.stderr
     collector.default = answer(200)
     with sqlite3.connect(world / "rankwatch.db") as database:
         database.execute("update deliveries set next_attempt_at = '2024-01-08T00:00:00.000000Z'")

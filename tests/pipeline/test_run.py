@@ -201,3 +201,31 @@ def test_closing_the_arms_closes_all_three_sources() -> None:
     assert [source.closed for source in (opened.baseline, opened.candidate, opened.users) if isinstance(source, Canned)] == [
         1
     ] * 3
+
+
+def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() -> None:
+    names = [f"u{i:02}" for i in range(30)]
+    country = ["DE"] * 20 + ["UK"] * 10
+    baseline = pull({name: [1, 2] for name in names})
+    candidate = pull({name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]})
+    watching = comparison(k=2, rules=(rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK")),))
+    result = execute(watching, arms(baseline, candidate, users(*names, country=country)), claim(), (), StillClock())
+    assert result.status is RunStatus.OK
+    assert {each.segment for each in result.summaries} == {"all", "country=DE"}
+    verdicts = {state.segment: (state.outcome, state.state) for state in result.states}
+    assert verdicts["country=UK"] == (Outcome.NO_DATA, State.QUIET)
+    assert [state.reason for state in result.states if state.segment == "country=UK"] == [
+        "too little of country=UK could be compared: 3 of 10 users, under min_paired_share 50%"
+    ]
+    assert result.transitions == ()
+
+
+def test_two_hung_arms_cost_one_deadline_not_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "GRACE_S", 0.5)
+    hung = threading.Event()
+    start = time.monotonic()
+    result = execute(comparison(k=2, deadline=timedelta(seconds=1)), arms(hung, hung, users("a")), claim(), (), StillClock())
+    took = time.monotonic() - start
+    hung.set()
+    assert result.status is RunStatus.FAILED
+    assert 1.4 < took < 2.6

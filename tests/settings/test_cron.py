@@ -158,3 +158,17 @@ def test_a_minute_is_a_slot_exactly_when_the_wall_clock_matches(weekdays: set[in
     names = {WEEKDAYS[number] for number in weekdays}
     obvious = [wall.astimezone(UTC) for wall in walls if wall.minute % 7 == 0 and f"{wall:%a}".lower() in names]
     assert cron.between(start, start + timedelta(days=2, minutes=-1)) == obvious
+
+
+@pytest.mark.parametrize(
+    ("text", "shortest", "longest"),
+    [
+        ("*/15 * * * *", 15, 15),
+        ("*/15 8-18 * * *", 15, 13 * 60 + 15),
+        ("0 6 * * mon-fri", 24 * 60, 3 * 24 * 60),
+        ("30 6 1 * *", 28 * 24 * 60, 31 * 24 * 60),
+    ],
+)
+def test_shortest_and_longest_time_between_slots(text: str, shortest: int, longest: int) -> None:
+    cron = Cron.parse(text)
+    assert (cron.interval, cron.longest) == (timedelta(minutes=shortest), timedelta(minutes=longest))

@@ -198,3 +198,23 @@ def test_a_run_judges_a_thousand_alerts_quickly_enough(store: SqlStore) -> None:
 
     assert store.outbox(SLOT + timedelta(seconds=7)) == {"hook": (1000, 7.0)}
     assert len(lease(store, SLOT, limit=64)) == 64
+
+
+def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(store: SqlStore) -> None:
+    firing = fired(SLOT)
+    run(store, SLOT, firing, receivers=())
+    run(store, SLOT + HOUR, (replace(firing[0], judged_slot=SLOT + HOUR), None), receivers=("hook", "pager"))
+    run(store, SLOT + 2 * HOUR, (replace(firing[0], judged_slot=SLOT + 2 * HOUR), None), receivers=("hook", "pager"))
+
+    assert [delivery.transition for delivery in lease(store, SLOT + 3 * HOUR)] == [firing[1]]
+    assert [delivery.transition for delivery in lease(store, SLOT + 3 * HOUR, receiver="pager")] == [firing[1]]
+
+
+def test_what_is_owed_to_a_receiver_that_left_is_given_up_and_recorded(store: SqlStore) -> None:
+    run(store, SLOT, fired(SLOT), receivers=("hook", "old"))
+
+    assert store.forget_receivers(known=("hook",), now=SLOT + HOUR) == 1
+    assert store.forget_receivers(known=("hook",), now=SLOT + HOUR) == 0
+
+    assert set(store.outbox(SLOT + HOUR)) == {"hook"}
+    assert lease(store, SLOT + HOUR, receiver="old") == ()
