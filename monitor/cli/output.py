@@ -47,7 +47,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
 
     On a terminal the last column folds to its width; into a pipe every row is one line.
     """
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold", title_style="bold")
+    if title is not None:
+        say(title)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     is_terminal = sys.stdout.isatty()
     for number, column in enumerate(columns, start=1):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, print_json, print_table, progress
+from monitor.cli.output import instant, number, print_json, print_table, progress, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
 from monitor.errors import MonitorError
 
@@ -138,7 +138,7 @@ def _print(results: list[RunResult], *, as_json: bool) -> None:
     print_table(columns, (_row(result, metrics) for result in results))
     for result in results:
         if result.reason:
-            print_table(("why",), [(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}",)])
+            say(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
 
 
 def _row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
