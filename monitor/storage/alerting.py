@@ -139,7 +139,8 @@ def _owe_what_lasts(connection: Connection, lasting: Sequence[AlertState], recei
     begun = {row.id: row.changed_at for row in connection.execute(starts)}
     known = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
     owed = {(row.transition_id, row.receiver) for row in connection.execute(known)}
-    missing = [(start, receiver) for start in begun for receiver in dict.fromkeys(receivers) if (start, receiver) not in owed]
+    wanted = dict.fromkeys(receivers)
+    missing = [(start, receiver) for start in begun for receiver in wanted if (start, key(receiver)) not in owed]
     if missing:
         connection.execute(deliveries.insert(), [_owed(start, receiver, begun[start]) for start, receiver in missing])
 
