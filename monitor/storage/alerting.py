@@ -138,7 +138,7 @@ def _owe_what_lasts(connection: Connection, lasting: Sequence[AlertState], recei
     )
     begun = {row.id: row.changed_at for row in connection.execute(starts)}
     known = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
-    owed = {(row.transition_id, row.receiver) for row in connection.execute(known)}
+    owed = {(row.transition_id, key(row.receiver)) for row in connection.execute(known)}
     wanted = dict.fromkeys(receivers)
     missing = [(start, receiver) for start in begun for receiver in wanted if (start, key(receiver)) not in owed]
     if missing:
