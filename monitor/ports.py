@@ -15,10 +15,12 @@ from monitor.model import (
     Delivery,
     Direction,
     Evidence,
+    ItemWeights,
     LatestRun,
     Notification,
     Pull,
     PullRequest,
+    RelevanceTable,
     Run,
     RunResult,
     Summary,
@@ -60,6 +62,29 @@ class UserSource(Protocol):
         """All users that may be asked for this slot with the named segment dimensions; a user listed twice counts once.
 
         SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class ItemWeightSource(Protocol):
+    """Where the weights of items come from."""
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class RelevanceSource(Protocol):
+    """Where it is known what users found relevant."""
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        """What is known of this slot's users; None when nothing has arrived yet, such as a file that is not there.
+
+        SourceError when what is there cannot be read.
         """
 
     def close(self) -> None:

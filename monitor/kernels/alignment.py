@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from monitor.kernels.inversions import Counts, inversions
 from monitor.kernels.positions import ALL_PAIRS_MAX_K, Ranks, find
 from monitor.kernels.ragged import Codes
-from monitor.model import PairBatch
+from monitor.model import ByArm, Labels, PairBatch
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,12 +25,25 @@ class Alignment:
 
     ``positions`` (k, n): position from 0 in the candidate's list of the item at each baseline rank, k where absent.
     ``baseline_lengths``, ``candidate_lengths`` (n,): lengths, at most k. ``is_full``: every list has length k.
+    ``scores``, ``weights``, ``labels``: what the batch told of them, rank by rank like ``positions``: (k, n), or None.
     """
 
-    def __init__(self, positions: Ranks, baseline_lengths: Codes, candidate_lengths: Codes) -> None:
+    def __init__(
+        self,
+        positions: Ranks,
+        baseline_lengths: Codes,
+        candidate_lengths: Codes,
+        *,
+        scores: ByArm | None = None,
+        weights: ByArm | None = None,
+        labels: Labels | None = None,
+    ) -> None:
         self.positions = positions
         self.baseline_lengths = baseline_lengths
         self.candidate_lengths = candidate_lengths
+        self.scores = scores
+        self.weights = weights
+        self.labels = labels
 
     @property
     def k(self) -> int:
@@ -61,6 +74,14 @@ class Alignment:
             else np.add.reduce(np.less(self.positions, self.k), axis=0, dtype=np.int64)
         )
         return common
+
+    @cached_property
+    def candidate_positions(self) -> Ranks:
+        """The way back, (k, n): position from 0 in the baseline's list of the item at each candidate rank, k where absent."""
+        back = np.full((self.k + 1, self.positions.shape[1]), self.k, dtype=self.positions.dtype)
+        ranks = np.broadcast_to(np.arange(self.k, dtype=back.dtype)[:, None], self.positions.shape)
+        np.put_along_axis(back, self.positions.astype(np.intp), ranks, axis=0)
+        return back[:-1]
 
     @cached_property
     def inversions(self) -> Counts:
@@ -109,7 +130,18 @@ class Alignment:
             np.minimum(self.positions[:depth], self.positions.dtype.type(depth)),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
+            scores=self.scores and _each(self.scores, lambda ranks: ranks[:depth]),
+            weights=self.weights and _each(self.weights, lambda ranks: ranks[:depth]),
+            labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth]),
         )
+
+
+def _each(values: ByArm, change: Callable[[Floats], Floats]) -> ByArm:
+    return ByArm(baseline=change(values.baseline), candidate=change(values.candidate))
+
+
+def _each_label(labels: Labels, change: Callable[[Floats], Floats]) -> Labels:
+    return Labels(grades=_each(labels.grades, change), ideal=change(labels.ideal), relevant=labels.relevant)
 
 
 def align(batch: PairBatch) -> Alignment:
@@ -120,7 +152,18 @@ def align(batch: PairBatch) -> Alignment:
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
     positions = find(batch.baseline[:, :longest], batch.candidate[:, :longest])
-    return Alignment(positions, batch.baseline_lengths, batch.candidate_lengths)
+
+    def by_rank(places: Floats) -> Floats:
+        return np.ascontiguousarray(places[:, :longest].T)
+
+    return Alignment(
+        positions,
+        batch.baseline_lengths,
+        batch.candidate_lengths,
+        scores=batch.scores and _each(batch.scores, by_rank),
+        weights=batch.weights and _each(batch.weights, by_rank),
+        labels=batch.labels and _each_label(batch.labels, by_rank),
+    )
 
 
 def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
@@ -128,14 +171,4 @@ def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
     step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
     for low in range(0, len(batch), step):
         rows = slice(low, min(low + step, len(batch)))
-        yield (
-            rows,
-            align(
-                PairBatch(
-                    baseline=batch.baseline[rows],
-                    candidate=batch.candidate[rows],
-                    baseline_lengths=batch.baseline_lengths[rows],
-                    candidate_lengths=batch.candidate_lengths[rows],
-                )
-            ),
-        )
+        yield rows, align(batch.take(rows))

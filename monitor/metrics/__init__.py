@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 
-from monitor.metrics.extended_tau import ExtendedTau
-from monitor.metrics.metric import Metric
-from monitor.metrics.overlap import Overlap
+from monitor.metrics.chance import expected_by_chance
+from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.metric import Metric, Need
 from monitor.metrics.rbo import Rbo
 from monitor.metrics.reading import read
 from monitor.metrics.scoring import score_all
+from monitor.metrics.sets import Overlap
 
-__all__ = ["METRICS", "ExtendedTau", "Metric", "Overlap", "Rbo", "parse", "score_all"]
+__all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "score_all"]
 
 METRICS: Mapping[str, type[Metric]] = {
     "extended_tau": ExtendedTau,

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from enum import StrEnum
+from typing import ClassVar, Self
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
+
+STRICT = "none: tied items are taken in the order of their ids"
+
+
+class Need(StrEnum):
+    """What a metric needs to know beside the lists; the word is the argument and the configuration key that gives it."""
+
+    SCORES = "scores"
+    ITEM_WEIGHTS = "item_weights"
+    RELEVANCE = "relevance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +29,12 @@ class Metric(ABC):
     """A named measure with its parameters; equal to another of the same name, parameters and depth.
 
     ``depth``: lists are cut to their first ``depth`` items before measuring; None for as long as they are. ``str(metric)`` is
-    the canonical name: all parameters written out, then ``@depth``. A score is in ``low`` to ``high``, or NaN where undefined.
+    the canonical name: all parameters written out, then ``@depth``. Later duplicates in a list never reach a metric.
+
+    Every metric declares ``low`` and ``high``, the range over all parameters and lists (infinite where it grows with the
+    lists; `bounds` tells it for lists of at most k), and its exact value on ``identical`` and ``disjoint`` lists of one length,
+    on ``one_empty`` and ``both_empty``: NaN where undefined, None where it depends on the lists or parameters. ``uneven`` and
+    ``ties`` say what lists of unequal length and items of equal score mean to it.
     """
 
     depth: int | None = None
@@ -26,10 +43,15 @@ class Metric(ABC):
     low: ClassVar[float]
     high: ClassVar[float]
     higher_is_more_alike: ClassVar[bool] = True
-    identical: ClassVar[float]
-    disjoint: ClassVar[float]
-    one_empty: ClassVar[float]
-    both_empty: ClassVar[float] = math.nan
+    is_symmetric: ClassVar[bool] = True
+    identical: ClassVar[float | None]
+    disjoint: ClassVar[float | None]
+    one_empty: ClassVar[float | None]
+    both_empty: ClassVar[float | None] = math.nan
+    uneven: ClassVar[str]
+    ties: ClassVar[str] = STRICT
+    need: ClassVar[Need | None] = None
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     source: ClassVar[str]
 
     def __post_init__(self) -> None:
@@ -37,16 +59,44 @@ class Metric(ABC):
         if self.depth is not None and self.depth < 1:
             msg = f"{self.name}@{self.depth}: the depth must be at least 1"
             raise MetricError(msg)
+        for name, known in self.choices.items():
+            if getattr(self, name) not in known:
+                msg = f"{self.name}({name}={getattr(self, name)}): {name} must be one of {', '.join(known)}"
+                raise MetricError(msg)
 
     @classmethod
     def parameters(cls) -> tuple[str, ...]:
-        """Names of the metric's own parameters, all of them numbers."""
+        """Names of the metric's own parameters: words where `choices` lists them, numbers otherwise."""
         return tuple(field.name for field in fields(cls) if field.name != "depth")
 
+    @classmethod
+    def accepted(cls) -> tuple[str, ...]:
+        """Names that may stand between the parentheses: the parameters, and other ways to say them."""
+        return cls.parameters()
+
+    @classmethod
+    def build(cls, depth: int | None, values: Mapping[str, float | str]) -> Self:
+        """The metric with these accepted values; MetricError when they do not go together or are out of range."""
+        return cls(depth=depth, **values)
+
     def __str__(self) -> str:
-        values = ", ".join(f"{name}={float(getattr(self, name))!r}" for name in self.parameters())
+        values = ", ".join(f"{name}={_shown(getattr(self, name))}" for name in self.parameters())
         return self.name + (f"({values})" if values else "") + ("" if self.depth is None else f"@{self.depth}")
+
+    def bounds(self, k: int) -> tuple[float, float]:
+        """Lowest and highest possible score of lists of at most k items (at most ``depth``, where there is one)."""
+        del k
+        return self.low, self.high
 
     @abstractmethod
     def measure(self, alignment: Alignment) -> Floats:
         """Scores of the aligned pairs, which have been cut to ``depth`` already: float64 (n,)."""
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Mean score of two lists of k items drawn at random from a catalogue; None where only simulation can tell."""
+        del k, catalogue
+        return None
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else repr(float(value))

@@ -24,23 +24,32 @@ def read(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
     if kind is None:
         _fail(f"unknown metric {name!r}{_suggest(name, registry)}")
     values = _read_arguments(text, kind, arguments or "")
-    return kind(depth=None if depth is None else int(depth), **values)
+    return kind.build(None if depth is None else int(depth), values)
 
 
-def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, float]:
-    values: dict[str, float] = {}
+def _read_arguments(text: str, kind: type[Metric], arguments: str) -> dict[str, float | str]:
+    values: dict[str, float | str] = {}
     for argument in arguments.split(",") if arguments.strip() else ():
         name, equals, number = (part.strip() for part in argument.partition("="))
         if not equals:
-            _fail(f"cannot read {name!r} in metric {text!r}: write parameters as name=number{_example(kind)}")
-        if name not in kind.parameters():
-            _fail(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.parameters())}")
+            _fail(f"cannot read {name!r} in metric {text!r}: write parameters as name=value{_example(kind)}")
+        if name not in kind.accepted():
+            _fail(f"metric {kind.name} has no parameter {name!r}{_suggest(name, kind.accepted())}")
         if name in values:
             _fail(f"parameter {name!r} stands twice in metric {text!r}")
-        if not _NUMBER.fullmatch(number):
-            _fail(f"parameter {name!r} of metric {text!r} must be a number, not {number!r}")
-        values[name] = float(number)
+        values[name] = _read_value(text, kind, name, number)
     return values
+
+
+def _read_value(text: str, kind: type[Metric], name: str, value: str) -> float | str:
+    words = kind.choices.get(name)
+    if words is None:
+        if not _NUMBER.fullmatch(value):
+            _fail(f"parameter {name!r} of metric {text!r} must be a number, not {value!r}")
+        return float(value)
+    if value not in words:
+        _fail(f"parameter {name!r} of metric {text!r} must be one of {', '.join(words)}, not {value!r}")
+    return value
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:

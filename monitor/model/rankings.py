@@ -51,12 +51,14 @@ class RankingTable:
 
     ``users`` are n unique strings (pandas ``str``); ``offsets`` n + 1 ascending int64 starting at 0; ``items`` either int64 or
     a pandas ``str`` array without nulls. The integer 42 and the string "42" name the same item. Lists are as the
-    source gave them: longer than k, with duplicates, or empty.
+    source gave them: longer than k, with duplicates, or empty. ``scores``, where the source tells them, are the model's own
+    float64 scores, one an item, NaN where there is none; neighbours with equal scores are tied.
     """
 
     users: pd.Index[str]
     offsets: npt.NDArray[np.int64]
     items: npt.NDArray[np.int64] | ExtensionArray
+    scores: npt.NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -97,19 +99,92 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemWeights:
+    """A weight above zero for each of n unique items, such as popularity or price; ids as in RankingTable."""
+
+    items: npt.NDArray[np.int64] | ExtensionArray
+    weights: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelevanceTable:
+    """What n users found relevant: user ``i`` graded ``items[offsets[i]:offsets[i + 1]]``, each once, order without meaning.
+
+    Columns as in RankingTable; ``grades`` are finite, at least 0, one an item. An item that is not listed has grade 0.
+    """
+
+    users: pd.Index[str]
+    offsets: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64] | ExtensionArray
+    grades: npt.NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.users)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ByArm:
+    """A number for each place of both arms' lists: two float64 arrays of one shape, NaN where a list has ended."""
+
+    baseline: npt.NDArray[np.float64]
+    candidate: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Labels:
+    """What is known of the relevance of n pairs' items, in the shape of the lists.
+
+    ``grades``: of the item at each place, at least 0, and 0 where a list has ended. ``ideal``: each user's highest grades,
+    descending, as many as places, 0 behind them, whether the items were listed or not. ``relevant`` int32 (n,): items that the
+    user graded above 0; 0 means that nothing is known of the user, and measures of relevance are undefined.
+    """
+
+    grades: ByArm
+    ideal: npt.NDArray[np.float64]
+    relevant: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PairBatch:
     """Both arms' rankings of n users as item codes >= 0: two int32 arrays (n, k) padded with -1 at the end, and their lengths.
 
-    Codes are shared by both arms, distinct within a row, and may be any non-negative integers.
+    Codes are shared by both arms, distinct within a row, and may be any non-negative integers. Where known, (n, k) too:
+    the models' own ``scores``, the items' ``weights`` and the users' ``labels``. Items tied by their scores stand in the order
+    of their ids, in both arms, so that no measure sees an accident of order.
     """
 
     baseline: npt.NDArray[np.int32]
     candidate: npt.NDArray[np.int32]
     baseline_lengths: npt.NDArray[np.int32]
     candidate_lengths: npt.NDArray[np.int32]
+    scores: ByArm | None = None
+    weights: ByArm | None = None
+    labels: Labels | None = None
 
     def __len__(self) -> int:
         return len(self.baseline_lengths)
+
+    def take(self, rows: slice | npt.NDArray[np.intp]) -> PairBatch:
+        """The batch of these rows, in this order; a slice copies nothing."""
+        labels = self.labels
+        return PairBatch(
+            baseline=self.baseline[rows],
+            candidate=self.candidate[rows],
+            baseline_lengths=self.baseline_lengths[rows],
+            candidate_lengths=self.candidate_lengths[rows],
+            scores=_take(self.scores, rows),
+            weights=_take(self.weights, rows),
+            labels=labels
+            and Labels(
+                grades=ByArm(baseline=labels.grades.baseline[rows], candidate=labels.grades.candidate[rows]),
+                ideal=labels.ideal[rows],
+                relevant=labels.relevant[rows],
+            ),
+        )
+
+
+def _take(values: ByArm | None, rows: slice | npt.NDArray[np.intp]) -> ByArm | None:
+    return values and ByArm(baseline=values.baseline[rows], candidate=values.candidate[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.alerts import AlertState, Rule, Transition
-from monitor.model.rankings import Coverage
+from monitor.model.rankings import Arm, Coverage, RankingTable
 
 
 class RunStatus(StrEnum):
@@ -35,7 +35,12 @@ class SampleSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What is watched, without its sources: immutable, with a hash over everything that changes what a score means."""
+    """What is watched, without its sources: immutable, with a hash over everything that changes what a score means.
+
+    ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both arms' lists are stored with the run,
+    for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
+    its slot a run still waits for relevance; None without a source of it.
+    """
 
     name: str
     k: int
@@ -49,6 +54,10 @@ class Comparison:
     evidence_users: int
     keep_scores: bool
     config_hash: str
+    arm_metrics: tuple[str, ...] = ()
+    catalogue_size: int | None = None
+    keep_lists: bool = False
+    relevance_within: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,6 +133,25 @@ class UserScore:
     value: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmScore:
+    """One arm-wide metric of one arm over one segment; None where undefined. ``n``: lists that it speaks of."""
+
+    segment: str
+    arm: Arm
+    metric: str
+    value: float | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptLists:
+    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables."""
+
+    baseline: RankingTable
+    candidate: RankingTable
+
+
 class EvidenceKind(StrEnum):
     """Why a user's lists were kept: among the lowest scores, or nearest to the median."""
 
@@ -148,7 +176,8 @@ class RunResult:
     """Everything that a finished run stores, in one transaction.
 
     ``reason`` says in words why a run is not ok. ``states`` are the alert states that the run judged, ``transitions`` those
-    that it caused, in order. ``scores`` is None when nothing was compared or when the comparison keeps none.
+    that it caused, in order. ``scores`` is None when nothing was compared or when the comparison keeps none; likewise
+    ``lists``. ``catalogue_size``: items that could be listed, as configured, else all that either arm listed.
     """
 
     claim: Claim
@@ -164,6 +193,9 @@ class RunResult:
     states: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    arm_scores: tuple[ArmScore, ...] = ()
+    catalogue_size: int | None = None
+    lists: KeptLists | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +215,7 @@ class Run:
     paired: int | None
     started_at: datetime
     finished_at: datetime | None
+    catalogue_size: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,3 +228,4 @@ class LatestRun:
     states: tuple[AlertState, ...]
     last_ok_slot: datetime | None
     last_ok_at: datetime | None
+    arm_scores: tuple[ArmScore, ...] = ()

@@ -7,8 +7,11 @@ import pytest
 from rbo import RankingSimilarity
 
 from kernels import reference
-from monitor.kernels import align, extended_tau, overlap, rbo
+from monitor.kernels import align
 from monitor.kernels.alignment import Alignment
+from monitor.kernels.kendall import extended_tau
+from monitor.kernels.rbo import rbo
+from monitor.kernels.sets import overlap
 
 LENGTHS = (1, 2, 3, 5, 10, 17, 40, 120)
 TOPS = (0, 2**16 - 8, 2**24, 2**31 - 700)

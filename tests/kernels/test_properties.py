@@ -6,7 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.kernels import Alignment, align, extended_tau, overlap, rbo
+from monitor.kernels import Alignment, align
+from monitor.kernels.kendall import extended_tau
+from monitor.kernels.rbo import rbo
+from monitor.kernels.sets import overlap
 
 RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
 PAIRS = st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=6)

@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from monitor.kernels import align, extended_tau, overlap, rbo
+from monitor.kernels import align
+from monitor.kernels.kendall import extended_tau
+from monitor.kernels.rbo import rbo
+from monitor.kernels.sets import overlap
 
 APPLE, PEAR, BANANA, KIWI, GRAPE, LEMON, TOMATO, PINEAPPLE, ORANGE, FIG = range(10)
 FRUITS = [APPLE, PEAR, BANANA, KIWI, GRAPE]

@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import MetricError
-from monitor.metrics import METRICS, ExtendedTau, Rbo, parse
+from monitor.metrics import METRICS, parse
+from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.rbo import Rbo
 
 
 @pytest.mark.parametrize(
@@ -44,8 +46,8 @@ def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> N
         ("rbo(P=0.9)", "metric rbo has no parameter 'P'; did you mean 'p'?"),
         ("rbo(q=0.9)", "metric rbo has no parameter 'q'; known: p"),
         ("overlap(p=1)", "metric overlap has no parameter 'p'; it takes none"),
-        ("rbo(0.9)", "cannot read '0.9' in metric 'rbo(0.9)': write parameters as name=number, such as rbo(p=0.9)"),
-        ("overlap(3)", "cannot read '3' in metric 'overlap(3)': write parameters as name=number; overlap takes none"),
+        ("rbo(0.9)", "cannot read '0.9' in metric 'rbo(0.9)': write parameters as name=value, such as rbo(p=0.9)"),
+        ("overlap(3)", "cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap takes none"),
         ("rbo(p=x)", "parameter 'p' of metric 'rbo(p=x)' must be a number, not 'x'"),
         ("rbo(p=nan)", "parameter 'p' of metric 'rbo(p=nan)' must be a number, not 'nan'"),
         ("rbo(p=0.5, p=0.6)", "parameter 'p' stands twice in metric 'rbo(p=0.5, p=0.6)'"),

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from monitor.kernels import Alignment, extended_tau
+from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
+from monitor.kernels.kendall import extended_tau
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendedTau(Metric):
-    """Order and membership together, every rank alike; see `monitor.kernels.extended_tau`."""
+    """Order and membership together, every rank alike; see `monitor.kernels.kendall.extended_tau`."""
 
     name: ClassVar[str] = "extended_tau"
     low: ClassVar[float] = -1.0
@@ -20,6 +21,7 @@ class ExtendedTau(Metric):
     identical: ClassVar[float] = 1.0
     disjoint: ClassVar[float] = -1.0
     one_empty: ClassVar[float] = -1.0
+    uneven: ClassVar[str] = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
     source: ClassVar[str] = "van der Geer et al., extended Kendall tau, scaled; Fagin, Kumar and Sivakumar (2003), top-k lists"
 
     def measure(self, alignment: Alignment) -> Floats:

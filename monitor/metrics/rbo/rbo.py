@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from monitor.errors import MetricError
-from monitor.kernels import Alignment, rbo
+from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
+from monitor.kernels.rbo import rbo
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rbo(Metric):
-    """Agreement at every depth, the top weighing most; see `monitor.kernels.rbo`.
+    """Agreement at every depth, the top weighing most; see `monitor.kernels.rbo.rbo`.
 
     ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
     """
@@ -26,6 +27,7 @@ class Rbo(Metric):
     identical: ClassVar[float] = 1.0
     disjoint: ClassVar[float] = 0.0
     one_empty: ClassVar[float] = 0.0
+    uneven: ClassVar[str] = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
     source: ClassVar[str] = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
 
     def __post_init__(self) -> None:

@@ -1,0 +1,1 @@
+"""Measures of order by how far items move: Spearman's footrule and what was made of it."""

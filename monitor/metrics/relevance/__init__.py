@@ -1,0 +1,1 @@
+"""Measures of how good the lists are for what users found relevant."""
