@@ -124,15 +124,15 @@ class Alignment:
 
     def cut(self, depth: int) -> Alignment:
         """The alignment of the same lists cut to their first ``depth`` items."""
-        if depth >= self.k:
+        if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
             return self
         return Alignment(
-            np.minimum(self.positions[:depth], self.positions.dtype.type(depth)),
+            np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
             scores=self.scores and _each(self.scores, lambda ranks: ranks[:depth]),
             weights=self.weights and _each(self.weights, lambda ranks: ranks[:depth]),
-            labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth]),
+            labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
         )
 
 
@@ -140,8 +140,8 @@ def _each(values: ByArm, change: Callable[[Floats], Floats]) -> ByArm:
     return ByArm(baseline=change(values.baseline), candidate=change(values.candidate))
 
 
-def _each_label(labels: Labels, change: Callable[[Floats], Floats]) -> Labels:
-    return Labels(grades=_each(labels.grades, change), ideal=change(labels.ideal), relevant=labels.relevant)
+def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]) -> Labels:
+    return Labels(grades=_each(labels.grades, change), ideal=change_ideal(labels.ideal), relevant=labels.relevant)
 
 
 def align(batch: PairBatch) -> Alignment:
@@ -162,7 +162,8 @@ def align(batch: PairBatch) -> Alignment:
         batch.candidate_lengths,
         scores=batch.scores and _each(batch.scores, by_rank),
         weights=batch.weights and _each(batch.weights, by_rank),
-        labels=batch.labels and _each_label(batch.labels, by_rank),
+        # The ideal stays as deep as the batch: it must not follow the longest list of a block.
+        labels=batch.labels and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
     )
 
 

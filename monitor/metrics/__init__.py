@@ -7,15 +7,23 @@ from monitor.metrics.kendall import ExtendedTau
 from monitor.metrics.metric import Metric, Need
 from monitor.metrics.rbo import Rbo
 from monitor.metrics.reading import read
+from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 from monitor.metrics.scoring import score_all
 from monitor.metrics.sets import Overlap
 
 __all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "score_all"]
 
 METRICS: Mapping[str, type[Metric]] = {
+    "cg": Cg,
+    "dcg": Dcg,
     "extended_tau": ExtendedTau,
+    "map": Map,
+    "mrr": Mrr,
+    "ndcg": Ndcg,
+    "ndcg_vs_baseline": NdcgVsBaseline,
     "overlap": Overlap,
     "rbo": Rbo,
+    "recall": Recall,
 }
 
 

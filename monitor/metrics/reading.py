@@ -11,6 +11,7 @@ from monitor.errors import MetricError
 from monitor.metrics.metric import Metric
 
 _SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
+_FEW = 8
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
@@ -57,7 +58,9 @@ def _suggest(name: str, known: Iterable[str]) -> str:
     if not names:
         return "; it takes none"
     near = get_close_matches(name.lower(), names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(names)}"
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; known: {', '.join(names)}" if len(names) <= _FEW else "; `rankwatch metrics` lists all"
 
 
 def _example(kind: type[Metric]) -> str:

@@ -24,6 +24,8 @@ from monitor.metrics.rbo import Rbo
         (" rbo ( p = .5 ) @ 3 ", "rbo(p=0.5)@3"),
         ("rbo(p=9e-1)@05", "rbo(p=0.9)@5"),
         ("rbo@5", "rbo(p=0.9)@5"),
+        ("ndcg", "ndcg(arm=difference, gain=linear)"),
+        ("ndcg( gain = exponential )@10", "ndcg(arm=difference, gain=exponential)@10"),
     ],
 )
 def test_a_name_has_one_canonical_form(text: str, canonical: str) -> None:
@@ -42,10 +44,14 @@ def test_what_prints_parses_to_the_same_metric(p: float, depth: int | None) -> N
     [
         ("rboo", "unknown metric 'rboo'; did you mean 'rbo'?"),
         ("Extended_Tau", "unknown metric 'Extended_Tau'; did you mean 'extended_tau'?"),
-        ("zzz", "unknown metric 'zzz'; known: extended_tau, overlap, rbo"),
+        ("zzz", "unknown metric 'zzz'; `rankwatch metrics` lists all"),
         ("rbo(P=0.9)", "metric rbo has no parameter 'P'; did you mean 'p'?"),
         ("rbo(q=0.9)", "metric rbo has no parameter 'q'; known: p"),
         ("overlap(p=1)", "metric overlap has no parameter 'p'; it takes none"),
+        (
+            "ndcg(arm=both)",
+            "parameter 'arm' of metric 'ndcg(arm=both)' must be one of difference, baseline, candidate, not 'both'",
+        ),
         ("rbo(0.9)", "cannot read '0.9' in metric 'rbo(0.9)': write parameters as name=value, such as rbo(p=0.9)"),
         ("overlap(3)", "cannot read '3' in metric 'overlap(3)': write parameters as name=value; overlap takes none"),
         ("rbo(p=x)", "parameter 'p' of metric 'rbo(p=x)' must be a number, not 'x'"),

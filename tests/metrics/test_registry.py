@@ -1,47 +1,176 @@
-"""Every registered metric keeps what it declares."""
+"""Every registered metric keeps what it declares, and what every measure of two lists must keep."""
+
+import math
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernels import reference
-from monitor.metrics import METRICS, Metric, score_all
+from metrics import knowing
+from monitor.errors import MetricError
+from monitor.metrics import METRICS, Metric, Need, score_all
+from monitor.model import PairBatch
 
 RANKING = st.lists(st.integers(0, 12), unique=True, max_size=10)
-PAIRS = st.lists(st.tuples(RANKING, RANKING), min_size=1, max_size=6)
+PAIR = st.tuples(RANKING, RANKING)
+PAIRS = st.lists(PAIR, min_size=1, max_size=6)
+LENGTHS = [1, 2, 10, 49, 100]
 
-every_metric = pytest.mark.parametrize(
-    "metric", [kind(depth=depth) for kind in METRICS.values() for depth in (None, 3)], ids=str
-)
-
-
-def scores(metric: Metric, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
-    return list(score_all(reference.batch(pairs), [metric])[str(metric)])
+METRICS_AT_DEPTHS = [kind(depth=depth) for kind in METRICS.values() for depth in (None, 3)]
+every_metric = pytest.mark.parametrize("metric", METRICS_AT_DEPTHS, ids=str)
 
 
 @every_metric
-@pytest.mark.parametrize("length", [1, 2, 10, 49, 100])
+@pytest.mark.parametrize("length", LENGTHS)
 def test_the_declared_value_is_met_exactly(metric: Metric, length: int) -> None:
     top, other = list(range(length)), list(range(length, 2 * length))
 
-    found = scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
+    found = knowing.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
 
-    expected = [metric.identical, metric.disjoint, metric.one_empty, metric.one_empty, metric.both_empty]
+    declared = [metric.identical, metric.disjoint, metric.one_empty, metric.one_empty, metric.both_empty]
+    expected = [value if told is None else told for value, told in zip(found, declared, strict=True)]
+    if min(length, metric.depth or length) == 1:  # one item has no order: pairwise measures of order say nothing of it
+        expected[0] = math.nan if math.isnan(found[0]) else expected[0]
     np.testing.assert_array_equal(found, expected)
 
 
 @every_metric
 @given(pairs=PAIRS)
-def test_scores_stay_in_the_declared_range(metric: Metric, pairs: list[tuple[list[int], list[int]]]) -> None:
-    found = np.array(scores(metric, pairs))
+def test_scores_stay_in_the_declared_bounds(metric: Metric, pairs: list[knowing.Pair]) -> None:
+    found = knowing.scores(metric, pairs)
 
-    assert (np.isnan(found) | ((found >= metric.low) & (found <= metric.high))).all()
+    low, high = metric.bounds(max((len(ranking) for pair in pairs for ranking in pair), default=0) or 1)
+    assert metric.low <= low < high <= metric.high
+    assert (np.isnan(found) | ((found >= low) & (found <= high))).all()
 
 
 @every_metric
-def test_the_declared_direction_is_right_and_the_source_is_told(metric: Metric) -> None:
-    alike, unlike = scores(metric, [([1, 2, 3], [1, 2, 4]), ([1, 2, 3], [7, 8, 1])])
+@given(pair=PAIR)
+def test_a_symmetric_metric_takes_its_arms_in_any_order(metric: Metric, pair: knowing.Pair) -> None:
+    there, back = knowing.scores(metric, [pair, pair[::-1]])
 
-    assert (alike > unlike) == metric.higher_is_more_alike
+    if metric.is_symmetric:
+        assert there == back or (math.isnan(there) and math.isnan(back))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in METRICS.values() if not kind.is_symmetric], ids=lambda kind: str(kind.name))
+def test_an_asymmetric_metric_is_not_symmetric_by_accident(kind: type[Metric]) -> None:
+    rng = np.random.default_rng(1)
+    pairs = [(list(rng.permutation(8)[:6]), list(rng.permutation(8)[:6])) for _ in range(50)]
+
+    there = knowing.scores(kind(), pairs)
+    back = knowing.scores(kind(), [(b, a) for a, b in pairs])
+
+    assert not np.array_equal(there, back, equal_nan=True)
+
+
+@every_metric
+@given(pairs=PAIRS, names=st.permutations(range(13)))
+def test_what_items_are_called_plays_no_part(metric: Metric, pairs: list[knowing.Pair], names: list[int]) -> None:
+    np.testing.assert_array_equal(
+        knowing.scores(metric, pairs, names=[name * 160_000_000 for name in names]), knowing.scores(metric, pairs)
+    )
+
+
+@every_metric
+@given(pairs=PAIRS, more=st.integers(1, 60))
+def test_padding_plays_no_part(metric: Metric, pairs: list[knowing.Pair], more: int) -> None:
+    longest = max(len(ranking) for pair in pairs for ranking in pair)
+
+    padded = knowing.scores(metric, pairs, k=longest + more)
+
+    np.testing.assert_allclose(padded, knowing.scores(metric, pairs), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS.keys())
+@given(pair=PAIR, below=st.tuples(st.permutations(range(20, 26)), st.permutations(range(20, 26))))
+def test_what_stands_below_the_depth_plays_no_part(kind: type[Metric], pair: knowing.Pair, below: tuple[list[int], ...]) -> None:
+    cut = 3
+    tops = [ranking[:cut] for ranking in pair]
+    if min(map(len, tops)) < cut:  # what is appended to a shorter list would stand above the depth
+        return
+    whole = [(tops[0] + below[0], tops[1] + below[1])]
+
+    assert_same(knowing.scores(kind(depth=cut), whole), _of_tops(kind, whole, cut))
+
+
+def _of_tops(kind: type[Metric], pairs: list[knowing.Pair], cut: int) -> knowing.Floats:
+    """Scores of the lists cut by hand; what is known of a user, such as the ideal, stays."""
+    whole = knowing.batch(pairs)
+    tops = knowing.batch([(a[:cut], b[:cut]) for a, b in pairs])
+    known = whole.labels
+    assert known is not None
+    assert tops.labels is not None
+    labels = type(known)(grades=tops.labels.grades, ideal=known.ideal[:, :cut], relevant=known.relevant)
+    batch = PairBatch(
+        baseline=tops.baseline,
+        candidate=tops.candidate,
+        baseline_lengths=tops.baseline_lengths,
+        candidate_lengths=tops.candidate_lengths,
+        scores=tops.scores,
+        weights=tops.weights,
+        labels=labels,
+    )
+    (found,) = score_all(batch, [kind()]).values()
+    return found
+
+
+@every_metric
+def test_rows_scored_alone_together_or_in_another_order_score_the_same(metric: Metric) -> None:
+    rng = np.random.default_rng(2)
+    pairs = [tuple(rng.permutation(14)[: rng.integers(0, 11)].tolist() for _ in range(2)) for _ in range(300)]
+    whole = knowing.batch(pairs)
+    order = rng.permutation(len(pairs))
+
+    found = score_all(whole, [metric])[str(metric)]
+
+    for rows in (order, slice(0, 1), slice(1, 170), slice(170, 300)):
+        part = score_all(whole.take(rows), [metric])[str(metric)]
+        np.testing.assert_allclose(part, found[rows], rtol=0, atol=1e-12)
+
+
+@every_metric
+def test_the_declared_direction_is_right_and_everything_is_told(metric: Metric) -> None:
+    base = list(range(6))
+    alike, unlike = knowing.scores(metric, [(base, [0, 1, 2, 3, 5, 4]), (base, [5, 1, 0, 4, 3, 2])])
+
+    if metric.need is not Need.RELEVANCE and alike != unlike:
+        assert (alike > unlike) == metric.higher_is_more_alike
     assert metric.source
+    assert metric.uneven
+    assert metric.ties
+    assert (type(metric).__doc__ or "").strip()
+
+
+UNIVERSAL = [kind() for kind in METRICS.values() if kind.one_empty is not None and not math.isnan(kind.one_empty)]
+
+
+@pytest.mark.parametrize("metric", UNIVERSAL, ids=str)
+@given(length=st.integers(1, 10), rank=st.integers(0, 9))
+def test_a_replaced_item_never_makes_identical_lists_more_alike(metric: Metric, length: int, rank: int) -> None:
+    top = list(range(length))
+    changed = list(top)
+    changed[rank % length] = 50
+
+    same, replaced = knowing.scores(metric, [(top, top), (top, changed)])
+
+    assert replaced <= same if metric.higher_is_more_alike else replaced >= same
+
+
+@pytest.mark.parametrize("kind", [kind for kind in METRICS.values() if kind.need], ids=lambda kind: str(kind.name))
+def test_a_metric_that_is_not_told_what_it_needs_says_so(kind: type[Metric]) -> None:
+    whole = knowing.batch([([1, 2], [2, 1])])
+    bare = PairBatch(
+        baseline=whole.baseline,
+        candidate=whole.candidate,
+        baseline_lengths=whole.baseline_lengths,
+        candidate_lengths=whole.candidate_lengths,
+    )
+
+    with pytest.raises(MetricError, match=f"needs {kind.need}"):
+        score_all(bare, [kind()])
+
+
+def assert_same(found: knowing.Floats, expected: knowing.Floats) -> None:
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)

@@ -1,0 +1,50 @@
+"""Discounted cumulative gain as a metric."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from monitor.kernels import Alignment
+from monitor.kernels.alignment import Floats
+from monitor.kernels.relevance import ARMS, DIFFERENCE, GAINS, LINEAR, dcg, of_arm
+from monitor.metrics.metric import Metric, Need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dcg(Metric):
+    """Gains of the items listed, the top counting most; see `monitor.kernels.relevance.dcg`.
+
+    ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
+
+    ``arm``: of the candidate's list, of the baseline's, or the ``difference`` candidate - baseline: above 0 the candidate is
+    better, and identical lists give 0.
+    """
+
+    arm: str = DIFFERENCE
+    gain: str = LINEAR
+
+    name: ClassVar[str] = "dcg"
+    low: ClassVar[float] = -math.inf
+    high: ClassVar[float] = math.inf
+    is_symmetric: ClassVar[bool] = False
+    identical: ClassVar[float | None] = None
+    disjoint: ClassVar[float | None] = None
+    one_empty: ClassVar[float | None] = None
+    uneven: ClassVar[str] = "exact: a place without an item adds nothing"
+    need: ClassVar[Need | None] = Need.RELEVANCE
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS, "gain": GAINS}
+    source: ClassVar[str] = (
+        "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
+    )
+
+    def bounds(self, k: int) -> tuple[float, float]:
+        """0 or more for one arm, without upper end."""
+        del k
+        return (-math.inf if self.arm == DIFFERENCE else 0.0), math.inf
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Discounted cumulative gain of each user's list."""
+        return of_arm(alignment, self.arm, lambda grades, _: dcg(grades, self.gain))
