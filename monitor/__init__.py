@@ -1,24 +1,45 @@
 """rankwatch: watches how far two recommenders drift apart.
 
-`compare` and `compare_many` are loaded when first used, so that the command line starts without pandas.
+What compares and measures is loaded when first used, so that the command line starts without pandas.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monitor.comparing import compare, compare_many
+    from monitor.comparing import compare, compare_many, summarize
+    from monitor.metrics import METRICS, expected_by_chance, parse, rbo_persistence, rbo_weight
 
-__all__ = ["__version__", "compare", "compare_many"]
+__all__ = [
+    "METRICS",
+    "__version__",
+    "compare",
+    "compare_many",
+    "expected_by_chance",
+    "parse",
+    "rbo_persistence",
+    "rbo_weight",
+    "summarize",
+]
 
 __version__ = "0.1.0"
 
+_HOMES = {
+    "METRICS": "monitor.metrics",
+    "compare": "monitor.comparing",
+    "compare_many": "monitor.comparing",
+    "expected_by_chance": "monitor.metrics",
+    "parse": "monitor.metrics",
+    "rbo_persistence": "monitor.metrics",
+    "rbo_weight": "monitor.metrics",
+    "summarize": "monitor.comparing",
+}
+
 
 def __getattr__(name: str) -> object:
-    if name not in {"compare", "compare_many"}:
+    if name not in _HOMES:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    from monitor import comparing  # noqa: PLC0415 - see the module's docstring
-
-    return getattr(comparing, name)
+    return getattr(import_module(_HOMES[name]), name)

@@ -11,11 +11,13 @@ from typing import Protocol
 
 from monitor.model import (
     AlertState,
+    ArmScore,
     Claim,
     Delivery,
     Direction,
     Evidence,
     ItemWeights,
+    KeptLists,
     LatestRun,
     Notification,
     Pull,
@@ -23,6 +25,7 @@ from monitor.model import (
     RelevanceTable,
     Run,
     RunResult,
+    Scores,
     Summary,
     Transition,
     UserScore,
@@ -158,6 +161,8 @@ class Store(Protocol):
         the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition,
         started from; the transitions of others are left out. Doing it again with the same result changes nothing. False,
         and nothing is stored, when the claim has been taken over meanwhile.
+
+        A result with lists ends the keeping of those of earlier slots, but for runs that wait for relevance still.
         """
 
     def abandon_expired(self, now: datetime) -> int:
@@ -211,9 +216,12 @@ class Store(Protocol):
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
 
-    def prune(self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime) -> Mapping[str, int]:
+    def prune(
+        self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
+    ) -> Mapping[str, int]:
         """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted.
 
+        Kept lists go with the scores; before that, each comparison's newest stay, and those that ``now`` may still get labels.
         In many small transactions, so that runs can be stored meanwhile.
         """
 
@@ -222,6 +230,28 @@ class Store(Protocol):
 
     def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
         """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
+
+    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
+        """Arm-wide scores of one run as they were stored."""
+
+    def kept_lists(self, run_id: int) -> KeptLists | None:
+        """The lists kept with one run, None where there are none; DatabaseError when what is stored is damaged."""
+
+    def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
+        """The lists of the newest ok run of a slot before this one that kept any."""
+
+    def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        """Ok runs of this slot and later ones with kept lists whose measures of relevance are wanted and missing, oldest first.
+
+        A run that somebody measures anew at this moment is not among them.
+        """
+
+    def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        """Add measures of relevance to a stored run, in place of its summaries and scores of the same metrics.
+
+        Doing it again changes nothing but the time. False, and nothing is stored, when the run has been measured anew since it
+        was read, or is being.
+        """
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         """Evidence of one run: the worst users first, then the representative ones, each by position."""

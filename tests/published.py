@@ -8,6 +8,7 @@ from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model import (
     AlertState,
     Arm,
+    ArmScore,
     Claim,
     Coverage,
     CoverageReason,
@@ -42,6 +43,8 @@ def run(**changes: Any) -> Run:
         paired=190,
         started_at=SLOT,
         finished_at=SLOT + timedelta(seconds=4),
+        catalogue_size=1000,
+        labels_until=SLOT + timedelta(days=7),
     )
     return replace(base, **changes)
 
@@ -92,6 +95,11 @@ def coverage(**changes: Any) -> Coverage:
     return Coverage(rows=(row, uk))
 
 
+def arm_score(**changes: Any) -> ArmScore:
+    base = ArmScore(segment="all", arm=Arm.BASELINE, metric="catalogue_coverage", value=0.75, n=190)
+    return replace(base, **changes)
+
+
 def latest(**changes: Any) -> LatestRun:
     base = LatestRun(
         run=run(),
@@ -100,6 +108,8 @@ def latest(**changes: Any) -> LatestRun:
         states=(state(),),
         last_ok_slot=SLOT,
         last_ok_at=SLOT + timedelta(seconds=4),
+        arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
+        unlabelled=3,
     )
     return replace(base, **changes)
 

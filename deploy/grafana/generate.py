@@ -20,6 +20,14 @@ _GOOD, _WARN, _BAD, _GREY = "#009E73", "#E69F00", "#D55E00", "#999999"
 _STATES = {"0": ("quiet", _GOOD), "1": ("pending", _WARN), "2": ("firing", _BAD)}
 _STATUSES = {"ok": _GOOD, "insufficient": _WARN, "failed": _BAD, "abandoned": _GREY}
 
+_DASHED = {
+    "matcher": {"id": "byName", "options": "by chance"},
+    "properties": [
+        {"id": "custom.lineStyle", "value": {"fill": "dash", "dash": [10, 10]}},
+        {"id": "color", "value": {"mode": "fixed", "fixedColor": _GREY}},
+    ],
+}
+
 Panel = dict[str, Any]
 
 
@@ -118,6 +126,7 @@ def _now() -> list[Panel]:
 
 def _similarity() -> list[Panel]:
     mean, error = f"rankwatch_similarity_mean{{{_ALL}}}", f"rankwatch_similarity_standard_error{{{_ALL}}}"
+    chance = f"rankwatch_similarity_by_chance{{{_SIMILARITY}}}"
     floors = f"rankwatch_similarity_share_below_ratio{{{_ALL}}}"
     alerts = f"{_ONE}, {_SEGMENTS}"
     mappings = [
@@ -131,8 +140,10 @@ def _similarity() -> list[Panel]:
     return [
         _lines(
             "Similarity of all users",
-            "Mean with the interval of two standard errors on either side. A gap means that a run was not ok.",
-            {mean: "mean", f"{mean} + 2 * {error}": "upper", f"{mean} - 2 * {error}": "lower"},
+            "Mean with the interval of two standard errors on either side; dashed: what two random lists would give. "
+            "A gap means that a run was not ok.",
+            {mean: "mean", f"{mean} + 2 * {error}": "upper", f"{mean} - 2 * {error}": "lower", chance: "by chance"},
+            overrides=[_DASHED],
         ),
         _lines(
             "Alerts: value and threshold",
@@ -175,6 +186,22 @@ def _similarity() -> list[Panel]:
             "Alerts that could not be judged",
             "1 while the newest run had no data, too few users or an error for the rule: quiet then does not mean well.",
             {f"1 - rankwatch_alert_judged{{{alerts}}}": "{{alert}} {{segment}}"},
+        ),
+    ]
+
+
+def _arms() -> list[Panel]:
+    chosen = f'{_ONE}, metric="$arm_metric", {_SEGMENTS}'
+    return [
+        _lines(
+            "Arm-wide metric",
+            "The chosen metric of all lists of one arm together, such as its coverage of the catalogue.",
+            {f"rankwatch_arm_metric{{{chosen}}}": "{{arm}} {{segment}}"},
+        ),
+        _lines(
+            "Runs that wait for labels",
+            "Ok runs whose measures of relevance are missing because labels have not arrived.",
+            {f"rankwatch_unlabelled_runs{{{_ONE}}}": "runs"},
         ),
     ]
 
@@ -315,6 +342,7 @@ def _variables() -> list[dict[str, Any]]:
         {"type": "datasource", "name": "datasource", "label": "Data source", "query": "prometheus", "refresh": 1},
         _variable("comparison", "Comparison", "label_values(rankwatch_run_status, comparison)"),
         _variable("metric", "Metric", f"label_values(rankwatch_similarity_users{{{_ONE}}}, metric)"),
+        _variable("arm_metric", "Arm-wide metric", f"label_values(rankwatch_arm_metric{{{_ONE}}}, metric)"),
         _variable(
             "segment",
             "Segment",
@@ -331,6 +359,7 @@ def dashboard() -> dict[str, Any]:
     sections = {
         "Now": _now(),
         "Similarity": _similarity(),
+        "Each arm by itself": _arms(),
         "Coverage": _coverage(),
         "Runs": _runs(),
         "Delivery and process": _daemon(),

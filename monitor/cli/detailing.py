@@ -13,7 +13,8 @@ from monitor.errors import InputError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from monitor.model import Evidence, Run, Summary
+    from monitor.model import ArmScore, Evidence, Run, Summary
+    from monitor.pipeline.presenting import ArmRow
     from monitor.ports import Store
 
 _LOOKED_THROUGH = 10_000
@@ -28,23 +29,30 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show one run: similarity by segment, and both lists of the users that were worst off, side by side."""
+    from monitor.pipeline.presenting import both_arms
     from monitor.settings import load
     from monitor.storage import open_store
 
     store = open_store(load(config).database, create=False)
     try:
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
-        summaries, evidence = store.summaries(run.id), store.evidence(run.id)
+        summaries, evidence, arm_scores = store.summaries(run.id), store.evidence(run.id), store.arm_scores(run.id)
     finally:
         store.close()
     worst = [each for each in evidence if each.kind == "worst"][:users]
     if as_json:
-        print_json(_as_dict(run, summaries, evidence))
+        print_json(_as_dict(run, summaries, evidence, arm_scores))
         return
     say(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {run.paired or 0:,} of {run.asked or 0:,} users compared")
     if run.reason:
         say(run.reason)
-    print_table(("segment", "metric", "mean>", "std.error>", "p05>", "median>", "users>"), map(_row, summaries))
+    columns = ("segment", "metric", "mean>", "std.error>", "p05>", "median>", "users>", "by chance>")
+    print_table(columns, (_row(run, summary) for summary in summaries))
+    _say_more(run)
+    if arm_scores:
+        say()
+        arm_columns = ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>")
+        print_table(arm_columns, map(_arm_row, both_arms(arm_scores)))
     for each in worst:
         scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
         say()
@@ -61,12 +69,34 @@ def _find(store: Store, comparison: str, slot: datetime | None) -> Run:
     return found
 
 
-def _row(summary: Summary) -> tuple[str, ...]:
+def _say_more(run: Run) -> None:
+    """What chance refers to, and how it stands with relevance."""
+    if run.k is not None and run.catalogue_size is not None:
+        say(f"by chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} items")
+    if run.labelled_at is not None:
+        say(f"relevance: labelled {instant(run.labelled_at)}")
+    elif run.labels_until is not None:
+        command = f"rankwatch backfill {run.comparison}"
+        say(f"relevance: waiting for labels until {instant(run.labels_until)}; {command} looks for them")
+
+
+def _row(run: Run, summary: Summary) -> tuple[str, ...]:
+    from monitor.pipeline.presenting import by_chance
+
     figures = (summary.mean, summary.standard_error, summary.value("p05"), summary.value("p50"))
-    return (summary.segment, summary.metric, *(number(figure) for figure in figures), f"{summary.n:,}")
+    chance = number(by_chance(summary.metric, run))
+    return (summary.segment, summary.metric, *(number(figure) for figure in figures), f"{summary.n:,}", chance)
 
 
-def _as_dict(run: Run, summaries: tuple[Summary, ...], evidence: tuple[Evidence, ...]) -> dict[str, object]:
+def _arm_row(row: ArmRow) -> tuple[str, ...]:
+    return (row.segment, row.metric, number(row.baseline), number(row.candidate), f"{row.n:,}")
+
+
+def _as_dict(
+    run: Run, summaries: tuple[Summary, ...], evidence: tuple[Evidence, ...], arm_scores: tuple[ArmScore, ...]
+) -> dict[str, object]:
+    from monitor.pipeline.presenting import by_chance
+
     return {
         "comparison": run.comparison,
         "slot": run.slot,
@@ -74,6 +104,10 @@ def _as_dict(run: Run, summaries: tuple[Summary, ...], evidence: tuple[Evidence,
         "reason": run.reason,
         "asked": run.asked,
         "paired": run.paired,
+        "k": run.k,
+        "catalogue_size": run.catalogue_size,
+        "labelled_at": run.labelled_at,
+        "labels_until": run.labels_until,
         "summaries": [
             {
                 "segment": each.segment,
@@ -82,9 +116,14 @@ def _as_dict(run: Run, summaries: tuple[Summary, ...], evidence: tuple[Evidence,
                 "undefined": each.n_undefined,
                 "mean": each.mean,
                 "standard_error": each.standard_error,
+                "by_chance": by_chance(each.metric, run),
                 **each.statistics,
             }
             for each in summaries
+        ],
+        "arm_scores": [
+            {"segment": each.segment, "arm": each.arm.value, "metric": each.metric, "value": each.value, "lists": each.n}
+            for each in arm_scores
         ],
         "evidence": [
             {

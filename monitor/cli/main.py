@@ -12,7 +12,19 @@ from typing import Annotated
 import typer
 
 from monitor import __version__
-from monitor.cli import checking, comparing, configuring, database, demonstrating, detailing, running, serving, showing
+from monitor.cli import (
+    checking,
+    comparing,
+    configuring,
+    database,
+    demonstrating,
+    detailing,
+    filling,
+    measures,
+    running,
+    serving,
+    showing,
+)
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 from monitor.service.logs import configure
@@ -36,7 +48,9 @@ app.command("check")(checking.check)
 app.command("serve")(serving.serve)
 app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
+app.command("backfill")(filling.backfill)
 app.command("compare")(comparing.compare)
+app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)
 app.command("show")(detailing.show)
 app.command("alerts")(showing.alerts)

@@ -2,5 +2,6 @@
 
 from monitor.comparing.many import compare_many
 from monitor.comparing.one import compare
+from monitor.comparing.summary import summarize
 
-__all__ = ["compare", "compare_many"]
+__all__ = ["compare", "compare_many", "summarize"]

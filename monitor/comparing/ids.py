@@ -1,8 +1,10 @@
-"""Item ids of two arms as integer codes, at the speed of their type."""
+"""Item ids of both arms, and of what is known of items, as integer codes at the speed of their type."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -11,14 +13,18 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.comparing.tables import read_column
 from monitor.errors import InputError
 
 Ids = npt.NDArray[Any] | ExtensionArray
-"""Ids without nulls in one of four types: int64, float64, pandas ``str``, or object for everything else."""
+"""Ids without nulls: int64, float64, pandas ``str``, a Categorical of one of these, or object for everything else."""
 
 Codes = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 _CODE_LIMIT = 2**31
+_WORTH_A_THREAD = 1 << 17
+_MARKED = 1 << 26
+"""Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing."""
 
 
 def from_objects(values: Sequence[Any], what: str) -> Ids:
@@ -31,13 +37,15 @@ def from_objects(values: Sequence[Any], what: str) -> Ids:
             return np.array(values, dtype=np.int64)
         except OverflowError:
             pass
+    if any(issubclass(kind, np.number | np.bool_) for kind in kinds):
+        # A Decimal cannot be compared with numpy's integers, only with Python's.
+        values = [value.item() if isinstance(value, np.number | np.bool_) else value for value in values]
     return _checked_objects(np.fromiter(values, dtype=object, count=len(values)), what)
 
 
 def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.object_]:
     if len(nulls := np.flatnonzero(pd.isna(ids))):
-        msg = f"{what}: found {ids[nulls[0]]!r} where an item id was expected: drop the item or name it"
-        raise InputError(msg)
+        _refuse_null(ids[nulls[0]], what)
     for item in ids:
         try:
             hash(item)
@@ -50,12 +58,15 @@ def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.
 def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
     """Ids from a one-dimensional array or column; InputError when one is null or unhashable."""
     column = pd.Series(values, copy=False)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = read_column(column)
     dtype = column.dtype
     if pd.api.types.is_object_dtype(dtype):
         return from_objects(column.tolist(), what)
-    if len(nulls := np.flatnonzero(column.isna())):
-        msg = f"{what}: found {column.iloc[nulls[0]]!r} where an item id was expected: drop the item or name it"
-        raise InputError(msg)
+    if column.hasnans:
+        _refuse_null(column[column.isna()].iloc[0], what)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.Categorical.from_codes(column.cat.codes, categories=pd.Index(from_array(dtype.categories.to_series(), what)))
     if isinstance(dtype, pd.StringDtype):
         return column.astype("str").array
     if pd.api.types.is_bool_dtype(dtype) or (pd.api.types.is_integer_dtype(dtype) and column.max() < 2**63):
@@ -65,29 +76,84 @@ def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
     return from_objects(column.tolist(), what)
 
 
-def encode(baseline: Ids, candidate: Ids) -> tuple[Codes, Codes]:
-    """Codes from 0 to 2**31 - 1 of both arms' ids, equal where the ids are equal in Python.
+def _refuse_null(null: object, what: str) -> None:
+    msg = f"{what}: found {null!r} where an item id was expected: drop the item or name it"
+    raise InputError(msg)
 
-    So "1" and 1 are two items; 1, 1.0 and True are one.
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The id behind each code: ``ids[code]``, or the code itself where ``ids`` is None."""
+
+    ids: Ids | None
+
+    def take(self, codes: npt.NDArray[Any]) -> list[Any]:
+        """The ids of these codes, of several equal ones that which came first."""
+        return list((codes if self.ids is None else self.ids.take(codes)).tolist())
+
+    def rank_by_text(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        """Place of each of these codes in the order of their ids: ascending as text, then by the name of their type."""
+        keys = [(str(item), type(item).__name__) for item in self.take(codes)]
+        ranks = np.empty(len(keys), dtype=np.intp)
+        ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        return ranks
+
+
+def encode(*parts: Ids) -> tuple[list[Codes], Vocabulary]:
+    """Codes from 0 to 2**31 - 1 of each part's ids, equal where the ids are equal in Python, and the ids behind them.
+
+    So "1" and 1 are two items; 1, 1.0 and True are one. Each part is coded by itself, in threads where that pays, and only
+    the distinct ids of the parts meet. Integers that can be codes already are taken as they are.
     """
-    if (
-        isinstance(baseline, np.ndarray)
-        and isinstance(candidate, np.ndarray)
-        and _are_codes(baseline)
-        and _are_codes(candidate)
-    ):
-        return baseline, candidate
-    if baseline.dtype == candidate.dtype and baseline.dtype != object:
-        codes = pd.factorize(pd.concat([pd.Series(baseline), pd.Series(candidate)], ignore_index=True))[0]
+    if all(isinstance(part, np.ndarray) and _are_codes(part) for part in parts):
+        return [np.asarray(part) for part in parts], Vocabulary(None)
+    if len(parts) > 1 and max(map(len, parts)) >= _WORTH_A_THREAD:
+        with ThreadPoolExecutor(max_workers=2) as threads:
+            coded = list(threads.map(_encode_one, parts))
     else:
-        codes = _encode_objects(chain(baseline.tolist(), candidate.tolist()), len(baseline) + len(candidate))
-    return codes[: len(baseline)], codes[len(baseline) :]
+        coded = list(map(_encode_one, parts))
+    shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
+    return [codes.take(own) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
 def _are_codes(ids: npt.NDArray[Any]) -> bool:
     return ids.dtype == np.int64 and ids.min(initial=0) >= 0 and ids.max(initial=0) < _CODE_LIMIT
 
 
-def _encode_objects(ids: Iterable[Any], count: int) -> npt.NDArray[np.int64]:
+def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
+    """Codes of one part, and its distinct ids by code."""
+    if isinstance(ids, pd.Categorical):
+        return ids.codes, from_array(pd.Series(ids.categories), "categories")
+    if ids.dtype == object:
+        return _encode_objects(ids)
+    if isinstance(ids, np.ndarray):
+        return pd.factorize(ids)
+    return pd.factorize(pd.Series(ids, copy=False).array)
+
+
+def _encode_vocabularies(parts: Sequence[Ids]) -> tuple[list[npt.NDArray[np.int32]], Vocabulary]:
+    """Codes shared by the parts' distinct ids."""
+    filled = [part for part in parts if len(part)]
+    if len({part.dtype for part in filled}) == 1 and filled[0].dtype != object:
+        codes, ids = _encode_one(from_array(pd.concat([pd.Series(part) for part in filled], ignore_index=True), "ids"))
+    else:
+        codes, ids = _encode_objects(chain.from_iterable(part.tolist() for part in filled))
+    bounds = np.cumsum([len(part) for part in parts])[:-1]
+    return np.split(codes.astype(np.int32), bounds), Vocabulary(ids)
+
+
+def _encode_objects(ids: Iterable[Any]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
     known: dict[Any, int] = {}
-    return np.fromiter((known.setdefault(item, len(known)) for item in ids), dtype=np.int64, count=count)
+    codes = np.fromiter((known.setdefault(item, len(known)) for item in ids), dtype=np.int64)
+    return codes, np.fromiter(known, dtype=object, count=len(known))
+
+
+def count_distinct(*parts: Codes) -> int:
+    """How many different codes there are in all parts together."""
+    top = max((int(part.max(initial=-1)) for part in parts), default=-1)
+    if top >= _MARKED:
+        return len(pd.unique(np.concatenate(parts)))
+    seen = np.zeros(top + 1, dtype=np.bool_)
+    for part in parts:
+        seen[part] = True
+    return int(seen.sum())

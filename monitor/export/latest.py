@@ -12,16 +12,19 @@ from monitor.model import (
     ALL,
     AlertState,
     Arm,
+    ArmScore,
     Coverage,
     CoverageReason,
     CoverageRow,
     LatestRun,
     Outcome,
+    Run,
     RunStatus,
     State,
     Statistic,
     Summary,
 )
+from monitor.pipeline.presenting import by_chance
 
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses that a finished run can have."""
@@ -37,7 +40,10 @@ def latest_families(latest: Sequence[LatestRun]) -> tuple[Metric, ...]:
         if one.coverage is not None:
             _add_coverage(gauges, one.run.comparison, one.coverage)
         is_ok = one.run.status is RunStatus.OK
-        _add_summaries(gauges, one.run.comparison, one.summaries if is_ok else ())
+        if is_ok:
+            _add_summaries(gauges, one.run.comparison, one.summaries)
+            _add_chance(gauges, one.run, one.summaries)
+            _add_arms(gauges, one.run.comparison, one.arm_scores)
         _add_alerts(gauges, one.states, is_ok=is_ok)
     return gauges.families()
 
@@ -52,6 +58,7 @@ def _add_run(gauges: Gauges, latest: LatestRun) -> None:
         gauges.set("run_last_finished_timestamp_seconds", key, run.finished_at.timestamp())
     if latest.last_ok_at is not None:
         gauges.set("run_last_ok_timestamp_seconds", key, latest.last_ok_at.timestamp())
+    gauges.set("unlabelled_runs", key, latest.unlabelled)
 
 
 def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
@@ -88,6 +95,16 @@ def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float
         gauges.set("similarity_quantile", (*key, f"{statistic.quantile:g}"), value)
     elif statistic.floor is not None:
         gauges.set("similarity_share_below_ratio", (*key, f"{statistic.floor:g}"), value)
+
+
+def _add_chance(gauges: Gauges, run: Run, summaries: Iterable[Summary]) -> None:
+    for metric in dict.fromkeys(summary.metric for summary in summaries):
+        gauges.set("similarity_by_chance", (run.comparison, metric), by_chance(metric, run))
+
+
+def _add_arms(gauges: Gauges, comparison: str, scores: Iterable[ArmScore]) -> None:
+    for score in scores:
+        gauges.set("arm_metric", (comparison, score.segment, score.arm.value, score.metric), score.value)
 
 
 def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) -> None:

@@ -59,6 +59,21 @@ _TABLE = (
     ),
     _series(_G, "similarity_users", _SIMILARITY, "Users behind the similarity: those with a defined score."),
     _series(_G, "similarity_undefined_users", _SIMILARITY, "Users compared whose score is undefined."),
+    _series(
+        _G,
+        "similarity_by_chance",
+        "comparison metric",
+        "Similarity to expect of two random lists of k items from the catalogue. Absent where it is not known.",
+    ),
+    _series(
+        _G,
+        "arm_metric",
+        "comparison segment arm metric",
+        "Value of a metric of one arm as a whole, such as its coverage of the catalogue. Absent where it is undefined.",
+    ),
+    _series(
+        _G, "unlabelled_runs", "comparison", "Ok runs whose measures of relevance are missing because labels have not arrived."
+    ),
     # How much of the panel the newest finished run could compare. Absent when the run failed before it knew.
     _series(_G, "panel_users", "comparison segment", "Users asked for by the newest finished run."),
     _series(_G, "paired_users", "comparison segment", "Users whose two lists could be compared."),

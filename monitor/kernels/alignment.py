@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from monitor.kernels import engines
+from monitor.kernels.found import MAX_K, Found
 from monitor.kernels.inversions import Counts, inversions
 from monitor.kernels.positions import ALL_PAIRS_MAX_K, Ranks, find
 from monitor.kernels.ragged import Codes
@@ -45,6 +47,10 @@ class Alignment:
         self.weights = weights
         self.labels = labels
 
+    def adopt(self, found: Found) -> None:
+        """Take over what an engine has found in its pass, so that it is not derived again."""
+        self.agreement, self.inversions, self.position_sums = found.agreement, found.inversions, found.position_sums
+
     @property
     def k(self) -> int:
         """Depth of the aligned lists."""
@@ -65,15 +71,17 @@ class Alignment:
         """Length of the longer list of each pair."""
         return np.maximum(self.baseline_lengths, self.candidate_lengths)
 
-    @cached_property
+    @property
     def common(self) -> npt.NDArray[Any]:
         """Number of items that each pair has in common."""
-        common: npt.NDArray[Any] = (
-            self.agreement[-1]
-            if self._has_agreement
-            else np.add.reduce(np.less(self.positions, self.k), axis=0, dtype=np.int64)
-        )
+        common: npt.NDArray[Any] = self.agreement[-1]
         return common
+
+    @cached_property
+    def position_sums(self) -> npt.NDArray[Any]:
+        """Sum of each column of ``positions``, absent items at k."""
+        sums: npt.NDArray[Any] = np.add.reduce(self.positions, axis=0, dtype=np.min_scalar_type(self.k * self.k))
+        return sums
 
     @cached_property
     def candidate_positions(self) -> Ranks:
@@ -90,43 +98,33 @@ class Alignment:
 
     @cached_property
     def agreement(self) -> Ranks:
-        """(k, n): how many items the two top d's share, for d = 1 to k. For lists up to `ALL_PAIRS_MAX_K`."""
-        agreement = np.empty_like(self.positions)
-        inside = np.empty(self.positions.shape, dtype=np.bool_)
-        for depth in range(1, self.k + 1):
-            np.less(self.positions[:depth], depth, out=inside[:depth])
-            np.add.reduce(inside[:depth].view(np.uint8), axis=0, out=agreement[depth - 1])
-        return agreement
-
-    @cached_property
-    def _depths(self) -> Ranks:
-        """The larger of each item's two positions, k where absent."""
-        return np.maximum(self.positions, np.arange(self.k, dtype=self.positions.dtype)[:, None])
-
-    @property
-    def _has_agreement(self) -> bool:
-        return self.k <= ALL_PAIRS_MAX_K
+        """(k, n): how many items the two top d's share, for d = 1 to k."""
+        return _agree_by_pairs(self.positions) if self.k <= ALL_PAIRS_MAX_K else _agree_by_counting(self.positions)
 
     def sum_by_depth(self, weights: Floats) -> Floats:
-        """Sum over common items of ``weights[d]``, d the larger of the item's two positions; k weights, one a depth."""
-        if self._has_agreement:
-            return -np.diff(weights, append=0.0) @ self.agreement.astype(np.float64)
-        total: Floats = np.append(weights, 0.0).take(self._depths).sum(axis=0)
+        """Sum over common items of ``weights[d]``, d the larger of the item's two positions; k weights, one a depth.
+
+        Added up by depth from the top, so that the sum depends neither on the engine nor on the other pairs.
+        """
+        steps = -np.diff(weights, append=0.0)
+        if self.k <= MAX_K and (machine := engines.compiled()) is not None:
+            return machine.weigh(self.agreement, steps)
+        total = np.zeros(self.positions.shape[1], dtype=np.float64)
+        for step, shared in zip(steps, self.agreement, strict=True):
+            total += step * shared
         return total
 
-    def common_within(self, depths: Codes) -> npt.NDArray[Any]:
+    def common_within(self, depths: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[Any]:
         """Number of items that the top ``depths[i]`` of both lists of pair i share; depths from 0 to k."""
-        if not self._has_agreement:
-            within: npt.NDArray[Any] = np.less(self._depths, depths).sum(axis=0)
-            return within
-        shared = self.agreement.take((np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths)))
-        return shared * (depths > 0)
+        cells = (np.maximum(depths, 1) - 1) * np.intp(len(depths)) + np.arange(len(depths))
+        within: npt.NDArray[Any] = self.agreement.take(cells) * (depths > 0)
+        return within
 
     def cut(self, depth: int) -> Alignment:
         """The alignment of the same lists cut to their first ``depth`` items."""
         if depth >= self.k and (self.labels is None or depth >= len(self.labels.ideal)):
             return self
-        return Alignment(
+        cut = Alignment(
             np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
@@ -134,6 +132,26 @@ class Alignment:
             weights=self.weights and _each(self.weights, lambda ranks: ranks[:depth]),
             labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
         )
+        if "agreement" in self.__dict__:
+            cut.agreement = self.agreement[:depth]
+        return cut
+
+
+def _agree_by_pairs(positions: Ranks) -> Ranks:
+    agreement = np.empty_like(positions)
+    inside = np.empty(positions.shape, dtype=np.bool_)
+    for depth in range(1, len(positions) + 1):
+        np.less(positions[:depth], depth, out=inside[:depth])
+        np.add.reduce(inside[:depth].view(np.uint8), axis=0, out=agreement[depth - 1])
+    return agreement
+
+
+def _agree_by_counting(positions: Ranks) -> Ranks:
+    k, n = positions.shape
+    depths = np.maximum(positions, np.arange(k, dtype=positions.dtype)[:, None])
+    cells = depths * np.intp(n) + np.arange(n)
+    counts = np.bincount(cells.ravel(), minlength=(k + 1) * n).reshape(k + 1, n)
+    return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
 
 
 def _each(values: ByArm, change: Callable[[Floats], Floats]) -> ByArm:
@@ -147,16 +165,17 @@ def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal
 def align(batch: PairBatch) -> Alignment:
     """Align a batch as a whole; memory grows with it, so that `blocks` is the way to go through a large one.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond. Columns of nothing but padding are
-    left out.
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.engines` says when machine
+    code does it, which hashes long lists. Columns of nothing but padding are left out.
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
-    positions = find(batch.baseline[:, :longest], batch.candidate[:, :longest])
+    found = _find_compiled(batch, longest)
+    positions = find(batch.baseline[:, :longest], batch.candidate[:, :longest]) if found is None else found.positions
 
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
 
-    return Alignment(
+    alignment = Alignment(
         positions,
         batch.baseline_lengths,
         batch.candidate_lengths,
@@ -165,11 +184,25 @@ def align(batch: PairBatch) -> Alignment:
         # The ideal stays as deep as the batch: it must not follow the longest list of a block.
         labels=batch.labels and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
     )
+    if found is not None:
+        alignment.adopt(found)
+    return alignment
+
+
+def _find_compiled(batch: PairBatch, k: int) -> Found | None:
+    if k > MAX_K or (machine := engines.compiled(len(batch) * k * k)) is None:
+        return None
+    return machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)
+
+
+def row_blocks(batch: PairBatch) -> Iterator[slice]:
+    """The rows of cache-sized blocks, in order, each to be taken and aligned by itself."""
+    step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
+    for low in range(0, len(batch), step):
+        yield slice(low, min(low + step, len(batch)))
 
 
 def blocks(batch: PairBatch) -> Iterator[tuple[slice, Alignment]]:
     """Go through a batch in cache-sized blocks: the rows of each and their alignment."""
-    step = max(1, BLOCK_CELLS // max(1, batch.baseline.shape[1]))
-    for low in range(0, len(batch), step):
-        rows = slice(low, min(low + step, len(batch)))
+    for rows in row_blocks(batch):
         yield rows, align(batch.take(rows))

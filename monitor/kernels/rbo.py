@@ -29,7 +29,7 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     table = _weights(p, alignment.k)
     if alignment.is_full:
         return alignment.sum_by_depth(table.even)
-    short, long = alignment.short, alignment.long
+    short, long = alignment.short.astype(np.intp), alignment.long.astype(np.intp)
     score = alignment.sum_by_depth(table.seen)
     g_short, g_long = table.g.take(short), table.g.take(long)
     score += alignment.common * (g_long - table.h[-1])

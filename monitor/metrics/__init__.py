@@ -2,28 +2,86 @@
 
 from collections.abc import Mapping
 
-from monitor.metrics.chance import expected_by_chance
-from monitor.metrics.kendall import ExtendedTau
+from monitor.kernels.rbo_weight import rbo_persistence, rbo_weight
+from monitor.metrics.chance import expect
+from monitor.metrics.footrule import (
+    ElementWeightedFootrule,
+    ElementWeightedFootruleNormalized,
+    Footrule,
+    FootruleNormalized,
+    GeneralizedFootrule,
+    TopkFootrule,
+    TopkFootruleNormalized,
+)
+from monitor.metrics.kendall import (
+    AppendedTau,
+    ElementWeightedKendallDistance,
+    ElementWeightedKendallDistanceNormalized,
+    ElementWeightedTau,
+    ExtendedTau,
+    ExtendedTauUnscaled,
+    GeneralizedKendallDistance,
+    KendallDistance,
+    KendallDistanceNormalized,
+    KendallTau,
+    PositionWeightedKendallDistance,
+    TauAp,
+    TauApSymmetric,
+    TopkKendall,
+    TopkKendallNormalized,
+    WeightedTau,
+)
 from monitor.metrics.metric import Metric, Need
-from monitor.metrics.rbo import Rbo
+from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.reading import read
 from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 from monitor.metrics.scoring import score_all
-from monitor.metrics.sets import Overlap
+from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
 
-__all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "score_all"]
+__all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "rbo_persistence", "rbo_weight", "score_all"]
 
 METRICS: Mapping[str, type[Metric]] = {
+    "appended_tau": AppendedTau,
+    "average_overlap": AverageOverlap,
     "cg": Cg,
     "dcg": Dcg,
+    "element_weighted_footrule": ElementWeightedFootrule,
+    "element_weighted_footrule_normalized": ElementWeightedFootruleNormalized,
+    "element_weighted_kendall_distance": ElementWeightedKendallDistance,
+    "element_weighted_kendall_distance_normalized": ElementWeightedKendallDistanceNormalized,
+    "element_weighted_tau": ElementWeightedTau,
     "extended_tau": ExtendedTau,
+    "extended_tau_unscaled": ExtendedTauUnscaled,
+    "footrule": Footrule,
+    "footrule_normalized": FootruleNormalized,
+    "generalized_footrule": GeneralizedFootrule,
+    "generalized_kendall_distance": GeneralizedKendallDistance,
+    "jaccard": Jaccard,
+    "kendall_distance": KendallDistance,
+    "kendall_distance_normalized": KendallDistanceNormalized,
+    "kendall_tau": KendallTau,
     "map": Map,
     "mrr": Mrr,
     "ndcg": Ndcg,
     "ndcg_vs_baseline": NdcgVsBaseline,
     "overlap": Overlap,
+    "position_weighted_kendall_distance": PositionWeightedKendallDistance,
     "rbo": Rbo,
+    "rbo_a": RboA,
+    "rbo_b": RboB,
+    "rbo_max": RboMax,
+    "rbo_min": RboMin,
+    "rbo_res": RboRes,
+    "rbo_truncated": RboTruncated,
+    "rbo_w": RboW,
     "recall": Recall,
+    "tau_ap": TauAp,
+    "tau_ap_symmetric": TauApSymmetric,
+    "topk_footrule": TopkFootrule,
+    "topk_footrule_normalized": TopkFootruleNormalized,
+    "topk_kendall": TopkKendall,
+    "topk_kendall_normalized": TopkKendallNormalized,
+    "weighted_tau": WeightedTau,
 }
 
 
@@ -34,3 +92,8 @@ def parse(text: str) -> Metric:
     out of range.
     """
     return read(text, METRICS)
+
+
+def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
+    """Mean score of two random lists of k items from ``catalogue`` items; see `monitor.metrics.chance.expect`."""
+    return expect(metric if isinstance(metric, Metric) else parse(metric), k, catalogue)

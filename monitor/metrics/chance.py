@@ -6,51 +6,71 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import MetricError
+from monitor.kernels.alignment import Floats
+from monitor.kernels.sets import common_by_chance
 from monitor.metrics.metric import Metric
 from monitor.metrics.scoring import score_all
 from monitor.model import PairBatch
 
-_CELLS = 2_000_000
-_MOST_PAIRS = 100_000
+_CELLS = 1_000_000
+_MOST_PAIRS = 50_000
+_LEAST_PAIRS = 4
+_RAREST = 1e-6
 _SEED = 20100401
 
 
-def expected_by_chance(metric: Metric, k: int, catalogue: int) -> float | None:
+def expect(metric: Metric, k: int, catalogue: int) -> float | None:
     """Mean score of two lists of k items, each drawn at random, in random order, from ``catalogue`` items.
 
-    Exact where the metric knows its formula, otherwise the mean over up to 100,000 simulated pairs, always the same ones.
-    None for a metric that needs more than the lists, or where it is undefined. MetricError unless 1 <= k <= catalogue.
+    Exact where the metric knows its formula. Otherwise simulated, by pairs that are always the same ones: a million ranks in
+    all, 50,000 pairs of ten items, 1,000 pairs of a thousand, well under a second, however large ``catalogue`` is. How many
+    items the pairs have in common follows its chances, which are known exactly, so that only the order of the common items is
+    left to luck: the standard error is about 0.001 of the metric's range, mostly less, and next to nothing where order plays
+    no part. Pairs for which the metric is undefined are left out of the mean.
+
+    None for a metric that needs more than the lists, or that is undefined for all pairs. MetricError unless
+    1 <= k <= catalogue. A metric of a ``depth`` sees no more of the lists than that.
     """
     if not 1 <= k <= catalogue:
         msg = f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}"
         raise MetricError(msg)
     if metric.need is not None:
         return None
-    exact = metric.expected_by_chance(min(k, metric.depth or k), catalogue)
-    return _simulated(metric, k, catalogue) if exact is None else exact
+    seen = min(k, metric.depth or k)
+    exact = metric.expected_by_chance(seen, catalogue)
+    return _simulated(metric, seen, catalogue) if exact is None else exact
 
 
 def _simulated(metric: Metric, k: int, catalogue: int) -> float | None:
-    n = max(1000, min(_MOST_PAIRS, _CELLS // k))
+    common, weights = _spread(common_by_chance(k, catalogue), max(_LEAST_PAIRS, min(_MOST_PAIRS, _CELLS // k)))
+    scores = score_all(_draw(common, k), [metric])[str(metric)]
+    defined = ~np.isnan(scores)
+    return float(np.average(scores[defined], weights=weights[defined])) if defined.any() else None
+
+
+def _spread(chances: Floats, pairs: int) -> tuple[npt.NDArray[np.intp], Floats]:
+    """How many items each of some ``pairs`` pairs shall have in common, and how much each pair weighs.
+
+    Every number of common items down to one in a million has pairs of its own; where those are too many to give each a few, the
+    pairs stand at the quantiles.
+    """
+    common = np.flatnonzero(chances >= _RAREST)
+    if len(common) * _LEAST_PAIRS > pairs:
+        return np.searchsorted(np.cumsum(chances), (np.arange(pairs) + 0.5) / pairs), np.ones(pairs)
+    counts = np.maximum(np.ceil(chances[common] * pairs), _LEAST_PAIRS).astype(np.int64)
+    return np.repeat(common, counts), np.repeat(chances[common] / counts, counts)
+
+
+def _draw(common: npt.NDArray[np.intp], k: int) -> PairBatch:
+    """Pairs of random lists of k items, so many of them in common: only where those stand matters, not what they are."""
     rng = np.random.default_rng(_SEED)
-    lengths = np.full(n, k, dtype=np.int32)
-    batch = PairBatch(
-        baseline=np.tile(np.arange(k, dtype=np.int32), (n, 1)),
-        candidate=_draw(rng, n, k, catalogue),
+    places = np.broadcast_to(np.arange(k, dtype=np.int32), (len(common), k))
+    drawn = rng.permuted(places, axis=1)
+    drawn = np.where(places < common[:, None], drawn, places + np.int32(k))
+    lengths = np.full(len(common), k, dtype=np.int32)
+    return PairBatch(
+        baseline=np.ascontiguousarray(places),
+        candidate=rng.permuted(drawn, axis=1),
         baseline_lengths=lengths,
         candidate_lengths=lengths,
     )
-    scores = score_all(batch, [metric])[str(metric)]
-    return float(np.nanmean(scores)) if (~np.isnan(scores)).any() else None
-
-
-def _draw(rng: np.random.Generator, n: int, k: int, catalogue: int) -> npt.NDArray[np.int32]:
-    """``n`` ordered samples of k distinct items without replacement: Fisher and Yates, a rank at a time over all rows."""
-    drawn = np.empty((n, k), dtype=np.int32)
-    for rank in range(k):
-        drawn[:, rank] = rng.integers(0, catalogue - rank, n)
-    # Undo the removals: a number drawn at some rank counts only the items left over by the ranks before it.
-    for rank in range(k - 2, -1, -1):
-        later = drawn[:, rank + 1 :]
-        later += later >= drawn[:, [rank]]
-    return drawn

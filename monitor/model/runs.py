@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.alerts import AlertState, Rule, Transition
-from monitor.model.rankings import Arm, Coverage, RankingTable
+from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 
 class RunStatus(StrEnum):
@@ -146,10 +146,19 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLists:
-    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables."""
+    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables.
+
+    ``segments``: rows of the tables by segment name, ``all`` first, those of which too little was compared left out.
+    """
 
     baseline: RankingTable
     candidate: RankingTable
+    segments: Mapping[str, npt.NDArray[np.intp]]
+
+    @property
+    def panel(self) -> Panel:
+        """The users whose lists these are."""
+        return Panel(users=self.baseline.users, segments=self.segments)
 
 
 class EvidenceKind(StrEnum):
@@ -175,9 +184,10 @@ class Evidence:
 class RunResult:
     """Everything that a finished run stores, in one transaction.
 
-    ``reason`` says in words why a run is not ok. ``states`` are the alert states that the run judged, ``transitions`` those
+    ``reason`` says in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the run judged, ``transitions`` those
     that it caused, in order. ``scores`` is None when nothing was compared or when the comparison keeps none; likewise
     ``lists``. ``catalogue_size``: items that could be listed, as configured, else all that either arm listed.
+    ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``: it was known already.
     """
 
     claim: Claim
@@ -196,11 +206,16 @@ class RunResult:
     arm_scores: tuple[ArmScore, ...] = ()
     catalogue_size: int | None = None
     lists: KeptLists | None = None
+    labels_until: datetime | None = None
+    is_labelled: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One stored run as lists and pages show it."""
+    """One stored run as lists and pages show it.
+
+    ``labels_until``: until when relevance is waited for, None when none is wanted; ``labelled_at``: when it was measured.
+    """
 
     id: int
     comparison: str
@@ -216,11 +231,21 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     catalogue_size: int | None = None
+    labels_until: datetime | None = None
+    labelled_at: datetime | None = None
+
+    @property
+    def is_unlabelled(self) -> bool:
+        """Whether measures of relevance are wanted and missing."""
+        return self.labels_until is not None and self.labelled_at is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRun:
-    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok."""
+    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok.
+
+    ``unlabelled``: runs of the comparison whose measures of relevance are missing and may still be made up for.
+    """
 
     run: Run
     coverage: Coverage | None
@@ -229,3 +254,4 @@ class LatestRun:
     last_ok_slot: datetime | None
     last_ok_at: datetime | None
     arm_scores: tuple[ArmScore, ...] = ()
+    unlabelled: int = 0

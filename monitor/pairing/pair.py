@@ -9,8 +9,21 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.ragged import pad
-from monitor.model import Arm, CoverageReason, PairBatch, Pairing, Panel, Pull
+from monitor.model import (
+    Arm,
+    ByArm,
+    CoverageReason,
+    ItemWeights,
+    PairBatch,
+    Pairing,
+    Panel,
+    Pull,
+    RelevanceTable,
+)
 from monitor.pairing.coverage import LISTED, ArmStanding, count_coverage, standing_code
+from monitor.pairing.knowing import add_labels, add_weights
+from monitor.pairing.scores import Floats, order_ties, pad_scores
+from monitor.pairing.users import rows_of
 from monitor.pairing.vocabulary import encode
 
 
@@ -19,16 +32,26 @@ class _Lists:
     """One arm's padded lists in the table's order, and the table row of each panel user (-1 for none)."""
 
     codes: npt.NDArray[np.int32]
+    scores: Floats | None
     lengths: npt.NDArray[np.int32]
     had_duplicates: npt.NDArray[np.bool_]
     row_of: npt.NDArray[np.intp]
 
 
-def pair(panel: Panel, baseline: Pull, candidate: Pull, k: int) -> Pairing:
+def pair(
+    panel: Panel,
+    baseline: Pull,
+    candidate: Pull,
+    k: int,
+    *,
+    item_weights: ItemWeights | None = None,
+    relevance: RelevanceTable | None = None,
+) -> Pairing:
     """Pair the panel's users whose lists both arms gave.
 
-    Lists are cut to k, then duplicates are dropped keeping the first. A user counts as paired when both lists hold
-    at least one item; every other user is counted under the reason and arm that stood in the way (under both, if both did).
+    Lists are cut to k, then duplicates are dropped keeping the first, then items tied by their scores are put in the order of
+    their ids. A user counts as paired when both lists hold at least one item; every other user is counted under the reason and
+    arm that stood in the way (under both, if both did). An arm without scores has NaN where the other tells them.
     """
     codes, vocabulary = encode(baseline.rankings.items, candidate.rankings.items)
     lists = {
@@ -38,8 +61,13 @@ def pair(panel: Panel, baseline: Pull, candidate: Pull, k: int) -> Pairing:
     standings = {arm: _standing(panel, pull, lists[arm], k) for arm, pull in zip(Arm, (baseline, candidate), strict=True)}
     is_paired = (standings[Arm.BASELINE].reason == LISTED) & (standings[Arm.CANDIDATE].reason == LISTED)
     panel_rows = np.flatnonzero(is_paired)
+    batch = _batch(lists, panel_rows, vocabulary)
+    if item_weights is not None:
+        batch = add_weights(batch, item_weights, vocabulary)
+    if relevance is not None:
+        batch = add_labels(batch, panel.users[panel_rows], relevance, vocabulary)
     return Pairing(
-        batch=_batch(lists, panel_rows),
+        batch=batch,
         panel_rows=panel_rows,
         vocabulary=vocabulary,
         coverage=count_coverage(panel.segments, standings, is_paired),
@@ -49,18 +77,12 @@ def pair(panel: Panel, baseline: Pull, candidate: Pull, k: int) -> Pairing:
 def _lists(panel: Panel, pull: Pull, codes: npt.NDArray[np.int32], k: int) -> _Lists:
     padded, lengths, had_duplicates = pad(codes, pull.rankings.offsets, k)
     return _Lists(
-        codes=padded, lengths=lengths, had_duplicates=had_duplicates, row_of=_rows_of(panel.users, pull.rankings.users)
+        codes=padded,
+        scores=pad_scores(pull.rankings, codes, padded, had_duplicates),
+        lengths=lengths,
+        had_duplicates=had_duplicates,
+        row_of=rows_of(panel.users, pull.rankings.users),
     )
-
-
-def _rows_of(wanted: pd.Index[str], present: pd.Index[str]) -> npt.NDArray[np.intp]:
-    """Position of each wanted user among those present, -1 where absent."""
-    if present is wanted or present.equals(wanted):
-        return np.arange(len(wanted), dtype=np.intp)
-    codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
-    row_of = np.full(len(codes), -1, dtype=np.intp)
-    row_of[codes[len(wanted) :]] = np.arange(len(present))
-    return row_of[: len(wanted)]
 
 
 def _standing(panel: Panel, pull: Pull, lists: _Lists, k: int) -> ArmStanding:
@@ -83,12 +105,22 @@ def _standing(panel: Panel, pull: Pull, lists: _Lists, k: int) -> ArmStanding:
     return ArmStanding(reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed)
 
 
-def _batch(lists: dict[Arm, _Lists], panel_rows: npt.NDArray[np.intp]) -> PairBatch:
-    """The paired users' lists in the panel's order."""
+def _batch(lists: dict[Arm, _Lists], panel_rows: npt.NDArray[np.intp], vocabulary: pd.Index | None) -> PairBatch:
+    """The paired users' lists in the panel's order, with their scores where an arm tells them."""
     rows = {arm: of.row_of[panel_rows] for arm, of in lists.items()}
+    codes = {arm: of.codes[rows[arm]] for arm, of in lists.items()}
+    scores = None
+    if any(of.scores is not None for of in lists.values()):
+        scores = ByArm(**{arm: _scores(lists[arm], rows[arm]) for arm in Arm})
+        codes = {arm: order_ties(codes[arm], getattr(scores, arm), vocabulary) for arm in Arm}
     return PairBatch(
-        baseline=lists[Arm.BASELINE].codes[rows[Arm.BASELINE]],
-        candidate=lists[Arm.CANDIDATE].codes[rows[Arm.CANDIDATE]],
+        baseline=codes[Arm.BASELINE],
+        candidate=codes[Arm.CANDIDATE],
         baseline_lengths=lists[Arm.BASELINE].lengths[rows[Arm.BASELINE]],
         candidate_lengths=lists[Arm.CANDIDATE].lengths[rows[Arm.CANDIDATE]],
+        scores=scores,
     )
+
+
+def _scores(lists: _Lists, rows: npt.NDArray[np.intp]) -> Floats:
+    return np.full((len(rows), lists.codes.shape[1]), np.nan) if lists.scores is None else lists.scores[rows]

@@ -10,6 +10,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 _CODE_LIMIT = np.iinfo(np.int32).max
+_WHOLE = r"0|[1-9][0-9]{0,9}"
 
 ItemIds: TypeAlias = npt.NDArray[np.int64] | ExtensionArray
 Codes: TypeAlias = npt.NDArray[np.int32]
@@ -32,10 +33,40 @@ def encode(baseline: ItemIds, candidate: ItemIds) -> tuple[tuple[Codes, Codes], 
     return (shared[: len(baseline)], shared[len(baseline) :]), pd.Index(unique)
 
 
+def codes_of(ids: ItemIds, vocabulary: pd.Index | None) -> Codes:
+    """Codes of ids that came from elsewhere, -1 for an item that no list can hold; 42 and "42" are one item here too."""
+    if vocabulary is None:
+        return _own_codes(ids)
+    if not (_is_integer(ids) and vocabulary.dtype == np.int64):
+        ids, vocabulary = _as_text(ids).array, vocabulary.astype("str")
+    codes: Codes = vocabulary.get_indexer(pd.Index(ids)).astype(np.int32)
+    return codes
+
+
 def decode(codes: npt.NDArray[np.int32], vocabulary: pd.Index | None) -> tuple[str, ...]:
     """Item ids of one padded row as strings, padding left out."""
     present = codes[codes >= 0]
     return tuple(str(code) for code in (present if vocabulary is None else vocabulary[present]))
+
+
+def text_ranks(codes: npt.NDArray[np.int32], vocabulary: pd.Index | None) -> npt.NDArray[np.intp]:
+    """Place of each code's id among the ids of all of them in the order of their text."""
+    ids = codes if vocabulary is None else vocabulary[codes]
+    ranks = np.empty(len(codes), dtype=np.intp)
+    ranks[pd.Index(ids).astype("str").argsort()] = np.arange(len(codes))
+    return ranks
+
+
+def _own_codes(ids: ItemIds) -> Codes:
+    """Each id as its own code where it can be one."""
+    if not _is_integer(ids):
+        texts = _as_text(ids)
+        is_whole = texts.str.fullmatch(_WHOLE).to_numpy(dtype=np.bool_)
+        whole = np.full(len(texts), -1, dtype=np.int64)
+        whole[is_whole] = texts[is_whole].astype(np.int64)
+    else:
+        whole = np.asarray(ids)
+    return np.where((whole >= 0) & (whole <= _CODE_LIMIT), whole, -1).astype(np.int32)
 
 
 def _is_integer(ids: ItemIds) -> bool:

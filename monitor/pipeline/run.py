@@ -3,27 +3,51 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 
 from monitor.alerts import judge_run
 from monitor.errors import SourceError
-from monitor.model import ALL, AlertState, Arm, Claim, Comparison, Coverage, CoverageReason, RunResult, RunStatus
-from monitor.pipeline.measure import Arms, Measurement, Stopwatch, measure
+from monitor.model import (
+    ALL,
+    AlertState,
+    Arm,
+    ArmScore,
+    Claim,
+    Comparison,
+    Coverage,
+    CoverageReason,
+    KeptLists,
+    RunResult,
+    RunStatus,
+)
+from monitor.pipeline.arms import Arms
+from monitor.pipeline.measure import Measurement, Stopwatch, measure
+from monitor.pipeline.scoring import needing_relevance
 from monitor.ports import Clock
 
 _TOLD_OTHERWISE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
 
 
-def execute(comparison: Comparison, arms: Arms, claim: Claim, states: Sequence[AlertState], clock: Clock) -> RunResult:
+def execute(
+    comparison: Comparison,
+    arms: Arms,
+    claim: Claim,
+    states: Sequence[AlertState],
+    clock: Clock,
+    *,
+    last: KeptLists | None = None,
+) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
-    ``states`` are the comparison's alert states as stored. Running the same slot again over the same lists gives the same
-    summaries; states that this slot has moved already stay as they are.
+    ``states`` are the comparison's alert states as stored, ``last`` the lists of its last run. Running the same slot again over
+    the same lists gives the same summaries; states that this slot has moved already stay as they are.
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, watch)
+        measurement = measure(comparison, arms, claim.slot, watch, last=last)
     except SourceError as error:
         return conclude(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
     status, reason = assess(measurement, comparison.min_paired_share)
@@ -45,11 +69,13 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     at = clock.now()
     thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
     measured = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
-    summaries = tuple(summary for summary in measured if summary.segment not in thin or summary.segment == ALL)
+    summaries = tuple(summary for summary in measured if summary.segment not in thin)
     moved, transitions = judge_run(
         comparison, slot=claim.slot, at=at, status=status, run_reason=reason, summaries=summaries, states=states, thin=thin
     )
     keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
+    is_ok = measurement is not None and status is RunStatus.OK
+    lists = _without(measurement.lists, thin) if measurement and is_ok else None
     return RunResult(
         claim=claim,
         status=status,
@@ -64,7 +90,29 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         states=moved,
         transitions=transitions,
         stage_seconds=watch.seconds if watch else {},
+        arm_scores=_of_arms(measurement, thin) if measurement and status is not RunStatus.FAILED else (),
+        catalogue_size=measurement.catalogue_size if measurement else None,
+        lists=lists,
+        labels_until=_labels_until(comparison, claim) if is_ok else None,
+        is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
+
+
+def _of_arms(measurement: Measurement, thin: Mapping[str, str]) -> tuple[ArmScore, ...]:
+    return tuple(score for score in measurement.arm_scores if score.segment not in thin)
+
+
+def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | None:
+    """The lists without the segments of which too little was compared: they are not to be measured later either."""
+    if lists is None:
+        return None
+    return replace(lists, segments={name: rows for name, rows in lists.segments.items() if name not in thin})
+
+
+def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
+    """Until when relevance is waited for, None where nothing needs it."""
+    within = comparison.relevance_within
+    return claim.slot + within if within is not None and needing_relevance(comparison) else None
 
 
 def thin_segments(coverage: Coverage, min_paired_share: float) -> dict[str, str]:
@@ -77,10 +125,10 @@ def thin_segments(coverage: Coverage, min_paired_share: float) -> dict[str, str]
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
-    """Whether enough of the panel was compared to speak of similarity, and if not, why in words."""
+    """Whether enough of the panel was compared to speak of similarity; if not, why in words, and if so, what was left out."""
     whole = measurement.coverage.all
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
-        return RunStatus.OK, None
+        return RunStatus.OK, "; ".join(measurement.left_out) or None
     obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement)])
     if whole.paired == 0:
         return RunStatus.FAILED, f"none of {whole.asked:,} users could be compared ({obstacles})"

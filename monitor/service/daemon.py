@@ -18,6 +18,7 @@ from monitor.export import PrometheusPublisher
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.delivering import DeliveryLoop
+from monitor.service.labelling import fill_quietly
 from monitor.service.running import Runner
 from monitor.service.scheduling import make_scheduler
 from monitor.service.ticking import Ticker
@@ -30,6 +31,8 @@ from monitor.web import WebServer, create_app
 REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
 PRUNE = timedelta(hours=1)
+BACKFILL = timedelta(minutes=10)
+"""How often relevance is looked for that may have arrived since, beside after each run."""
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
 
@@ -170,6 +173,10 @@ class Daemon:
             self._scheduler.add_job(self._tick, watched.schedule.trigger(), args=(name,), id=name, next_run_time=now)
         self._scheduler.add_job(self._refresh, "interval", seconds=REFRESH.total_seconds(), id="-refresh")
         self._scheduler.add_job(self._prune, "interval", seconds=PRUNE.total_seconds(), id="-prune")
+        for name, watched in self._wiring.watched.items():
+            if watched.arms.relevance is not None:
+                seconds = BACKFILL.total_seconds()
+                self._scheduler.add_job(self._backfill, "interval", args=(name,), seconds=seconds, id=f"-backfill-{name}")
 
     def _tick(self, name: str) -> None:
         wiring = self._wiring
@@ -185,6 +192,20 @@ class Daemon:
         if any(transition.is_announced for transition in result.transitions):
             for loop in self._loops:
                 loop.wake()
+        self._backfill(name)
+
+    def _backfill(self, name: str) -> None:
+        """Measure relevance that has arrived since for this comparison's runs."""
+        wiring = self._wiring
+        watched = wiring.watched.get(name)
+        if watched is None or self._stopping.is_set():
+            return
+
+        def is_over() -> bool:
+            return self._stopping.is_set() or self._wiring is not wiring
+
+        if fill_quietly(watched, self._store, self._clock, should_stop=is_over):
+            self._refresh()
 
     def _settle_after_reload(self) -> None:
         """A run that began before a reload may have raised alerts of rules that are gone since."""

@@ -8,9 +8,11 @@ from datetime import datetime
 
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model import RunResult
+from monitor.pipeline.backfill import Filled
 from monitor.pipeline.deliver import drain, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
+from monitor.service.labelling import fill
 from monitor.service.running import Runner, Watched, chosen, whoami
 
 MOST_SLOTS = 1_000_000
@@ -62,11 +64,19 @@ class OneShot:
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
         """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``.
 
-        Results come without per-user scores and evidence, so that a long period takes no more memory than a short one.
+        Results come without per-user scores, lists and evidence, so that a long period takes no more memory than a short one.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            yield replace(result, scores=None, evidence=())
+            yield replace(result, scores=None, evidence=(), lists=None)
+
+    def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[Filled]:
+        """Measure relevance that has arrived since; what became of each run that waited. ConfigError without a source of it."""
+        (watched,) = chosen(self.watched, comparison)
+        if watched.arms.relevance is None:
+            msg = f"comparison {comparison!r} has no `relevance:` in the configuration, so no run of it waits for labels"
+            raise ConfigError(msg)
+        return fill(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
         """Send what is owed, for at most DRAIN_S in all; DeliveryError when something is still owed then.

@@ -15,8 +15,9 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.model import Claim, Comparison, RunResult, RunStatus
-from monitor.pipeline.measure import Arms
+from monitor.model import Claim, Comparison, KeptLists, RunResult, RunStatus
+from monitor.pipeline.arms import Arms
+from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
 from monitor.settings import Schedule
@@ -122,13 +123,26 @@ class Runner:
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         states = self.patiently(partial(self.store.alert_states, claim.comparison))
+        last = self._last_lists(watched.comparison, claim)
         try:
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, states, clock)
+                return execute(watched.comparison, watched.arms, claim, states, clock, last=last)
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
             return conclude(watched.comparison, claim, states, clock, status=RunStatus.FAILED, reason=reason)
+
+    def _last_lists(self, comparison: Comparison, claim: Claim) -> KeptLists | None:
+        """What the last run listed, where something looks back at it; without it when what is stored is damaged."""
+        if not needs_last(comparison):
+            return None
+        try:
+            return self.patiently(partial(self.store.last_lists, comparison.name, before=claim.slot))
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            log.warning("last run's lists not read", reason=str(error))
+            return None
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""

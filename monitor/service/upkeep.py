@@ -52,6 +52,7 @@ class Upkeep:
                 scores_before=now - retention.scores,
                 evidence_before=now - retention.evidence,
                 runs_before=now - retention.runs,
+                now=now,
             )
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all

@@ -10,14 +10,14 @@ from pathlib import Path
 from monitor import __version__
 from monitor.alerts import retire
 from monitor.export import PrometheusPublisher
-from monitor.pipeline.measure import Arms
+from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, Store
 from monitor.receivers import open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
-from monitor.sources import open_source, open_users
+from monitor.sources import open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
 
 
@@ -62,6 +62,8 @@ def watch(options: ComparisonOptions) -> Watched:
         candidate=open_source(options.candidate),
         users=open_users(options.users, options.baseline),
         dimensions=tuple(options.users.segments),
+        weights=open_item_weights(options.item_weights) if options.item_weights else None,
+        relevance=open_relevance(options.relevance) if options.relevance else None,
     )
     return Watched(comparison=to_comparison(options), arms=arms, schedule=to_schedule(options))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 
-from monitor.errors import MetricError
-from monitor.metrics import Metric, parse
 from monitor.model import ALL, Statistic
 from monitor.options import format_duration
 from monitor.receivers import ReceiverOptions
 from monitor.settings.fields import is_loopback, split_address
 from monitor.settings.models import ComparisonOptions, RetentionOptions, RuleOptions, Settings
+from monitor.settings.needs import check_judged, check_needs, read_metric
 from monitor.settings.partial import Partial, valid
 from monitor.settings.problems import Path, Problem, suggestion
 from monitor.settings.translating import SHORTEST, sample_size, schedule_of
@@ -76,6 +75,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     rules = [(n, Partial(RuleOptions, item, context)) for n, item in comparison.items("rules")]
     yield from _schedule(comparison)
     yield from _metrics(comparison)
+    yield from check_needs(comparison)
     yield from _users(comparison)
     yield from _unique(
         ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
@@ -88,7 +88,8 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
 
 def _rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     yield from _rule_metric(rule, comparison)
-    yield from _thresholds(rule)
+    yield from check_judged(rule)
+    yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
@@ -116,18 +117,13 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     k = comparison.get("k")
-    read = [(("metrics", n), _read_metric(text)) for n, text in comparison.items("metrics")]
+    read = [(("metrics", n), read_metric(text)) for n, text in comparison.items("metrics")]
     yield from _unique(((path, metric) for path, metric in read), f"{_TWICE}, perhaps in another spelling")
     for path, metric in read:
         if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(path, f"looks at {metric.depth} items, and lists are cut to k: {k}")
-
-
-def _read_metric(text: object) -> Metric | None:
-    try:
-        return parse(text) if isinstance(text, str) else None
-    except MetricError:
-        return None
+    arm_metrics = ((("arm_metrics", n), text) for n, text in comparison.items("arm_metrics") if isinstance(text, str))
+    yield from _unique(arm_metrics, _TWICE)
 
 
 def _users(comparison: Partial) -> Iterator[Problem]:
@@ -144,7 +140,7 @@ def _rule_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
         yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
 
 
-def _thresholds(rule: Partial) -> Iterator[Problem]:
+def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
     if rule.has("below") and rule.has("above"):
         yield Problem(("above",), "give either below or above, not both")
         return
@@ -159,22 +155,23 @@ def _thresholds(rule: Partial) -> Iterator[Problem]:
     if threshold is not None and end is not None and (end < threshold if side == "below" else end > threshold):
         order = "at least" if side == "below" else "at most"
         yield Problem((resolve,), f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach")
-    yield from _reach(rule, side, resolve)
+    yield from _reach(rule, side, resolve, k)
 
 
-def _reach(rule: Partial, side: str, resolve: str) -> Iterator[Problem]:
+def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     """A threshold must be somewhere the statistic can be, on either side of it."""
-    metric, statistic = _read_metric(rule.get("metric")), rule.get("statistic")
+    metric, statistic = read_metric(rule.get("metric")), rule.get("statistic")
     if metric is None or statistic is None:
         return
     floor = Statistic.parse(statistic).floor
-    if floor is not None and not metric.low < floor <= metric.high:
-        span = f"{metric.low:g} and {metric.high:g}"
+    lowest, highest = (metric.low, metric.high) if k is None else metric.bounds(k)
+    if floor is not None and not lowest < floor <= highest:
+        span = f"{lowest:g} and {highest:g}"
         yield Problem(("statistic",), f"{metric.name} lies between {span}: so must the x of share_below(x)")
     if floor is not None and side == "below" and metric.higher_is_more_alike:
         yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
         return
-    low, high = (0.0, 1.0) if floor is not None else (metric.low, metric.high)
+    low, high = (0.0, 1.0) if floor is not None else (lowest, highest)
     name = statistic if floor is not None else metric.name
     threshold, end = rule.get(side), rule.get(resolve)
     if threshold is not None and not (low < threshold <= high if side == "below" else low <= threshold < high):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
+from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MetricError
 from monitor.metrics import parse
 from monitor.model import ALL, Statistic
@@ -38,8 +39,18 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str]:
 
 
 def _metric(text: str) -> str:
+    if text.count("(") != text.count(")"):
+        msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
+        raise ValueError(msg)
     try:
         return str(parse(text))
+    except MetricError as error:
+        raise ValueError(str(error)) from None
+
+
+def _arm_metric(text: str) -> str:
+    try:
+        return str(parse_arm_metric(text))
     except MetricError as error:
         raise ValueError(str(error)) from None
 
@@ -163,6 +174,7 @@ AlertName = Annotated[
     str, AfterValidator(_matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"))
 ]
 MetricName = Annotated[str, AfterValidator(_metric)]
+ArmMetricName = Annotated[str, AfterValidator(_arm_metric)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]
 CronText = Annotated[str, AfterValidator(_cron)]
 ZoneName = Annotated[str, AfterValidator(_zone)]

@@ -9,12 +9,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, FiniteFloat, SecretStr
 
+from monitor.arm_metrics import ARM_METRICS
 from monitor.model import Severity
 from monitor.options import Duration, Options, display_url
 from monitor.receivers import ReceiverOptions
 from monitor.settings.fields import (
     Address,
     AlertName,
+    ArmMetricName,
     ComparisonName,
     CronText,
     DatabaseUrl,
@@ -28,7 +30,7 @@ from monitor.settings.fields import (
     ZoneName,
     split_address,
 )
-from monitor.sources import SourceOptions, UsersOptions
+from monitor.sources import ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
 class RuleOptions(Options):
@@ -99,7 +101,23 @@ class ComparisonOptions(Options):
         default=("extended_tau", "rbo(p=0.9)", "overlap"),
         min_length=1,
         max_length=50,
-        description="Measures of how alike two lists are.",
+        description="Measures of how alike two lists are; `rankwatch metrics` lists them. A name with a comma needs quotes.",
+        examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
+    )
+    arm_metrics: tuple[ArmMetricName, ...] = Field(
+        default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
+        max_length=50,
+        description=f"Measures of each arm over all its lists: {', '.join(f'`{name}`' for name in ARM_METRICS)}.",
+    )
+    catalogue_size: int | None = Field(
+        default=None, ge=1, le=10**12, description="Items that could be listed (default: as many as either arm lists)."
+    )
+    item_weights: ItemWeightsOptions | None = Field(
+        default=None, description="Weights of items, such as popularity or price, for the metrics that need them."
+    )
+    relevance: RelevanceOptions | None = Field(
+        default=None,
+        description="What users found relevant, for the metrics that need it; it may arrive days later. Never judged by rules.",
     )
     rules: tuple[RuleOptions, ...] = Field(default=(), max_length=200, description="When to alert.")
     deadline: Duration | None = Field(
@@ -117,6 +135,10 @@ class ComparisonOptions(Options):
     )
     evidence_users: int = Field(default=10, ge=0, le=1000, description="Users of each kind whose lists are kept to be read.")
     keep_scores: bool = Field(default=True, description="Whether the scores of each user are stored, not only their summary.")
+    keep_lists: bool | None = Field(
+        default=None,
+        description="Whether the lists of all compared users are stored (default: if relevance or an arm metric needs them).",
+    )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
 
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
 from monitor.model import Comparison, Direction, Rule, SampleSize
 from monitor.settings.cron import Cron
@@ -22,7 +23,7 @@ SHORTEST = timedelta(seconds=1)
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
-_HOW_NOT_WHAT = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows"})
+_HOW_NOT_WHAT = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows", "within"})
 """Settings of sources that decide how lists are fetched and not which."""
 
 
@@ -53,6 +54,10 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         evidence_users=options.evidence_users,
         keep_scores=options.keep_scores,
         config_hash=config_hash(options),
+        arm_metrics=options.arm_metrics,
+        catalogue_size=options.catalogue_size,
+        keep_lists=keeps_lists(options),
+        relevance_within=options.relevance.within if options.relevance else None,
     )
 
 
@@ -85,10 +90,21 @@ def sample_size(sample: int | SampleOptions) -> SampleSize:
     return SampleSize(fixed=sample.fixed, rotating=sample.rotating)
 
 
+def keeps_lists(options: ComparisonOptions) -> bool:
+    """Whether lists are stored: as told, else where relevance is to come or an arm metric looks back at the last run."""
+    if options.keep_lists is not None:
+        return options.keep_lists
+    return options.relevance is not None or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in options.arm_metrics
+    )
+
+
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means: k, metrics, sources, users, sample and seed.
 
-    Not rules, schedule or storage, nor how lists are fetched (timeouts, retries, limits). Of secrets only a URL without user
+    So do the sources of item weights and relevance, and the size of the catalogue that shares and chance refer to. Not rules,
+    schedule or storage, nor how lists are fetched (timeouts, retries, limits), nor which arm metrics are told beside the
+    scores and how long relevance is waited for. Of secrets only a URL without user
     and password enters, for it says which lists these are; passwords, tokens and headers do not.
     """
     meaning = {
@@ -99,6 +115,8 @@ def config_hash(options: ComparisonOptions) -> str:
         "users": _meaning(options.users),
         "seed": options.seed,
     }
+    later = {name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size")}
+    meaning |= {name: _meaning(value) for name, value in later.items() if value is not None}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

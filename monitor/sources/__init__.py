@@ -1,38 +1,69 @@
-"""Where lists and users come from. A new source is one new module, one field of SourceOptions, one line of `_SOURCES`.
+"""Where lists, users, weights of items and relevance come from.
 
-Opening does no I/O, so a configuration can be checked by opening what it names; reading happens in `pull` and `users`.
+A new source is one new module, one field of its options, and one line of the table below that opens it. Opening does no I/O,
+so a configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights` and `relevance`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from monitor.errors import ConfigError
-from monitor.options import OneOf, Options
-from monitor.ports import Source, UserSource
+from monitor.options import Duration, OneOf, Options
+from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.sources.fields import ColumnName
-from monitor.sources.file import FileOptions, FileSource, FileUsers, FileUsersOptions
+from monitor.sources.file import (
+    FileItemWeights,
+    FileItemWeightsOptions,
+    FileOptions,
+    FileRelevance,
+    FileRelevanceOptions,
+    FileSource,
+    FileUsers,
+    FileUsersOptions,
+)
 from monitor.sources.http import HttpOptions, HttpSource
-from monitor.sources.sql import SqlOptions, SqlSource, SqlUsers, SqlUsersOptions, users_of
+from monitor.sources.sql import (
+    SqlItemWeights,
+    SqlItemWeightsOptions,
+    SqlOptions,
+    SqlRelevance,
+    SqlRelevanceOptions,
+    SqlSource,
+    SqlUsers,
+    SqlUsersOptions,
+    users_of,
+)
 
 __all__ = [
+    "FileItemWeightsOptions",
     "FileOptions",
+    "FileRelevanceOptions",
     "FileUsersOptions",
     "HttpOptions",
+    "ItemWeightsOptions",
+    "RelevanceOptions",
     "SampleOptions",
     "SourceOptions",
+    "SqlItemWeightsOptions",
     "SqlOptions",
+    "SqlRelevanceOptions",
     "SqlUsersOptions",
     "UsersOptions",
+    "open_item_weights",
+    "open_relevance",
     "open_source",
     "open_users",
 ]
 
 _SOURCES: dict[str, Callable[[Any], Source]] = {"http": HttpSource, "file": FileSource, "sql": SqlSource}
 _USERS: dict[str, Callable[[Any], UserSource]] = {"file": FileUsers, "sql": SqlUsers}
+_ITEM_WEIGHTS: dict[str, Callable[[Any], ItemWeightSource]] = {"file": FileItemWeights, "sql": SqlItemWeights}
+_RELEVANCE: dict[str, Callable[[Any], RelevanceSource]] = {"file": FileRelevance, "sql": SqlRelevance}
 
 
 class SourceOptions(OneOf):
@@ -41,6 +72,34 @@ class SourceOptions(OneOf):
     http: HttpOptions | None = Field(default=None, description="A recommender asked over HTTP, one request a user.")
     file: FileOptions | None = Field(default=None, description="A file of lists: Parquet, CSV or JSON lines.")
     sql: SqlOptions | None = Field(default=None, description="A database: a query or a whole table.")
+
+    @property
+    def has_scores(self) -> bool:
+        """Whether the lists come with the model's own scores."""
+        given = self.http or self.file or self.sql
+        return given is not None and given.scores is not None
+
+
+class ItemWeightsOptions(OneOf):
+    """Where the weights of items come from: exactly one of these."""
+
+    file: FileItemWeightsOptions | None = Field(default=None, description="A file: Parquet, CSV or JSON lines.")
+    sql: SqlItemWeightsOptions | None = Field(default=None, description="A database: a query or a whole table.")
+
+
+class RelevanceOptions(Options):
+    """Where it is known what users found relevant, such as what they bought: exactly one of file and sql."""
+
+    file: FileRelevanceOptions | None = Field(default=None, description="A file a slot: Parquet, CSV or JSON lines.")
+    sql: SqlRelevanceOptions | None = Field(default=None, description="A database: a query or a whole table.")
+    within: Duration = Field(
+        default=timedelta(days=7), description="How long after its slot a run still waits for what users found relevant."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        _check_one(self, tuple(_RELEVANCE))
+        return self
 
 
 class SampleOptions(Options):
@@ -85,11 +144,15 @@ class UsersOptions(Options):
 
     @model_validator(mode="after")
     def _one_place(self) -> Self:
-        given = [name for name in ("file", "sql", "all") if getattr(self, name) is not None]
-        if len(given) != 1:
-            msg = "give exactly one of file, sql, all" + (f"; found {' and '.join(given)}" if given else "")
-            raise ValueError(msg)
+        _check_one(self, ("file", "sql", "all"))
         return self
+
+
+def _check_one(options: Options, names: tuple[str, ...]) -> None:
+    given = [name for name in names if getattr(options, name) is not None]
+    if len(given) != 1:
+        msg = f"give exactly one of {', '.join(names)}" + (f"; found {' and '.join(given)}" if given else "")
+        raise ValueError(msg)
 
 
 def open_source(options: SourceOptions) -> Source:
@@ -110,6 +173,18 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         return SqlUsers(users_of(baseline.sql))
     msg = "users: all: true needs a baseline from file or sql, as http cannot list its users: give users.file or users.sql"
     raise ConfigError(msg)
+
+
+def open_item_weights(options: ItemWeightsOptions) -> ItemWeightSource:
+    """Open the source of item weights. ConfigError when a driver is not installed."""
+    name, given = _given(options, tuple(_ITEM_WEIGHTS))
+    return _ITEM_WEIGHTS[name](given)
+
+
+def open_relevance(options: RelevanceOptions) -> RelevanceSource:
+    """Open the source of relevance. ConfigError when a driver is not installed."""
+    name, given = _given(options, tuple(_RELEVANCE))
+    return _RELEVANCE[name](given)
 
 
 def _given(options: Options, names: tuple[str, ...]) -> tuple[str, Options]:

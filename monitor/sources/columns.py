@@ -25,14 +25,14 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
         if name in present:
             continue
         near = difflib.get_close_matches(name, present, n=1)
-        meant = f" (did you mean {_shown(near[0])!r}?)" if near else ""
-        shown = ", ".join(map(_shown, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
+        meant = f" (did you mean {on_one_line(near[0])!r}?)" if near else ""
+        shown = ", ".join(map(on_one_line, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
         msg = f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}"
         raise SourceError(msg)
 
 
-def _shown(name: str) -> str:
-    """A column's name on one line, whatever it holds."""
+def on_one_line(name: str) -> str:
+    """A column's name or an id on one line of bounded length, whatever it holds."""
     return "".join(char for char in name[:60] if unicodedata.category(char)[0] != "C")
 
 
@@ -69,6 +69,14 @@ def id_column(values: pa.Array, what: str) -> pa.Array:
 def user_column(values: pa.Array, what: str) -> pa.Array:
     """Users as large_string, null where there is none."""
     return id_column(values, what).cast(pa.large_string())
+
+
+def flat_ids(lists: pa.Array, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The ids of a column of lists one behind the other, as `id_column` gives them, and the lists' lengths, 0 for null."""
+    if pa.types.is_fixed_size_list(lists.type):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return id_column(lists.flatten(), what), lengths
 
 
 def id_array(values: Iterable[object]) -> pa.Array:

@@ -10,6 +10,10 @@ from monitor.options import Options
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 
+ITEM = "Column with the item's id."
+WEIGHT = "Column with the item's weight, such as its popularity or price: finite, above 0."
+GRADE = "Column with the item's grade, at least 0; 1 for each item when left out."
+
 
 class ListColumns(Options):
     """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
@@ -19,20 +23,64 @@ class ListColumns(Options):
         default=None,
         description="Wide form: column with the whole list, best first: a list, or the text of a JSON array.",
     )
-    item: ColumnName | None = Field(default=None, description="Long form: column with one item id a row; needs `rank`.")
+    item: ColumnName | None = Field(
+        default=None, description="Long form: column with one item id a row; needs `rank`, `scores` or both."
+    )
     rank: ColumnName | None = Field(
         default=None,
         description="Long form: column with the item's rank, lowest is best; two items of a user may not share one.",
     )
+    scores: ColumnName | None = Field(
+        default=None,
+        description="Column with the model's own scores: lists as long as `items`, or one number beside each `item`. "
+        "Equal scores are ties. Without `rank` the highest is the best, tied items in the order of their ids.",
+    )
 
     @model_validator(mode="after")
     def _wide_or_long(self) -> Self:
-        if (self.items is None) == (self.item is None) or (self.item is None) != (self.rank is None):
-            msg = "give either items (one list a row), or item and rank (one item a row)"
+        is_wide = self.items is not None and self.item is None and self.rank is None
+        is_long = self.items is None and self.item is not None and (self.rank is not None or self.scores is not None)
+        if not is_wide and not is_long:
+            msg = "give either items (one list a row), or item and rank (one item a row); scores may stand in for rank"
             raise ValueError(msg)
         return self
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to read: user and list, or user, item and rank."""
-        return tuple(name for name in (self.user, self.items, self.item, self.rank) if name is not None)
+        """Columns to read: user and list, or user, item and rank; then the scores, where they are told."""
+        named = (self.user, self.items, self.item, self.rank, self.scores)
+        return tuple(dict.fromkeys(name for name in named if name is not None))
+
+    @property
+    def numbers(self) -> frozenset[str]:
+        """Columns of the long form that hold numbers and not ids."""
+        return frozenset(name for name in (self.rank, self.scores) if name is not None)
+
+
+class GradeColumns(Options):
+    """Where users and what they found relevant stand: lists a row (``items``), or one item a row (``item``)."""
+
+    user: ColumnName = Field(description="Column with the user's key.")
+    items: ColumnName | None = Field(
+        default=None, description="Wide form: column with all relevant items of the user: a list, or the text of a JSON array."
+    )
+    grades: ColumnName | None = Field(
+        default=None, description="Wide form: column with their grades, lists as long, at least 0; 1 for each when left out."
+    )
+    item: ColumnName | None = Field(default=None, description="Long form: column with one relevant item a row.")
+    grade: ColumnName | None = Field(default=None, description=GRADE)
+
+    @model_validator(mode="after")
+    def _wide_or_long(self) -> Self:
+        is_wide = self.items is not None and self.item is None and self.grade is None
+        is_long = self.items is None and self.item is not None and self.grades is None
+        if not is_wide and not is_long:
+            msg = "give either items and grades (lists, one row a user), or item and grade (one item a row)"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Columns to read: user, items, grades."""
+        named = (self.user, self.items, self.grades, self.item, self.grade)
+        return tuple(dict.fromkeys(name for name in named if name is not None))

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
-from monitor.sources.columns import combined, id_column, join_items, rank_column, user_column
+from monitor.sources.columns import combined, flat_ids, id_column, join_items, rank_column, user_column
+from monitor.sources.numbers import Flags, Floats, number_column, numbers_beside
 
 Rows = npt.NDArray[np.int64]
 
@@ -19,6 +20,8 @@ _NOTES = {
     CoverageReason.MISSING: "the user's list is null",
     CoverageReason.DUPLICATE_USER: "a user has more than one list",
 }
+_MALFORMED = "null or no id among the items, or two items at one rank"
+_MALFORMED_SCORES = _MALFORMED + ", or scores that are no numbers or not as many as the items"
 
 
 class WantedUsers:
@@ -54,32 +57,39 @@ class WantedUsers:
 
 
 class WideLists:
-    """Takes batches of a user column and a list column."""
+    """Takes batches of a user column, a list column and, where there is one, a column of lists of scores.
+
+    A user whose scores are not as many as the items is ``malformed``.
+    """
 
     def __init__(self, wanted: WantedUsers, where: str) -> None:
         self._wanted = wanted
         self._where = where
         self._rows: list[Rows] = []
         self._lengths: list[Rows] = []
-        self._null: list[npt.NDArray[np.bool_]] = []
-        self._bad: list[npt.NDArray[np.bool_]] = []
+        self._null: list[Flags] = []
+        self._bad: list[Flags] = []
         self._items: list[pa.Array] = []
+        self._scores: list[Floats] = []
         self.nbytes = 0
 
-    def add(self, users: pa.Array, lists: pa.Array) -> None:
+    def add(self, users: pa.Array, lists: pa.Array, scores: pa.Array | None = None) -> None:
         """Take a batch; rows of users that are not wanted are dropped at once."""
         rows = self._wanted.rows(user_column(users, f"the user column of {self._where}"))
         kept = rows >= 0
         if not kept.all():
             lists, rows = lists.filter(pa.array(kept)), rows[kept]
-        if pa.types.is_fixed_size_list(lists.type):
-            lists = lists.cast(pa.list_(lists.type.value_type))
-        items = id_column(lists.flatten(), f"the list column of {self._where}")
-        lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+            scores = None if scores is None else scores.filter(pa.array(kept))
+        items, lengths = flat_ids(lists, f"the list column of {self._where}")
         bad = np.zeros(len(rows), dtype=bool)
         if items.null_count:
             of_row = np.repeat(np.arange(len(rows)), lengths)
             bad[of_row[items.is_null().to_numpy(zero_copy_only=False)]] = True
+        if scores is not None:
+            numbers, is_uneven = numbers_beside(lengths, scores, f"the scores column of {self._where}")
+            self._scores.append(numbers)
+            self.nbytes += numbers.nbytes
+            bad |= is_uneven
         self._rows.append(rows)
         self._lengths.append(lengths)
         self._null.append(lists.is_null().to_numpy(zero_copy_only=False))
@@ -98,77 +108,105 @@ class WideLists:
             CoverageReason.MALFORMED: rows[bad],
         }
         kept = ~(twice | null | bad)
-        items = self._items
+        items, scores = self._items, np.concatenate(self._scores) if self._scores else None
         if not kept.all():
             keep_item = np.repeat(kept, lengths)
             edges = np.cumsum([0, *map(len, items)])
             items = [part.filter(pa.array(keep_item[a:b])) for part, a, b in zip(items, edges, edges[1:], strict=False)]
-            rows, lengths = rows[kept], lengths[kept]
+            rows, lengths, scores = rows[kept], lengths[kept], None if scores is None else scores[keep_item]
         if bool((rows[1:] < rows[:-1]).any()):
-            rows, lengths, items = _lists_in_order(rows, lengths, items)
-        return _pull(self._wanted, rows, lengths, items, reasons)
+            rows, lengths, items, scores = _lists_in_order(rows, lengths, items, scores)
+        return _pull(self._wanted, rows, lengths, items, reasons, scores)
 
 
 class LongLists:
-    """Takes batches of a user, an item and a rank column. The lowest rank is the best; ranks need not be consecutive.
+    """Takes batches of a user and an item column with one of ranks, of scores, or both.
 
-    Two items of one user at one rank have no order: that user is ``malformed``, as is one with a null item or rank.
+    The lowest rank is the best; ranks need not be consecutive. Without ranks the highest score is, and of equal ones the id
+    that is first as text. Two items of one user at one rank have no order: that user is ``malformed``, as is one with a null
+    item or rank, without ranks a null score, or a score that is no number.
     """
 
     def __init__(self, wanted: WantedUsers, where: str) -> None:
         self._wanted = wanted
         self._where = where
         self._rows: list[Rows] = []
-        self._ranks: list[npt.NDArray[np.float64]] = []
+        self._ranks: list[Floats] = []
+        self._scores: list[Floats] = []
+        self._bad: list[Flags] = []
         self._items: list[pa.Array] = []
         self.nbytes = 0
 
-    def add(self, users: pa.Array, items: pa.Array, ranks: pa.Array) -> None:
+    def add(self, users: pa.Array, items: pa.Array, ranks: pa.Array | None = None, scores: pa.Array | None = None) -> None:
         """Take a batch; rows of users that are not wanted are dropped at once."""
         rows = self._wanted.rows(user_column(users, f"the user column of {self._where}"))
+        columns = {"items": items, "ranks": ranks, "scores": scores}
         kept = rows >= 0
         if not kept.all():
-            mask = pa.array(kept)
-            rows, items, ranks = rows[kept], items.filter(mask), ranks.filter(mask)
+            mask, rows = pa.array(kept), rows[kept]
+            columns = {name: column if column is None else column.filter(mask) for name, column in columns.items()}
         self._rows.append(rows)
-        self._items.append(id_column(items, f"the item column of {self._where}"))
-        self._ranks.append(rank_column(ranks, f"the rank column of {self._where}"))
-        self.nbytes += self._items[-1].nbytes + 2 * rows.nbytes
+        self._items.append(id_column(columns["items"], f"the item column of {self._where}"))
+        if columns["ranks"] is not None:
+            self._ranks.append(rank_column(columns["ranks"], f"the rank column of {self._where}"))
+        if columns["scores"] is not None:
+            numbers, is_bad = number_column(columns["scores"], f"the scores column of {self._where}")
+            self._scores.append(numbers)
+            self._bad.append(is_bad)
+        self.nbytes += self._items[-1].nbytes + rows.nbytes * sum(column is not None for column in columns.values())
 
     def pull(self) -> Pull:
         """Lists of every batch taken."""
-        rows, ranks = _joined(self._rows), np.concatenate([np.zeros(0), *self._ranks])
-        items = _one_type(self._items)
-        rows, ranks, items = _in_order(rows, ranks, items)
-        odd = np.isnan(ranks) | items.is_null().to_numpy(zero_copy_only=False)
-        tied = (rows[1:] == rows[:-1]) & (ranks[1:] == ranks[:-1])
+        rows, items = _joined(self._rows), _one_type(self._items)
+        scores = np.concatenate(self._scores) if self._scores else None
+        is_ranked = scores is None or bool(self._ranks)
+        places = np.concatenate([np.zeros(0), *self._ranks]) if scores is None or self._ranks else -scores
+        odd = np.isnan(places) | items.is_null().to_numpy(zero_copy_only=False)
+        odd |= np.concatenate(self._bad) if self._bad else False
+        order = _order(rows, places, None if is_ranked else items)
+        if order is not None:
+            rows, places, odd, items = rows[order], places[order], odd[order], items.take(pa.array(order))
+            scores = None if scores is None else scores[order]
         bad_users = np.zeros(len(self._wanted), dtype=bool)
         bad_users[rows[odd]] = True
-        bad_users[rows[1:][tied]] = True
+        if is_ranked:
+            bad_users[rows[1:][(rows[1:] == rows[:-1]) & (places[1:] == places[:-1])]] = True
         kept = ~bad_users[rows]
         if not kept.all():
-            rows, items = rows[kept], items.filter(pa.array(kept))
+            rows, items, scores = rows[kept], items.filter(pa.array(kept)), None if scores is None else scores[kept]
         lengths = np.bincount(rows, minlength=len(self._wanted)).astype(np.int64)
         present = np.flatnonzero(lengths)
         reasons = {CoverageReason.MALFORMED: np.flatnonzero(bad_users)}
-        return _pull(self._wanted, present, lengths[present], [items], reasons)
+        return _pull(self._wanted, present, lengths[present], [items], reasons, scores)
 
 
-def _lists_in_order(rows: Rows, lengths: Rows, items: list[pa.Array]) -> tuple[Rows, Rows, list[pa.Array]]:
+def _lists_in_order(
+    rows: Rows, lengths: Rows, items: list[pa.Array], scores: Floats | None
+) -> tuple[Rows, Rows, list[pa.Array], Floats | None]:
     """Return the lists in the order of the users asked: whoever pairs them then has nothing to look up."""
     order = np.argsort(rows, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(lengths)])
-    lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), _one_type(items))
-    return rows[order], lengths[order], [lists.take(pa.array(order)).flatten()]
+
+    def ordered(flat: pa.Array) -> pa.Array:
+        lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64()), flat)
+        return lists.take(pa.array(order)).flatten()
+
+    moved = None if scores is None else ordered(pa.array(scores)).to_numpy()
+    return rows[order], lengths[order], [ordered(_one_type(items))], moved
 
 
-def _in_order(rows: Rows, ranks: npt.NDArray[np.float64], items: pa.Array) -> tuple[Rows, npt.NDArray[np.float64], pa.Array]:
-    """Return everything by user and rank; untouched where it is so already."""
-    ahead = rows[1:] > rows[:-1]
-    if bool((ahead | ((rows[1:] == rows[:-1]) & (ranks[1:] > ranks[:-1]))).all()):
-        return rows, ranks, items
-    order = np.lexsort((ranks, rows))
-    return rows[order], ranks[order], items.take(pa.array(order))
+def _order(rows: Rows, places: Floats, items: pa.Array | None) -> npt.NDArray[np.intp] | None:
+    """Order by user and place, and by the items' text where they share one and items are given; None where it is so already."""
+    ahead = (rows[1:] > rows[:-1]) | ((rows[1:] == rows[:-1]) & (places[1:] > places[:-1]))
+    if bool(ahead.all()):
+        return None
+    order = np.lexsort((places, rows))
+    tied = (rows[order][1:] == rows[order][:-1]) & (places[order][1:] == places[order][:-1])
+    if items is None or not tied.any():
+        return order
+    texts = np.empty(len(rows), dtype=np.int64)
+    texts[pc.sort_indices(items.cast(pa.large_string())).to_numpy()] = np.arange(len(rows))
+    return np.lexsort((texts, places, rows))
 
 
 def _joined(parts: list[Rows]) -> Rows:
@@ -182,12 +220,17 @@ def _one_type(parts: list[pa.Array]) -> pa.Array:
 
 
 def _pull(
-    wanted: WantedUsers, rows: Rows, lengths: Rows, items: list[pa.Array], reasons: Mapping[CoverageReason, Rows]
+    wanted: WantedUsers,
+    rows: Rows,
+    lengths: Rows,
+    items: list[pa.Array],
+    reasons: Mapping[CoverageReason, Rows],
+    scores: Floats | None,
 ) -> Pull:
     offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
     np.cumsum(lengths, out=offsets[1:])
-    table = RankingTable(users=wanted.take(rows), offsets=offsets, items=join_items(items))
-    notes = _NOTES | {CoverageReason.MALFORMED: "null or no id among the items, or two items at one rank"}
+    table = RankingTable(users=wanted.take(rows), offsets=offsets, items=join_items(items), scores=scores)
+    notes = _NOTES | {CoverageReason.MALFORMED: _MALFORMED if scores is None else _MALFORMED_SCORES}
     return Pull(
         rankings=table,
         failures=wanted.failures(reasons),

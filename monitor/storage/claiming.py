@@ -113,6 +113,9 @@ def conclude(connection: Connection, result: RunResult) -> bool:
             started_at=result.claim.started_at,
             config_hash=result.config_hash,
             k=result.k,
+            catalogue_size=result.catalogue_size,
+            labels_until=result.labels_until,
+            labelled_at=result.finished_at if result.is_labelled else None,
             claimed_until=None,
         )
     )

@@ -6,14 +6,18 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, select
+from sqlalchemy import Connection, Select, and_, func, select
 
-from monitor.model import ALL, Coverage, LatestRun, Run, RunStatus, Summary
+from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunStatus, Summary
 from monitor.storage import alerting, results
+from monitor.storage.lists import HAS_LISTS
 from monitor.storage.tables import coverage, runs, summaries
 
 _OF_ALL = and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
 _RUNS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(coverage, _OF_ALL)
+
+WAITS = and_(runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS)
+"""Whether the measures of relevance of a run are missing and can still be made up for."""
 
 
 def newest_runs(connection: Connection, comparison: str | None, limit: int) -> tuple[Run, ...]:
@@ -29,7 +33,21 @@ def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRu
     found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name)) is not None]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
-    return tuple(_latest(connection, run, covered.get(run.id), measured.get(run.id, ())) for run in found)
+    of_arms = results.arm_scores_of(connection, ids)
+    return tuple(
+        _latest(connection, run, covered.get(run.id), measured.get(run.id, ()), of_arms.get(run.id, ())) for run in found
+    )
+
+
+def unlabelled(connection: Connection, comparison: str, since: datetime) -> tuple[Run, ...]:
+    """Runs of the comparison that wait for relevance, of this slot and later ones, oldest first."""
+    wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
+    return tuple(_run(row) for row in connection.execute(_RUNS.where(WAITS, wanted).order_by(runs.c.scheduled_for)))
+
+
+def count_unlabelled(connection: Connection, comparison: str) -> int:
+    """How many runs of the comparison wait for relevance."""
+    return connection.scalar(select(func.count()).select_from(runs).where(WAITS, runs.c.comparison == comparison)) or 0
 
 
 def history(
@@ -54,7 +72,13 @@ def _newest_finished(connection: Connection, comparison: str) -> Run | None:
     return None if row is None else _run(row)
 
 
-def _latest(connection: Connection, run: Run, covered: Coverage | None, measured: tuple[Summary, ...]) -> LatestRun:
+def _latest(
+    connection: Connection,
+    run: Run,
+    covered: Coverage | None,
+    measured: tuple[Summary, ...],
+    of_arms: tuple[ArmScore, ...],
+) -> LatestRun:
     was_ok = and_(runs.c.comparison == run.comparison, runs.c.status == RunStatus.OK)
     ok = select(runs.c.scheduled_for, runs.c.finished_at).where(was_ok).order_by(runs.c.scheduled_for.desc()).limit(1)
     slot, at = connection.execute(ok).first() or (None, None)
@@ -65,6 +89,8 @@ def _latest(connection: Connection, run: Run, covered: Coverage | None, measured
         states=alerting.read(connection, run.comparison),
         last_ok_slot=slot,
         last_ok_at=at,
+        arm_scores=of_arms,
+        unlabelled=count_unlabelled(connection, run.comparison),
     )
 
 
@@ -83,4 +109,7 @@ def _run(row: Any) -> Run:  # noqa: ANN401 - a row of runs with its coverage
         paired=row.paired,
         started_at=row.started_at,
         finished_at=row.finished_at,
+        catalogue_size=row.catalogue_size,
+        labels_until=row.labels_until,
+        labelled_at=row.labelled_at,
     )

@@ -9,16 +9,47 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, select
 
-from monitor.model import Arm, Coverage, CoverageReason, CoverageRow, Evidence, EvidenceKind, Histogram, RunResult, Summary
+from monitor.model import (
+    Arm,
+    ArmScore,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Evidence,
+    EvidenceKind,
+    Histogram,
+    RunResult,
+    Summary,
+)
 from monitor.storage import scores as per_user
-from monitor.storage.tables import coverage, coverage_reasons, evidence, scores, stages, statistics, summaries
+from monitor.storage.tables import (
+    arm_scores,
+    coverage,
+    coverage_reasons,
+    evidence,
+    kept_lists,
+    scores,
+    stages,
+    statistics,
+    summaries,
+)
 
-PARTS: tuple[Table, ...] = (stages, coverage_reasons, coverage, statistics, summaries, evidence, scores)
+PARTS: tuple[Table, ...] = (
+    stages,
+    coverage_reasons,
+    coverage,
+    statistics,
+    summaries,
+    arm_scores,
+    evidence,
+    kept_lists,
+    scores,
+)
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 
 
 def replace(connection: Connection, result: RunResult) -> None:
-    """Store all that the run measured in place of what an earlier attempt stored."""
+    """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in PARTS:
         connection.execute(delete(table).where(table.c.run_id == run_id))
@@ -26,11 +57,27 @@ def replace(connection: Connection, result: RunResult) -> None:
     rows = result.coverage.rows if result.coverage else ()
     _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
     _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
-    _put(connection, summaries, run_id, [_summary_row(position, found) for position, found in enumerate(result.summaries)])
-    _put(connection, statistics, run_id, [row for found in result.summaries for row in _statistic_rows(found)])
+    put_summaries(connection, run_id, result.summaries)
+    _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
         per_user.store(connection, run_id, result.scores)
+
+
+def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:
+    """Insert summaries of the run, in this order, from position ``first`` on."""
+    _put(connection, summaries, run_id, [_summary_row(position, each) for position, each in enumerate(found, start=first)])
+    _put(connection, statistics, run_id, [row for each in found for row in _statistic_rows(each)])
+
+
+def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
+    """Arm-wide scores of the runs in the order they were stored."""
+    found: dict[int, list[ArmScore]] = defaultdict(list)
+    query = select(arm_scores).where(arm_scores.c.run_id.in_(run_ids)).order_by(arm_scores.c.position)
+    for row in connection.execute(query):
+        score = ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
+        found[row.run_id].append(score)
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
@@ -126,6 +173,17 @@ def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
         for statistic, raw in summary.statistics.items()
         if (value := number(raw)) is not None
     ]
+
+
+def _arm_row(position: int, score: ArmScore) -> dict[str, object]:
+    return {
+        "segment": score.segment,
+        "arm": score.arm,
+        "metric": score.metric,
+        "position": position,
+        "value": number(score.value),
+        "n": int(score.n),
+    }
 
 
 def _evidence_row(item: Evidence) -> dict[str, object]:

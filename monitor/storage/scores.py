@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection, delete, select
 
 from monitor.model import Direction, Scores, UserScore
 from monitor.storage.columns import keys
@@ -38,6 +38,13 @@ def store(connection: Connection, run_id: int, found: Scores) -> None:
     driver = connection.connection.driver_connection
     put = _insert if is_sqlite(connection) else _copy
     put(driver, run_id, tuple(columns), _chunks(found, list(columns.values())))
+
+
+def replace(connection: Connection, run_id: int, found: Scores) -> None:
+    """Store these scores in place of the run's scores of the same metrics."""
+    of_these = select(metrics.c.id).where(metrics.c.name.in_(list(found.by_metric)))
+    connection.execute(delete(scores).where(scores.c.run_id == run_id, scores.c.metric_id.in_(of_these)))
+    store(connection, run_id, found)
 
 
 def user_scores(connection: Connection, comparison: str, user: str, limit: int) -> tuple[UserScore, ...]:

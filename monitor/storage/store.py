@@ -11,19 +11,34 @@ from pydantic import SecretStr
 
 from monitor.model import (
     AlertState,
+    ArmScore,
     Claim,
     Delivery,
     Direction,
     Evidence,
+    KeptLists,
     LatestRun,
     Notification,
     Run,
     RunResult,
+    Scores,
     Summary,
     Transition,
     UserScore,
 )
-from monitor.storage import alerting, claiming, outbox, pruning, reading, results, schema, scores
+from monitor.storage import (
+    alerting,
+    claiming,
+    labelling,
+    lists,
+    outbox,
+    parquet,
+    pruning,
+    reading,
+    results,
+    schema,
+)
+from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
 from monitor.storage.connecting import Database, require_file
 
@@ -70,10 +85,12 @@ class SqlStore:
             claiming.release(connection, claim)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+        pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
         with self.database.write() as connection:
             if not claiming.conclude(connection, result):
                 return False
             results.replace(connection, result)
+            lists.store(connection, result, pieces)
             alerting.store(connection, result.states, result.transitions, receivers)
             return True
 
@@ -121,17 +138,40 @@ class SqlStore:
         with self.database.read() as connection:
             return results.summaries_of(connection, [run_id]).get(run_id, ())
 
+    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
+        with self.database.read() as connection:
+            return results.arm_scores_of(connection, [run_id]).get(run_id, ())
+
+    def kept_lists(self, run_id: int) -> KeptLists | None:
+        with self.database.read() as connection:
+            pieces = lists.pieces_of(connection, run_id)
+        return lists.unpacked(run_id, pieces)
+
+    def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
+        with self.database.read() as connection:
+            run_id = lists.last_run(connection, comparison, before)
+            pieces = {} if run_id is None else lists.pieces_of(connection, run_id)
+        return None if run_id is None else lists.unpacked(run_id, pieces)
+
+    def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        with self.database.read() as connection:
+            return reading.unlabelled(connection, comparison, since)
+
+    def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        with self.database.write() as connection:
+            return labelling.label(connection, run, summaries, scores, at)
+
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self.database.read() as connection:
             return results.evidence_of(connection, run_id)
 
     def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
         with self.database.read() as connection:
-            return scores.user_scores(connection, comparison, user, limit)
+            return per_user.user_scores(connection, comparison, user, limit)
 
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         with self.database.read() as connection:
-            return scores.worst_users(connection, run_id, metric, n, direction)
+            return per_user.worst_users(connection, run_id, metric, n, direction)
 
     def claim_deliveries(
         self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
@@ -151,9 +191,11 @@ class SqlStore:
         with self.database.read() as connection:
             return outbox.waiting(connection, now)
 
-    def prune(self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime) -> Mapping[str, int]:
+    def prune(
+        self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
+    ) -> Mapping[str, int]:
         return pruning.prune(
-            self.database, scores_before=scores_before, evidence_before=evidence_before, runs_before=runs_before
+            self.database, scores_before=scores_before, evidence_before=evidence_before, runs_before=runs_before, now=now
         )
 
     def ping(self) -> None:

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ForeignKeyConstraint,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     PrimaryKeyConstraint,
     String,
@@ -71,12 +72,17 @@ runs = Table(
     Column("claimed_until", Instant),
     Column("started_at", Instant, nullable=False),
     Column("finished_at", Instant),
+    Column("catalogue_size", Id),
+    Column("labels_until", Instant),
+    Column("labelled_at", Instant),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for"),
     Index(None, "scheduled_for"),
     sqlite_autoincrement=True,
 )
-"""``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay."""
+"""``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
+
+``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored."""
 
 stages = Table(
     "stages",
@@ -183,6 +189,31 @@ evidence = Table(
     PrimaryKeyConstraint("run_id", "kind", "position"),
     sqlite_with_rowid=False,
 )
+
+arm_scores = Table(
+    "arm_scores",
+    metadata,
+    _of_run(),
+    Column("segment", Name, nullable=False),
+    *_closed("arm", Arm),
+    Column("metric", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("value", Double),
+    Column("n", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "arm", "metric"),
+    sqlite_with_rowid=False,
+)
+
+kept_lists = Table(
+    "kept_lists",
+    metadata,
+    _of_run(),
+    *_closed("arm", Arm),
+    Column("part", Integer, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("run_id", "arm", "part"),
+)
+"""Lists of all compared users as Parquet, so many users a part; `monitor.storage.parquet` says how they look."""
 
 alert_states = Table(
     "alert_states",

@@ -15,30 +15,35 @@ QUANTILES = tuple(Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25
 """Quantiles that every summary holds; rules may add others."""
 
 Values: TypeAlias = npt.NDArray[np.float64]
+Segments: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
+"""Rows of the scores by segment name."""
+
+
+def rows_of_segments(panel: Panel, panel_rows: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.intp]]:
+    """For every segment of the panel the rows of its users that were paired; row i is panel position ``panel_rows[i]``."""
+    row_of = np.full(len(panel), -1, dtype=np.intp)
+    row_of[panel_rows] = np.arange(len(panel_rows))
+    rows = {segment: row_of[positions] for segment, positions in panel.segments.items()}
+    return {segment: found[found >= 0] for segment, found in rows.items()}
 
 
 def summarize(
-    panel: Panel,
-    panel_rows: npt.NDArray[np.intp],
+    segments: Segments,
     scores: Mapping[str, Values],
     *,
     ranges: Mapping[str, tuple[float, float]],
     wanted: Mapping[str, Sequence[Statistic]],
 ) -> tuple[Summary, ...]:
-    """Summaries for every segment of the panel and every metric, in that order.
+    """Summaries for every segment and every metric, in that order.
 
-    ``scores`` holds one float64 (n,) a metric, NaN where undefined, row i for panel position ``panel_rows[i]``; ``ranges`` a
-    metric's declared range; ``wanted`` the statistics that rules ask of a metric beyond the usual quantiles.
+    ``scores`` holds one float64 (n,) a metric, NaN where undefined; ``ranges`` the bounds of a metric's scores, infinite where
+    it has none; ``wanted`` the statistics that rules ask of a metric beyond the usual quantiles.
     """
-    pair_of = np.full(len(panel), -1, dtype=np.intp)
-    pair_of[panel_rows] = np.arange(len(panel_rows))
-    summaries = []
-    for segment, positions in panel.segments.items():
-        pairs = pair_of[positions]
-        pairs = pairs[pairs >= 0]
-        for metric, values in scores.items():
-            summaries.append(summarize_one(segment, metric, values[pairs], ranges[metric], wanted.get(metric, ())))
-    return tuple(summaries)
+    return tuple(
+        summarize_one(segment, metric, values[rows], ranges[metric], wanted.get(metric, ()))
+        for segment, rows in segments.items()
+        for metric, values in scores.items()
+    )
 
 
 def summarize_one(
@@ -47,11 +52,13 @@ def summarize_one(
     """Summary of one metric over the users of one segment.
 
     Everything is computed from the sorted values, so the order in which users arrive never changes a bit of the result.
-    Quantiles interpolate linearly (Hyndman and Fan 1996, type 7); the standard error is s / sqrt(n) with n - 1 in s.
+    Quantiles interpolate linearly (Hyndman and Fan 1996, type 7); the standard error is s / sqrt(n) with n - 1 in s. Where
+    ``bounds`` are infinite the histogram ends at what was seen.
     """
-    defined = np.sort(values[~np.isnan(values)])
+    defined = np.sort(values[np.isfinite(values)])
     n = len(defined)
-    counts, _ = np.histogram(np.clip(defined, *bounds), bins=BINS, range=bounds)
+    low, high = _ends(defined, bounds)
+    counts, _ = np.histogram(np.clip(defined, low, high), bins=BINS, range=(low, high))
     return Summary(
         segment=segment,
         metric=metric,
@@ -60,8 +67,18 @@ def summarize_one(
         mean=float(defined.mean()) if n else None,
         standard_error=float(defined.std(ddof=1) / np.sqrt(n)) if n > 1 else None,
         statistics={**_quantiles(defined, wanted), **_shares(defined, wanted)} if n else {},
-        histogram=Histogram(low=bounds[0], high=bounds[1], counts=tuple(int(count) for count in counts)),
+        histogram=Histogram(low=low, high=high, counts=tuple(int(count) for count in counts)),
     )
+
+
+def _ends(ordered: Values, bounds: tuple[float, float]) -> tuple[float, float]:
+    """Ends of the histogram: the bounds, or in place of infinite ones the lowest and highest value, never equal."""
+    low, high = bounds
+    if np.isinf(low):
+        low = float(ordered[0]) if len(ordered) else min(high, 0.0)
+    if np.isinf(high):
+        high = float(ordered[-1]) if len(ordered) else max(low, 0.0)
+    return (low, high) if low < high else (low, low + 1.0)
 
 
 def _quantiles(ordered: Values, wanted: Sequence[Statistic]) -> dict[str, float]:

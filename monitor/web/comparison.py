@@ -7,7 +7,8 @@ from datetime import datetime
 from html import escape
 from urllib.parse import quote
 
-from monitor.model import AlertState, CoverageRow, LatestRun, Summary
+from monitor.model import AlertState, CoverageRow, LatestRun, Run, Summary
+from monitor.pipeline.presenting import ArmRow, both_arms, by_chance
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -44,7 +45,7 @@ def render_index(latest: Sequence[LatestRun]) -> str:
 
 
 def render_comparison(each: LatestRun) -> str:
-    """One comparison: its newest run, alerts, similarity and coverage by segment."""
+    """One comparison: its newest run, alerts, similarity, arms and coverage by segment."""
     run = each.run
     reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
     parts = [
@@ -55,7 +56,14 @@ def render_comparison(each: LatestRun) -> str:
             ("alert", "segment", "state", "since", "severity", "last verdict"), (_state_row(state) for state in each.states)
         ),
         "<h2>Similarity</h2>",
-        _table(("segment", "metric", "mean", "p05", "median", "users"), (_summary_row(summary) for summary in each.summaries)),
+        _table(
+            ("segment", "metric", "mean", "p05", "median", "users", "by chance"),
+            (_summary_row(run, summary) for summary in each.summaries),
+        ),
+        _chance(run),
+        _relevance(each),
+        "<h2>Each arm by itself</h2>",
+        _table(("segment", "metric", "baseline", "candidate", "lists"), map(_arm_row, both_arms(each.arm_scores))),
         "<h2>Coverage</h2>",
         _table(
             ("segment", "asked", "paired", "absent or imperfect"),
@@ -74,9 +82,29 @@ def _state_row(state: AlertState) -> tuple[str, ...]:
     return tuple(escape(text) for text in texts)
 
 
-def _summary_row(summary: Summary) -> tuple[str, ...]:
+def _chance(run: Run) -> str:
+    if run.k is None or run.catalogue_size is None:
+        return ""
+    return f"<p>By chance: two random lists of {run.k:,} from a catalogue of {run.catalogue_size:,} items.</p>"
+
+
+def _relevance(each: LatestRun) -> str:
+    run = each.run
+    if run.labelled_at is not None:
+        return f"<p>Relevance: labelled {_instant(run.labelled_at)}.</p>"
+    if run.labels_until is None:
+        return ""
+    return f"<p>Relevance: waiting for labels until {_instant(run.labels_until)}; {each.unlabelled:,} runs wait.</p>"
+
+
+def _summary_row(run: Run, summary: Summary) -> tuple[str, ...]:
     figures = (summary.mean, summary.value("p05"), summary.value("p50"))
-    return escape(summary.segment), escape(summary.metric), *(_number(figure) for figure in figures), f"{summary.n:,}"
+    cells = (*(_number(figure) for figure in figures), f"{summary.n:,}", _number(by_chance(summary.metric, run)))
+    return escape(summary.segment), escape(summary.metric), *cells
+
+
+def _arm_row(row: ArmRow) -> tuple[str, ...]:
+    return escape(row.segment), escape(row.metric), _number(row.baseline), _number(row.candidate), f"{row.n:,}"
 
 
 def _coverage_row(row: CoverageRow) -> tuple[str, ...]:

@@ -1,61 +1,152 @@
-"""Pairs a second of {extended tau + RBO} on one core, beside scipy pair by pair and the rbo package."""
+"""Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, beside what others offer.
+
+Others are measured on even lists only: some are wrong on uneven ones. Then: ids that are text, two threads, and the memory that
+ten million pairs take.
+"""
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import ranked_overlap
+from hyper_corr import kendalltau as hyper_kendalltau
 from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
-from monitor.metrics import parse, score_all
+from monitor import compare_many
+from monitor.kernels.engines import VARIABLE, Engine
+from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.model import PairBatch
 
-REPEATS = 5
+REPEATS = 3
 P = 0.9
-METRICS = (parse("extended_tau"), parse(f"rbo(p={P})"))
+PAIR = (parse("extended_tau"), parse(f"rbo(p={P})"))
 CATALOGUE = 100_000
-CASES = ((10, 1_000_000, 400), (100, 50_000, 40))
-"""k, pairs for us, pairs for the others."""
+CASES = (
+    (5, 1_000_000, 100_000, 300),
+    (10, 1_000_000, 50_000, 300),
+    (20, 300_000, 20_000, 200),
+    (50, 100_000, 5_000, 100),
+    (100, 50_000, 2_000, 50),
+    (1000, 1_000, 50, 5),
+)
+"""k, pairs for two measures, for all measures, for the others."""
+TEXT_PAIRS, MEMORY_PAIRS = 300_000, 10_000_000
 
 Row = tuple[str, float, str, float, str]
+Lists = Sequence[tuple[list[int], list[int]]]
 
 
 def run() -> Iterator[Row]:
-    """Measure in a process of its own, held to one core and one thread from its start."""
+    """Measure in processes of their own, held to one thread from their start."""
+    for what in ("threads", "speed", "memory"):
+        yield from _run_apart(what)
+
+
+def _run_apart(what: str) -> Iterator[Row]:
     limits = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    command = [sys.executable, "-m", "tests.bench.metrics"]
+    command = [sys.executable, "-m", "tests.bench.metrics", what]
     root = Path(__file__).parents[2]
     done = subprocess.run(command, env={**os.environ, **limits}, cwd=root, check=True, stdout=subprocess.PIPE, text=True)
     for row in json.loads(done.stdout):
         yield tuple(row)
 
 
-def main() -> list[Row]:
-    """One row a comparison, all in this process and on one core."""
+def main(what: str) -> list[Row]:
+    """The rows of one process."""
+    if what == "threads":
+        return list(_measure_threads())
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    return [row for k, many, few in CASES for row in _measure(k, many, few)]
+    if what == "memory":
+        return list(_measure_memory())
+    return [*(row for case in CASES for row in _measure(*case)), *_measure_text()]
 
 
-def _measure(k: int, many: int, few: int) -> Iterator[Row]:
+def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
     batch, uneven = draw(many, k, ragged=False), draw(many, k, ragged=True)
+    part = batch.take(slice(0, fewer))
     lists = [(a.tolist(), b.tolist()) for a, b in zip(batch.baseline[:few], batch.candidate[:few], strict=True)]
-    _check(batch, lists)
-    ours, by_scipy, by_rbo, ours_uneven = _medians(
-        (many, lambda: score_all(batch, METRICS)),
-        (few, lambda: [by_definition(a, b) for a, b in lists]),
-        (few, lambda: [RankingSimilarity(a, b).rbo_ext(p=P) for a, b in lists]),
-        (many, lambda: score_all(uneven, METRICS)),
+    everything = tuple(parse(name) for name, kind in METRICS.items() if kind.need is None)
+    _check(batch.take(slice(0, few)), lists)
+    ours, numpy, ragged, ragged_numpy, full, full_numpy = _medians(
+        (many, _score(Engine.NUMBA, batch, PAIR)),
+        (many, _score(Engine.NUMPY, batch, PAIR)),
+        (many, _score(Engine.NUMBA, uneven, PAIR)),
+        (many, _score(Engine.NUMPY, uneven, PAIR)),
+        (fewer, _score(Engine.NUMBA, part, everything)),
+        (fewer, _score(Engine.NUMPY, part, everything)),
     )
-    yield (f"extended tau + RBO, k={k}", ours, "scipy kendalltau + RBO in Python", by_scipy, "pairs/s")
-    yield (f"extended tau + RBO, k={k}", ours, "rbo package (RBO alone)", by_rbo, "pairs/s")
-    yield (f"extended tau + RBO, lists of 0 to {k} items", ours_uneven, "", 0.0, "pairs/s")
+    name = f"extended tau + RBO, k={k}"
+    yield (name, ours, "our numpy engine", numpy, "pairs/s")
+    for other, rate in _measure_others(lists):
+        yield (name, ours, other, rate, "pairs/s")
+    yield (f"extended tau + RBO, 0 to {k} items", ragged, "our numpy engine", ragged_numpy, "pairs/s")
+    yield (f"all {len(everything)} pairwise measures, k={k}", full, "our numpy engine", full_numpy, "pairs/s")
+
+
+def _score(engine: Engine, batch: PairBatch, metrics: Sequence[Metric], threads: int = 1) -> Callable[[], object]:
+    def work() -> object:
+        os.environ[VARIABLE] = engine
+        return score_all(batch, metrics, threads=threads)
+
+    return work
+
+
+def _measure_others(lists: Lists) -> Iterator[tuple[str, float]]:
+    ranks = [_padded_ranks(a, b) for a, b in lists]
+    works: dict[str, Callable[[], object]] = {
+        "pandas + scipy, user by user": lambda: [by_pandas(a, b) for a, b in lists],
+        "scipy kendalltau alone, ready ranks": lambda: [kendalltau(a, b) for a, b in ranks],
+        "hyper-corr kendalltau alone, ready ranks": lambda: [hyper_kendalltau(a, b, pvals=False) for a, b in ranks],
+        "rbo, RBO alone": lambda: [RankingSimilarity(a, b).rbo_ext(p=P) for a, b in lists],
+        "ranked-overlap, RBO alone": lambda: [ranked_overlap.rbo(a, b, p=P) for a, b in lists],
+    }
+    yield from zip(works, _medians(*((len(lists), work) for work in works.values())), strict=True)
+
+
+def _measure_text() -> Iterator[Row]:
+    """Strings from Arrow against integers from Arrow, all of `compare_many` counted."""
+    batch = draw(TEXT_PAIRS, 10, ragged=False)
+    os.environ[VARIABLE] = Engine.NUMBA
+    integers = [_as_arrow(codes, pa.array(codes.ravel())) for codes in (batch.baseline, batch.candidate)]
+    names = pa.array([f"item-{code}" for code in range(CATALOGUE)])
+    texts = [_as_arrow(codes, names.take(pa.array(codes.ravel()))) for codes in (batch.baseline, batch.candidate)]
+    by_text, by_integer = _medians(
+        (TEXT_PAIRS, lambda: compare_many(texts[0], texts[1], metrics=PAIR)),
+        (TEXT_PAIRS, lambda: compare_many(integers[0], integers[1], metrics=PAIR)),
+    )
+    yield ("compare_many on Arrow lists of text, k=10", by_text, "lists of integers", by_integer, "pairs/s")
+
+
+def _as_arrow(codes: npt.NDArray[np.int32], items: pa.Array) -> pa.Table:
+    offsets = np.arange(0, codes.size + 1, codes.shape[1], dtype=np.int32)
+    return pa.table({"user": np.arange(len(codes)), "items": pa.ListArray.from_arrays(offsets, items)})
+
+
+def _measure_threads() -> Iterator[Row]:
+    batch = draw(1_000_000, 10, ragged=False)
+    for engine in (Engine.NUMBA, Engine.NUMPY):
+        two, one = _medians(*((len(batch), _score(engine, batch, PAIR, threads)) for threads in (2, 1)))
+        yield (f"two threads, {engine}, k=10", two, "one thread", one, "pairs/s")
+
+
+def _measure_memory() -> Iterator[Row]:
+    some = draw(100_000, 10, ragged=False)
+    many = some.take(np.tile(np.arange(len(some)), MEMORY_PAIRS // len(some)))
+    os.environ[VARIABLE] = Engine.NUMBA
+    score_all(many, PAIR)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
+    yield (f"peak memory of {MEMORY_PAIRS:,} pairs, k=10", peak, "", 0.0, "GiB")
 
 
 def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
@@ -81,43 +172,54 @@ def draw(n: int, k: int, *, ragged: bool) -> PairBatch:
     )
 
 
-def by_definition(a: list[int], b: list[int]) -> tuple[float, float]:
-    """What a careful user writes today: tau-b on padded ranks, scaled, and RBO by sets that grow."""
+def by_pandas(a: list[int], b: list[int]) -> tuple[float, float]:
+    """The recipe of the literature: a user's ranks in a frame, absent ones last, tau-b of it, scaled, and RBO by sets."""
     k = len(a)
-    universe = list(dict.fromkeys([*a, *b]))
-    ranks = [[place.get(item, k) for item in universe] + [k] * (2 * k - len(universe)) for place in map(_places, (a, b))]
+    frame = pd.DataFrame({"a": pd.Series(range(k), index=a), "b": pd.Series(range(k), index=b)}).fillna(k)
+    dummies = pd.DataFrame(k, index=range(2 * k - len(frame)), columns=["a", "b"])
+    ranks = pd.concat([frame, dummies.astype("float64")])
     low = -2 * k / (3 * k - 1)
-    tau = 2 * (kendalltau(*ranks).statistic - low) / (1 - low) - 1
+    tau = 2 * (float(kendalltau(ranks["a"], ranks["b"]).statistic) - low) / (1 - low) - 1
+    return tau, _rbo_by_sets(a, b)
+
+
+def _rbo_by_sets(a: list[int], b: list[int]) -> float:
     seen_a, seen_b, overlap, total = set(), set(), 0, 0.0
     for depth, (x, y) in enumerate(zip(a, b, strict=True), start=1):
         overlap += (x == y) + (x in seen_b) + (y in seen_a)
         seen_a.add(x)
         seen_b.add(y)
         total += overlap / depth * P**depth
-    return tau, (1 - P) / P * total + overlap / k * P**k
+    return (1 - P) / P * total + overlap / len(a) * P ** len(a)
 
 
-def _places(ranking: list[int]) -> dict[int, int]:
-    return {item: rank for rank, item in enumerate(ranking)}
+def _padded_ranks(a: list[int], b: list[int]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """Both lists' ranks of a universe of 2 k members, absent ones tied last."""
+    k, universe = len(a), list(dict.fromkeys([*a, *b]))
+    places = ({item: rank for rank, item in enumerate(ranking)} for ranking in (a, b))
+    one, other = ([place.get(item, k) for item in universe] + [k] * (2 * k - len(universe)) for place in places)
+    return np.array(one, dtype=np.float64), np.array(other, dtype=np.float64)
 
 
-def _check(batch: PairBatch, lists: list[tuple[list[int], list[int]]]) -> None:
+def _check(batch: PairBatch, lists: Lists) -> None:
     """Speed counts only for the right numbers."""
-    expected = np.array([by_definition(a, b) for a, b in lists]).T
-    found = [scores[: len(lists)] for scores in score_all(batch, METRICS).values()]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    expected = np.array([by_pandas(a, b) for a, b in lists]).T
+    for engine in (Engine.NUMBA, Engine.NUMPY):
+        os.environ[VARIABLE] = engine
+        np.testing.assert_allclose(list(score_all(batch, PAIR).values()), expected, rtol=0, atol=1e-12)
 
 
 def _medians(*works: tuple[int, Callable[[], object]]) -> list[float]:
-    """Pairs a second of each, taking turns, so that a busy machine slows all alike."""
+    """Pairs a second of each, taking turns, so that a busy machine slows all alike; the first turn only warms up."""
     rates: list[list[float]] = [[] for _ in works]
-    for _ in range(REPEATS):
+    for turn in range(REPEATS + 1):
         for (pairs, work), found in zip(works, rates, strict=True):
             start = time.perf_counter()
             work()
-            found.append(pairs / (time.perf_counter() - start))
+            if turn:
+                found.append(pairs / (time.perf_counter() - start))
     return [statistics.median(found) for found in rates]
 
 
 if __name__ == "__main__":
-    json.dump(main(), sys.stdout)
+    json.dump(main(sys.argv[1]), sys.stdout)

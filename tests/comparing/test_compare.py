@@ -113,6 +113,11 @@ def test_wrong_metrics_are_refused() -> None:
         monitor.compare(["a"], ["a"], metrics=["rob"])
 
 
+def test_the_front_door_holds_what_it_lists() -> None:
+    assert all(getattr(monitor, name) is not None for name in monitor.__all__)
+    assert monitor.rbo_weight(0.9, 10) == pytest.approx(0.8555854467473518, abs=1e-15)
+
+
 def test_a_module_attribute_that_is_not_there_is_no_surprise() -> None:
     with pytest.raises(AttributeError, match="no attribute 'comparee'"):
         monitor.comparee  # noqa: B018 - the access is the act

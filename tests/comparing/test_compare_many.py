@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import monitor
-from monitor.comparing import many
+from monitor.comparing import batches
 from monitor.errors import InputError
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
@@ -127,7 +127,7 @@ def test_many_users_of_any_length_in_chunks_score_like_each_alone(
 ) -> None:
     rng = np.random.default_rng(5)
     arms = [{i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist() for i in rng.permutation(40).tolist()} for _ in "ab"]
-    monkeypatch.setattr(many, "_CHUNK_CELLS", cells)
+    monkeypatch.setattr(batches, "_CHUNK_CELLS", cells)
     done: list[int] = []
 
     found = monitor.compare_many(arms[0], arms[1], k=k, progress=done.append)

@@ -13,7 +13,13 @@ import published
 from monitor.model import RunStatus
 from servers.prometheus import QueryError
 
-VARIABLES = {"$comparison": "home-feed", "$metric": "rbo(p=0.9)", "$segment": "all|country=UK", "$__rate_interval": "1m"}
+VARIABLES = {
+    "$comparison": "home-feed",
+    "$metric": "rbo(p=0.9)",
+    "$arm_metric": "catalogue_coverage",
+    "$segment": "all|country=UK",
+    "$__rate_interval": "1m",
+}
 FOREIGN = {"process_resident_memory_bytes", "process_cpu_seconds_total"}
 
 
@@ -45,7 +51,12 @@ def test_every_query_of_every_panel_gives_data(watched: Any, dashboard: Any) -> 
 
 
 def test_every_variable_finds_its_values(watched: Any, dashboard: Any) -> None:
-    values = {"comparison": {"home-feed"}, "metric": {"rbo(p=0.9)"}, "segment": {"all", "country=UK"}}
+    values = {
+        "comparison": {"home-feed"},
+        "metric": {"rbo(p=0.9)"},
+        "arm_metric": {"catalogue_coverage"},
+        "segment": {"all", "country=UK"},
+    }
     found = {}
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":

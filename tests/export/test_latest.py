@@ -175,3 +175,47 @@ def test_the_last_ok_time_stays_when_the_newest_run_failed(publisher: Prometheus
     publisher.publish([replace(published.named("home-feed", RunStatus.FAILED), last_ok_at=earlier)])
 
     assert scrape(publisher).value("run_last_ok_timestamp_seconds", comparison="home-feed") == earlier.timestamp()
+
+
+def test_an_arm_metric_shows_for_each_arm_and_an_undefined_one_is_absent(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    undefined = published.arm_score(metric="novelty", value=None, n=0)
+    publisher.publish([replace(published.latest(), arm_scores=(*published.latest().arm_scores, undefined))])
+
+    page = scrape(publisher)
+    of_arm = {"comparison": "home-feed", "segment": "all", "metric": "catalogue_coverage"}
+
+    assert page.value("arm_metric", **of_arm, arm="baseline") == 0.75
+    assert page.value("arm_metric", **of_arm, arm="candidate") == 0.125
+    assert {labels["metric"] for labels in page.labelled("arm_metric")} == {"catalogue_coverage"}
+
+
+def test_chance_shows_what_two_random_lists_would_give(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    tau, unknown = published.summary(metric="extended_tau"), published.summary(metric="of_a_newer_version")
+    publisher.publish([published.latest(run=published.run(catalogue_size=100), summaries=(tau, unknown))])
+
+    page = scrape(publisher)
+
+    assert page.value("similarity_by_chance", comparison="home-feed", metric="extended_tau") == pytest.approx(-0.83, abs=0.01)
+    assert [labels["metric"] for labels in page.labelled("similarity_by_chance")] == ["extended_tau"]
+
+
+@pytest.mark.parametrize("changes", [{"catalogue_size": None}, {"catalogue_size": 5}, {"k": None}])
+def test_without_a_catalogue_of_k_items_chance_is_absent(
+    publisher: PrometheusPublisher, scrape: Scrape, changes: dict[str, Any]
+) -> None:
+    publisher.publish([published.latest(run=published.run(**changes))])
+
+    assert "rankwatch_similarity_by_chance" not in scrape(publisher).names()
+
+
+def test_runs_that_wait_for_labels_are_counted_whatever_the_newest_run_is(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    publisher.publish([published.named("home-feed", RunStatus.FAILED)])
+
+    page = scrape(publisher)
+
+    assert page.value("unlabelled_runs", comparison="home-feed") == 3
+    assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()

@@ -1,14 +1,27 @@
-"""Forces one way of aligning."""
+"""Forces one engine, and one way of aligning within it."""
 
 import pytest
 
-from monitor.kernels import alignment, inversions, positions
+from monitor.kernels import alignment, engines, inversions, positions
 
 
-@pytest.fixture(params=["all pairs", "sorting"])
+@pytest.fixture(params=["numpy", "numba"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Go over pairs by this engine; without this fixture it is numpy until a process has done very much."""
+    monkeypatch.setenv(engines.VARIABLE, request.param)
+    return str(request.param)
+
+
+@pytest.fixture(params=["numpy, all pairs", "numpy, sorting", "numba, all pairs", "numba, hashing"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Align by this way however long the lists are; without this fixture the code chooses."""
-    longest = 255 if request.param == "all pairs" else 0
+    """Align by this engine and in this way, however long the lists are; without this fixture the code chooses."""
+    engine, way = request.param.split(", ")
+    longest = 255 if way == "all pairs" else 0
+    monkeypatch.setenv(engines.VARIABLE, engine)
     for module in (alignment, inversions, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
+    if engine == "numba":
+        from monitor.kernels import compiled  # noqa: PLC0415 - only where numba is wanted
+
+        monkeypatch.setattr(compiled, "PAIRS_MAX_K", longest)
     return str(request.param)

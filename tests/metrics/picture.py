@@ -1,6 +1,7 @@
-"""Draws how each measure reacts to what can happen to a list: `python -m tests.metrics.picture > monitor/metrics/reactions.svg`.
+"""Draws how each measure reacts to what can happen to a list.
 
-The numbers are scores that the registered metrics give; a test compares the file with what this draws.
+`python -m tests.metrics.picture > monitor/metrics/reactions.svg`. The numbers are scores that the registered metrics give; a
+test compares the file with what this draws.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ CATALOGUE = 1000
 USERS = 2000
 BASE = list(range(K))
 
-CELL_WIDTH, CELL_HEIGHT, LEFT, TOP, GAP = 46, 22, 236, 92, 10
+CELL_WIDTH, CELL_HEIGHT, LEFT, TOP, GAP = 46, 22, 330, 92, 10
+_LOOKS = 'font-family="system-ui, sans-serif" font-size="11" role="img"'
+_UNDEFINED = "\N{EN DASH}"
 INK, FAINT, PALE, DARK = "#1b1f24", "#6a737d", (247, 250, 253), (8, 69, 148)
 
 
@@ -61,9 +64,7 @@ def _popularity() -> list[tuple[list[int], list[int]]]:
 def _score(metric: Metric, pairs: list[tuple[list[int], list[int]]]) -> float:
     padded = [np.array([[*row, *[-1] * (K - len(row))] for row in arm], dtype=np.int32) for arm in zip(*pairs, strict=True)]
     lengths = [(codes >= 0).sum(axis=1).astype(np.int32) for codes in padded]
-    batch = PairBatch(
-        baseline=padded[0], candidate=padded[1], baseline_lengths=lengths[0], candidate_lengths=lengths[1]
-    )
+    batch = PairBatch(baseline=padded[0], candidate=padded[1], baseline_lengths=lengths[0], candidate_lengths=lengths[1])
     (scores,) = score_all(batch, [metric]).values()
     return float(np.nanmean(scores)) if (~np.isnan(scores)).any() else math.nan
 
@@ -75,12 +76,16 @@ def svg() -> str:
     lefts = _lefts(columns)
     width, height = lefts[-1] + CELL_WIDTH + 16, TOP + len(metrics) * CELL_HEIGHT + 44
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'font-family="system-ui, sans-serif" font-size="11" role="img">',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" {_LOOKS}>',
         "<title>How each measure reacts to changes of a list of ten</title>",
         f'<rect width="{width}" height="{height}" fill="white"/>',
         _text(16, 24, f"Score of a list of {K} against what became of it", size=14, weight=600),
-        _text(16, 42, "darker: more of the way from identical to the worst that the measure knows; – : undefined", fill=FAINT),
+        _text(
+            16,
+            42,
+            f"darker: more of the way from identical to the worst that the measure knows; {_UNDEFINED} undefined",
+            fill=FAINT,
+        ),
         *_heads(columns, lefts),
     ]
     for row, metric in enumerate(metrics):
@@ -134,7 +139,7 @@ def _cell(x: int, y: int, score: float, lost: float) -> str:
     box = f'<rect x="{x}" y="{y}" width="{CELL_WIDTH - 2}" height="{CELL_HEIGHT - 2}" rx="2" fill="'
     middle = x + CELL_WIDTH // 2 - 1
     if math.isnan(score):
-        return f'{box}#eeeeee"/>' + _text(middle, y + 14, "–", anchor="middle", fill=FAINT)
+        return f'{box}#eeeeee"/>' + _text(middle, y + 14, _UNDEFINED, anchor="middle", fill=FAINT)
     shade = [round(pale + (dark - pale) * lost) for pale, dark in zip(PALE, DARK, strict=True)]
     ink = "white" if lost > 0.55 else INK
     return f'{box}rgb({shade[0]},{shade[1]},{shade[2]})"/>' + _text(middle, y + 14, _number(score), anchor="middle", fill=ink)

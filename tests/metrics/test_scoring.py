@@ -5,7 +5,8 @@ import pytest
 
 from kernels import reference
 from monitor.kernels import Alignment, alignment
-from monitor.metrics import parse, score_all
+from monitor.kernels.engines import VARIABLE, Engine
+from monitor.metrics import parse, score_all, scoring
 from monitor.model import PairBatch
 
 PAIRS = [
@@ -77,11 +78,11 @@ def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest
         cut.append(depth)
         return real_cut(self, depth)
 
-    monkeypatch.setattr(alignment, "align", counted_align)
+    monkeypatch.setattr(scoring, "align", counted_align)
     monkeypatch.setattr(alignment.Alignment, "cut", counted_cut)
     monkeypatch.setattr(alignment, "BLOCK_CELLS", 16)
 
-    score_all(reference.batch(PAIRS), METRICS)
+    score_all(reference.batch(PAIRS), METRICS, threads=1)
 
     assert aligned == [4, 3]
     assert cut == [2, 100] * 2
@@ -101,3 +102,29 @@ def test_no_pairs_give_empty_scores() -> None:
         "extended_tau": 0,
         "rbo(p=0.8)": 0,
     }
+
+
+@pytest.mark.parametrize("engine", list(Engine))
+def test_neither_engine_nor_number_of_threads_changes_a_bit(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(4)
+    rows = rng.random((3_000, 60)).argsort(axis=1)[:, :52]
+    pairs = [(a[: rng.integers(0, 53)].tolist(), b.tolist()) for a, b in zip(rows[:1_500], rows[1_500:], strict=True)]
+    monkeypatch.setenv(VARIABLE, Engine.NUMPY)
+    expected = score_all(reference.batch(pairs), METRICS, threads=1)
+    monkeypatch.setenv(VARIABLE, engine)
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", 1_000)
+
+    for threads in (1, 2, 5):
+        for name, scores in score_all(reference.batch(pairs), METRICS, threads=threads).items():
+            np.testing.assert_array_equal(scores, expected[name], err_msg=f"{name}, {threads} threads")
+
+
+def test_an_error_in_a_thread_ends_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: PairBatch) -> Alignment:
+        raise MemoryError
+
+    monkeypatch.setattr(scoring, "align", fail)
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", 8)
+
+    with pytest.raises(MemoryError):
+        score_all(reference.batch(PAIRS), METRICS, threads=2)

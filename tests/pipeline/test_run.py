@@ -1,71 +1,26 @@
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from factories import SLOT, claim, comparison, pull, rule
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, Outcome, Pull, PullRequest, RunStatus, State, UserTable
-from monitor.pipeline import measure as measuring
-from monitor.pipeline.measure import Arms
+from monitor.model import (
+    Arm,
+    CoverageReason,
+    Direction,
+    EvidenceKind,
+    Outcome,
+    RunStatus,
+    State,
+)
+from monitor.pipeline import pulling
+from monitor.pipeline.arms import Arms
 from monitor.pipeline.run import execute
-
-
-@dataclass
-class StillClock:
-    """Wall clock that stands still at a moment after the slot; durations are real."""
-
-    moment: datetime = SLOT + timedelta(minutes=1)
-
-    def now(self) -> datetime:
-        return self.moment
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-
-@dataclass
-class Canned:
-    """A source and a source of users at once, answering what it was given."""
-
-    answer: Pull | Exception | threading.Event
-    names: tuple[str, ...] = ()
-    segments: dict[str, list[str]] = field(default_factory=dict)
-    requests: list[PullRequest] = field(default_factory=list)
-    closed: int = 0
-
-    def pull(self, request: PullRequest) -> Pull:
-        self.requests.append(request)
-        if isinstance(self.answer, threading.Event):
-            self.answer.wait(30)
-            return pull({})
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
-        return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
-
-    def close(self) -> None:
-        self.closed += 1
-
-
-def arms(baseline: Any, candidate: Any, users: Canned) -> Arms:
-    return Arms(baseline=Canned(baseline), candidate=Canned(candidate), users=users, dimensions=tuple(users.segments))
-
-
-def users(*names: str, **segments: list[str]) -> Canned:
-    return Canned(pull({}), names=names, segments=segments)
-
+from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
 FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1),))
 
@@ -91,7 +46,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     assert result.scores is not None
     assert list(result.scores.users) == ["a", "b"]
     np.testing.assert_array_equal(result.scores.by_metric["extended_tau"], [1.0, -1.0])
-    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize"}
+    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms"}
     assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
 
 
@@ -156,7 +111,7 @@ def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() 
 
 
 def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "GRACE_S", 0.05)
+    monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
     quick = comparison(k=2, deadline=timedelta(seconds=0.2))
     start = time.monotonic()
@@ -195,12 +150,18 @@ def test_scores_are_left_out_where_the_comparison_keeps_none() -> None:
     assert result.summaries
 
 
-def test_closing_the_arms_closes_all_three_sources() -> None:
-    opened = arms(pull({}), pull({}), users("a"))
+def test_closing_the_arms_closes_every_source() -> None:
+    sources = Canned(pull({})), Canned(pull({})), users("a"), CannedWeights({}), CannedRelevance()
+    opened = Arms(
+        baseline=sources[0],
+        candidate=sources[1],
+        users=sources[2],
+        dimensions=(),
+        weights=sources[3],
+        relevance=sources[4],
+    )
     opened.close()
-    assert [source.closed for source in (opened.baseline, opened.candidate, opened.users) if isinstance(source, Canned)] == [
-        1
-    ] * 3
+    assert [source.closed for source in sources] == [1] * 5
 
 
 def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() -> None:
@@ -221,7 +182,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() ->
 
 
 def test_two_hung_arms_cost_one_deadline_not_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "GRACE_S", 0.5)
+    monkeypatch.setattr(pulling, "GRACE_S", 0.5)
     hung = threading.Event()
     start = time.monotonic()
     result = execute(comparison(k=2, deadline=timedelta(seconds=1)), arms(hung, hung, users("a")), claim(), (), StillClock())

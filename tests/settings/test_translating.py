@@ -1,10 +1,11 @@
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
 from monitor.metrics import parse
 from monitor.model import Direction, SampleSize
-from monitor.settings import Cron, Every, config_hash, to_comparison, to_schedule
+from monitor.settings import Cron, Every, config_hash, loads, to_comparison, to_schedule
 from settings.minimal import Load
 
 RULES = """    rules:
@@ -63,6 +64,8 @@ def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone(load_text: Load, m
     assert to_schedule(load_text(text).comparisons[0]) == Cron.parse("0 6 * * mon", "Europe/Berlin")
 
 
+WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
+RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
 CHANGES = {
     "k": ("every: 15m", "every: 15m\n    k: 11"),
     "metrics": ("every: 15m", "every: 15m\n    metrics: [rbo]"),
@@ -73,6 +76,10 @@ CHANGES = {
     "users": ("users.csv", "others.csv"),
     "segments": ("user: id}}", "user: id}, segments: [country]}"),
     "sample": ("user: id}}", "user: id}, sample: 5000}"),
+    "scores": ('b.internal/{user}"', 'b.internal/{user}", scores: scores'),
+    "item weights": ("every: 15m", f"every: 15m\n    {WEIGHTS}"),
+    "relevance": ("every: 15m", f"every: 15m\n    {RELEVANCE}"),
+    "size of the catalogue": ("every: 15m", "every: 15m\n    catalogue_size: 5000"),
 }
 SAME = {
     "rules": ("every: 15m", "every: 15m\n    rules: [{alert: A, metric: rbo, below: 0.5}]"),
@@ -81,6 +88,11 @@ SAME = {
     "spelling and order of metrics": ("every: 15m", "every: 15m\n    metrics: [overlap, rbo, extended_tau]"),
     "how lists are fetched": ('b.internal/{user}"', 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3'),
     "credentials": ("//a.internal", "//me:s3cret@a.internal"),
+    "arm metrics and kept lists": ("every: 15m", "every: 15m\n    arm_metrics: [novelty]\n    keep_lists: true"),
+}
+LATER = {
+    "how long relevance is waited for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", within: 1d}"),
+    "how much of the weights is read at most": (WEIGHTS, WEIGHTS.replace("sold}", "sold, max_bytes: 2000000}")),
 }
 
 
@@ -96,3 +108,61 @@ def test_the_hash_stays_when_only_judging_or_fetching_changes(load_text: Load, m
     assert minimal.replace(*change) != minimal
     before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
     assert config_hash(before) == config_hash(after)
+
+
+@pytest.mark.parametrize("change", LATER.values(), ids=LATER)
+def test_the_hash_stays_when_only_waiting_or_reading_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    text = f"{minimal}    {WEIGHTS}\n    {RELEVANCE}\n"
+    assert text.replace(*change) != text
+    before, after = (load_text(each).comparisons[0] for each in (text, text.replace(*change)))
+    assert config_hash(before) == config_hash(after)
+
+
+def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
+    loaded = loads(minimal, name="rankwatch.yaml", base_dir=Path("/etc/rankwatch"), environ={})
+    assert config_hash(loaded.comparisons[0]) == "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+
+
+def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
+    found = to_comparison(load_text(minimal).comparisons[0])
+    assert found.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
+    assert (found.catalogue_size, found.keep_lists, found.relevance_within) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        (RELEVANCE, True),
+        ("arm_metrics: [novelty]", True),
+        ("arm_metrics: [exposure_gini, self_churn]", True),
+        ("arm_metrics: []", False),
+        ("keep_lists: true", True),
+        ("keep_lists: false", False),
+        (WEIGHTS, False),
+    ],
+)
+def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: bool) -> None:
+    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).keep_lists is kept
+
+
+def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str) -> None:
+    for text, days in ((RELEVANCE, 7), (RELEVANCE.removesuffix("}") + ", within: 36h}", 1.5)):
+        found = to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0])
+        assert found.relevance_within == timedelta(days=days)
+
+
+def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_text: Load, minimal: str) -> None:
+    text = minimal.replace('.internal/{user}"', '.internal/{user}", items: items, scores: scores')
+    text += f"""    {WEIGHTS}
+    {RELEVANCE}
+    catalogue_size: 4000
+    metrics: ["rbo(top=10, share=0.86)", rbo_w, element_weighted_tau, "ndcg@5"]
+    arm_metrics: [mean_popularity, score_shift, novelty]
+    rules:
+      - {{alert: A, metric: rbo_w, below: 0.4}}
+      - {{alert: B, metric: element_weighted_tau, below: 0}}
+      - {{alert: C, metric: "rbo(top=10, share=0.86)", statistic: share_below(0.3), above: 0.2}}
+"""
+    found = to_comparison(load_text(text).comparisons[0])
+    assert [rule.metric for rule in found.rules] == [found.metrics[1], found.metrics[2], found.metrics[0]]
+    assert (found.arm_metrics, found.catalogue_size) == (("mean_popularity", "score_shift", "novelty"), 4000)

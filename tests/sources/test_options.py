@@ -7,7 +7,15 @@ import jsonschema
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from monitor.sources import FileOptions, SampleOptions, SourceOptions, UsersOptions, open_source
+from monitor.sources import (
+    FileOptions,
+    ItemWeightsOptions,
+    RelevanceOptions,
+    SampleOptions,
+    SourceOptions,
+    UsersOptions,
+    open_source,
+)
 from monitor.sources.file import FileSource
 from monitor.sources.http import HttpSource
 from monitor.sources.sql import SqlSource
@@ -78,9 +86,10 @@ def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[
                 yield from models(part, seen)
 
 
-@pytest.mark.parametrize(
-    "model", [*models(SourceOptions, set()), *models(UsersOptions, set())], ids=lambda model: model.__name__
-)
+ROOTS = (SourceOptions, UsersOptions, ItemWeightsOptions, RelevanceOptions)
+
+
+@pytest.mark.parametrize("model", [each for root in ROOTS for each in models(root, set())], ids=lambda model: model.__name__)
 def test_every_field_is_described(model: type[BaseModel]) -> None:
     assert not [name for name, field in model.model_fields.items() if not field.description]
 

@@ -14,8 +14,15 @@ DAY = timedelta(days=1)
 NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 
 
-def prune(store: SqlStore, *, scores: datetime = NEVER, evidence: datetime = NEVER, runs: datetime = NEVER) -> dict[str, int]:
-    return dict(store.prune(scores_before=scores, evidence_before=evidence, runs_before=runs))
+def prune(
+    store: SqlStore,
+    *,
+    scores: datetime = NEVER,
+    evidence: datetime = NEVER,
+    runs: datetime = NEVER,
+    now: datetime = SLOT,
+) -> dict[str, int]:
+    return dict(store.prune(scores_before=scores, evidence_before=evidence, runs_before=runs, now=now))
 
 
 def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:

@@ -2,6 +2,7 @@
 
 import multiprocessing
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -52,7 +53,7 @@ def catalogue(url: str) -> list[str]:
 def test_up_down_and_up_again(database_url: str) -> None:
     schema.upgrade(database_url)
     assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
-    assert schema.current(database_url) == schema.head() == "0001"
+    assert schema.current(database_url) == schema.head() == "0002"
 
     schema.downgrade(database_url, "base")
     assert tables(database_url) == {"alembic_version"}
@@ -62,6 +63,38 @@ def test_up_down_and_up_again(database_url: str) -> None:
     assert schema.check(database_url) == []
     with closing(open_store(database_url, create=False)) as store:
         run(store, SLOT)
+
+
+def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
+    schema.upgrade(database_url, "0001")
+    execute(
+        database_url,
+        "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at) VALUES "
+        "(7, 'home-feed', '2024-01-08T00:00:00.000000Z', 'ok', 'h', 'a:1', 1, '2024-01-08T00:00:00.000000Z')",
+    )
+    execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
+    with pytest.raises(SchemaError, match=r"version 0001, older than 0002 .*: run `rankwatch db upgrade`"):
+        open_store(database_url, create=True)
+
+    schema.upgrade(database_url)
+    with closing(open_store(database_url, create=False)) as store:
+        (old,) = store.runs(comparison=None, limit=9)
+        assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
+        assert (store.arm_scores(7), store.kept_lists(7)) == ((), None)
+        run(store, SLOT + timedelta(days=1))
+    schema.downgrade(database_url, "0001")
+
+    assert schema.current(database_url) == "0001"
+    assert count(database_url, "runs") == 2
+    assert count(database_url, "stages") == 3
+
+
+def count(url: str, table: str) -> int:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        rows = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()  # noqa: S608 - a name of ours
+    engine.dispose()
+    return int(rows)
 
 
 def test_alembic_finds_no_drift_between_migrations_and_tables(database_url: str) -> None:
@@ -112,7 +145,7 @@ def test_drift_is_named(database_url: str, change: str) -> None:
 def test_a_database_without_tables_drifts_by_everything(database_url: str) -> None:
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
-    assert schema.check(database_url) == ["the schema has version (none), this program needs 0001: run `rankwatch db upgrade`"]
+    assert schema.check(database_url) == ["the schema has version (none), this program needs 0002: run `rankwatch db upgrade`"]
 
 
 def test_an_empty_database_gets_its_tables_when_asked_to(database_url: str) -> None:
@@ -156,14 +189,14 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url: str, *, create: 
 
 def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema.upgrade(database_url)
-    monkeypatch.setattr(schema, "_known", lambda: ("0002", "0001"))
+    monkeypatch.setattr(schema, "_known", lambda: ("0003", "0002", "0001"))
 
-    with pytest.raises(SchemaError, match=r"version 0001, older than 0002 .*: run `rankwatch db upgrade`"):
+    with pytest.raises(SchemaError, match=r"version 0002, older than 0003 .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
 
 def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
-    with pytest.raises(SchemaError, match="known versions are base, 0001"):
+    with pytest.raises(SchemaError, match="known versions are base, 0001, 0002"):
         schema.upgrade(database_url, "0815")
 
     assert schema.current(database_url) is None
@@ -199,13 +232,13 @@ def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path:
     execute(database_url, "DROP TABLE stages")
     copy = tmp_path / "migrations"
     (copy / "versions").mkdir(parents=True)
-    for name in ("env.py", "script.py.mako", "versions/0001_initial.py"):
+    for name in ("env.py", "script.py.mako", "versions/0001_initial.py", "versions/0002_lists.py"):
         (copy / name).write_bytes((schema.migrations() / name).read_bytes())
     monkeypatch.setattr(schema, "migrations", lambda: copy)
 
     schema.draft(database_url, "bring stages back")
 
-    (drafted,) = set((copy / "versions").glob("*.py")) - {copy / "versions" / "0001_initial.py"}
+    (drafted,) = {path for path in (copy / "versions").glob("*.py") if not path.name.startswith("000")}
     written = drafted.read_text(encoding="utf-8")
     assert "create_table('stages'" in written
     assert 'sa.Text().with_variant(sa.Text(collation="C"), "postgresql")' in written

@@ -7,7 +7,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from monitor.model import EvidenceKind, Panel, Statistic
-from monitor.summaries import choose_evidence, summarize
+from monitor.summaries import choose_evidence, rows_of_segments, summarize
 from monitor.summaries.summarize import summarize_one
 
 
@@ -63,7 +63,8 @@ def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
         users=pd.Index(list("abcd"), dtype="str"),
         segments={"all": np.arange(4), "x=1": np.array([0, 1]), "x=2": np.array([2, 3]), "x=3": np.array([1])},
     )
-    found = summarize(panel, np.array([0, 2, 3]), {"m": np.array([0.1, 0.2, 0.4])}, ranges={"m": (0, 1)}, wanted={})
+    segments = rows_of_segments(panel, np.array([0, 2, 3]))
+    found = summarize(segments, {"m": np.array([0.1, 0.2, 0.4])}, ranges={"m": (0, 1)}, wanted={})
     assert [(each.segment, each.n, each.mean) for each in found] == [
         ("all", 3, pytest.approx(0.7 / 3)),
         ("x=1", 1, 0.1),
@@ -86,3 +87,33 @@ def test_evidence_is_the_worst_and_the_most_ordinary_without_overlap() -> None:
 @pytest.mark.parametrize("values", [[], [np.nan], [0.3]])
 def test_evidence_of_few_users_is_what_there_is(values: list[float]) -> None:
     assert len(choose_evidence(np.array(values), 5)) == int(np.sum(~np.isnan(np.array(values))))
+
+
+def test_the_worst_of_a_distance_are_its_highest() -> None:
+    chosen = choose_evidence(np.array([0.5, 9.0, np.nan, 9.0, 0.0, 2.0]), 2, higher_is_more_alike=False)
+    assert [(kind, row) for kind, _, row in chosen] == [
+        (EvidenceKind.WORST, 1),
+        (EvidenceKind.WORST, 3),
+        (EvidenceKind.REPRESENTATIVE, 5),
+        (EvidenceKind.REPRESENTATIVE, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds", "ends"),
+    [
+        ([1.0, 4.0, 2.0], (0.0, np.inf), (0.0, 4.0)),
+        ([-1.0, 4.0], (-np.inf, np.inf), (-1.0, 4.0)),
+        ([-3.0, -1.0], (-np.inf, 0.0), (-3.0, 0.0)),
+        ([5.0, 5.0], (-np.inf, np.inf), (5.0, 6.0)),
+        ([0.0], (0.0, np.inf), (0.0, 1.0)),
+        ([], (0.0, np.inf), (0.0, 1.0)),
+        ([np.nan], (-np.inf, np.inf), (0.0, 1.0)),
+    ],
+)
+def test_without_bounds_the_histogram_spans_what_was_seen(
+    values: list[float], bounds: tuple[float, float], ends: tuple[float, float]
+) -> None:
+    found = summarize_one("all", "m", np.array(values), bounds)
+    assert (found.histogram.low, found.histogram.high) == ends
+    assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())

@@ -40,3 +40,21 @@ def test_names_from_outside_stay_text(latest: LatestRun) -> None:
     page = render_comparison(replace(latest, run=replace(latest.run, reason=evil), summaries=summaries, states=states))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_a_page_shows_chance_with_its_catalogue_both_arms_and_what_waits_for_labels(latest: LatestRun) -> None:
+    page = render_comparison(latest)
+    assert "<th>by chance</th>" in page
+    assert "two random lists of 10 from a catalogue of 1,000 items" in page
+    assert "<td>0.0065</td>" in page  # of rbo(p=0.9)
+    assert "<td>catalogue_coverage</td><td>0.7500</td><td>0.1250</td><td>190</td>" in page
+    assert "Relevance: waiting for labels until 2024-01-15T00:00:00Z; 3 runs wait." in page
+
+
+def test_a_page_says_when_relevance_was_measured_and_nothing_where_none_is_wanted(latest: LatestRun) -> None:
+    labelled = replace(latest.run, labelled_at=latest.run.slot)
+    assert "Relevance: labelled 2024-01-08T00:00:00Z." in render_comparison(replace(latest, run=labelled))
+    without = replace(latest.run, labels_until=None, catalogue_size=None)
+    page = render_comparison(replace(latest, run=without))
+    assert "Relevance" not in page
+    assert "random lists" not in page

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
+from monitor.kernels.chance_shared import expect_extended_surplus
 from monitor.kernels.kendall import extended_tau
 from monitor.metrics.metric import Metric
 
@@ -22,8 +23,13 @@ class ExtendedTau(Metric):
     disjoint: ClassVar[float] = -1.0
     one_empty: ClassVar[float] = -1.0
     uneven: ClassVar[str] = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
-    source: ClassVar[str] = "van der Geer et al., extended Kendall tau, scaled; Fagin, Kumar and Sivakumar (2003), top-k lists"
+    source: ClassVar[str] = "Rogier van der Geer, Using Kendall's tau to compare recommendations (2016), scaled"
 
     def measure(self, alignment: Alignment) -> Floats:
         """Scaled extended tau of each pair."""
         return extended_tau(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact: the surplus of concordant pairs is linear."""
+        norm = k * (3 * k - 1) / 2
+        return (2 * expect_extended_surplus(k, catalogue) + k * k - norm) / (norm + k * k)

@@ -27,3 +27,7 @@ class Overlap(Metric):
     def measure(self, alignment: Alignment) -> Floats:
         """Overlap of each pair."""
         return overlap(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float:
+        """Each of the k items is in the other list with chance k / catalogue."""
+        return k / catalogue

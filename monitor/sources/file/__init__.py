@@ -1,6 +1,17 @@
-"""Lists and users from files: Parquet, CSV, JSON lines."""
+"""Lists, users, weights of items and relevance from files: Parquet, CSV, JSON lines."""
 
-from monitor.sources.file.options import FileOptions, FileUsersOptions
+from monitor.sources.file.itemweights import FileItemWeights
+from monitor.sources.file.options import FileItemWeightsOptions, FileOptions, FileRelevanceOptions, FileUsersOptions
+from monitor.sources.file.relevance import FileRelevance
 from monitor.sources.file.source import FileSource, FileUsers
 
-__all__ = ["FileOptions", "FileSource", "FileUsers", "FileUsersOptions"]
+__all__ = [
+    "FileItemWeights",
+    "FileItemWeightsOptions",
+    "FileOptions",
+    "FileRelevance",
+    "FileRelevanceOptions",
+    "FileSource",
+    "FileUsers",
+    "FileUsersOptions",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -16,7 +16,8 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from monitor.errors import SourceError
-from monitor.sources.columns import require_columns
+from monitor.sources.columns import id_array, require_columns
+from monitor.sources.numbers import number_array
 
 _BATCH_VALUES = 1 << 20
 _CSV_BLOCK = 4 << 20
@@ -25,6 +26,10 @@ _MAX_LINE = 16 << 20
 
 Batch = Mapping[str, Any]
 """Columns by name: arrow arrays, or for JSON lines Python lists of values."""
+
+
+class MissingFileError(SourceError):
+    """There is no file; for whoever waits for one that is to come."""
 
 
 def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes: int) -> Iterator[Batch]:
@@ -36,6 +41,25 @@ def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes
     with _translated(path):
         _require_file(path)
         yield from read(path, columns, max_bytes)
+
+
+def arrows(batch: Batch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
+    """The batch with arrow columns only: ids, or numbers in the columns of these names."""
+    return {name: arrow(column, is_number=name in numbers) for name, column in batch.items()}
+
+
+def arrow(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    """A column as an arrow array, of ids or numbers where it holds Python values."""
+    if isinstance(column, pa.Array):
+        return column
+    return number_array(column) if is_number else id_array(column)
+
+
+def check_size(nbytes: int, most: int, path: Path) -> None:
+    """SourceError when what is kept of a file grew beyond its limit."""
+    if nbytes > most:
+        msg = f"{path} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
+        raise SourceError(msg)
 
 
 def _format_of(path: Path) -> str:
@@ -65,7 +89,7 @@ def _translated(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         msg = f"{path} does not exist: check the path, and that the job which writes it has run"
-        raise SourceError(msg, permanent=False) from None
+        raise MissingFileError(msg, permanent=False) from None
     except PermissionError:
         msg = f"{path} may not be read by this user: change its permissions"
         raise SourceError(msg) from None

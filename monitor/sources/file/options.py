@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from monitor.options import ConfigPath, Options
-from monitor.sources.fields import ColumnName, ListColumns
+from monitor.sources.fields import ITEM, WEIGHT, ColumnName, GradeColumns, ListColumns
 from monitor.sources.templates import check_placeholders
 
 Format = Literal["parquet", "csv", "jsonl"]
@@ -28,6 +28,28 @@ class FileOptions(ListColumns):
     format: Format | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory the rows of the panel's users may take, in bytes."
+    )
+
+
+class FileItemWeightsOptions(Options):
+    """Weights of items in a file, one item a row; an item that stands twice is an error."""
+
+    path: TemplatePath = Field(description=_PATH, min_length=1)
+    item: ColumnName = Field(description=ITEM)
+    weight: ColumnName = Field(description=WEIGHT)
+    format: Format | None = Field(default=None, description=_FORMAT)
+    max_bytes: int = Field(
+        default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory items and weights may take, in bytes."
+    )
+
+
+class FileRelevanceOptions(GradeColumns):
+    """What users found relevant, in a file a slot; one that is not there yet is waited for."""
+
+    path: TemplatePath = Field(description=_PATH, min_length=1)
+    format: Format | None = Field(default=None, description=_FORMAT)
+    max_bytes: int = Field(
+        default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory users, items and grades may take, in bytes."
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,9 @@ from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest, UserTable
 from monitor.sources.batches import merged
 from monitor.sources.collecting import ListCollector, failed_pull
-from monitor.sources.columns import id_array, is_list, is_text, user_column
+from monitor.sources.columns import is_list, is_text, user_column
 from monitor.sources.deadlines import Deadline, TooLateError
-from monitor.sources.file.formats import Batch, read_batches
+from monitor.sources.file.formats import Batch, arrow, arrows, check_size, read_batches
 from monitor.sources.file.options import FileOptions, FileUsersOptions
 from monitor.sources.ids import user_key
 from monitor.sources.lists import LongLists, WantedUsers, WideLists
@@ -56,39 +57,47 @@ class FileSource:
             yield batch
 
     def _long(self, path: Path, request: PullRequest, deadline: Deadline) -> Pull:
-        lists = LongLists(WantedUsers(request.users), str(path))
-        for batch in merged(map(_arrows, self._batches(path, deadline)), len(request.users)):
-            lists.add(*(batch[name] for name in self._options.columns))
-            _check_size(lists.nbytes, self._options.max_bytes, path)
+        options, lists = self._options, LongLists(WantedUsers(request.users), str(path))
+        batches = (arrows(batch, options.numbers) for batch in self._batches(path, deadline))
+        for batch in merged(batches, len(request.users)):
+            lists.add(
+                batch[options.user],
+                batch[str(options.item)],
+                ranks=batch[options.rank] if options.rank else None,
+                scores=batch[options.scores] if options.scores else None,
+            )
+            check_size(lists.nbytes, options.max_bytes, path)
         return lists.pull()
 
     def _wide(self, path: Path, request: PullRequest, deadline: Deadline) -> Pull:
-        user, items = self._options.columns
+        user, items, scores = self._options.user, str(self._options.items), self._options.scores
         batches = self._batches(path, deadline)
         first = next(batches)
-        rest = _chained(first, batches)
+        rest = chain([first], batches)
         if not isinstance(first[items], pa.Array):
-            return self._collect(((b[user], b[items]) for b in rest), request, path)
+            return self._collect(rest, request, path)
         if is_text(first[items].type):
-            texts = ((user_column(b[user], f"column {user!r} of {path}").to_pylist(), b[items].to_pylist()) for b in rest)
-            return self._collect(texts, request, path)
+            return self._collect((_texts(batch, user, path) for batch in rest), request, path)
         if not is_list(first[items].type):
             msg = f"column {items!r} of {path} holds {first[items].type}, expected lists: for one item a row give item and rank"
             raise SourceError(msg)
         lists = WideLists(WantedUsers(request.users), str(path))
-        for batch in merged(map(_arrows, rest), len(request.users)):
-            lists.add(batch[user], batch[items])
-            _check_size(lists.nbytes, self._options.max_bytes, path)
+        for batch in merged(map(arrows, rest), len(request.users)):
+            lists.add(batch[user], batch[items], batch[scores] if scores else None)
+            check_size(lists.nbytes, self._options.max_bytes, path)
         return lists.pull()
 
-    def _collect(self, batches: Iterable[tuple[Sequence[object], Sequence[object]]], request: PullRequest, path: Path) -> Pull:
+    def _collect(self, batches: Iterable[Mapping[str, Sequence[object]]], request: PullRequest, path: Path) -> Pull:
         """Take lists that are Python values or JSON text."""
-        wanted, lists = set(request.users), ListCollector(request.k)
-        for users, values in batches:
-            for user, value in zip(map(user_key, users), values, strict=True):
+        options = self._options
+        wanted, lists = set(request.users), ListCollector(request.k, has_scores=options.scores is not None)
+        for batch in batches:
+            values = batch[str(options.items)]
+            scores = batch[options.scores] if options.scores else [None] * len(values)
+            for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
                 if user is not None and user in wanted:
-                    lists.add_cell(user, value)
-            _check_size(lists.nbytes, self._options.max_bytes, path)
+                    lists.add_cell(user, value, numbers)
+            check_size(lists.nbytes, options.max_bytes, path)
         return lists.pull()
 
 
@@ -104,35 +113,22 @@ class FileUsers:
         columns = list(dict.fromkeys([self._options.user, *dimensions]))
         rows, size = [], 0
         for batch in read_batches(path, self._options.format, columns, self._options.max_bytes):
-            users = _arrow(batch[self._options.user])
+            users = arrow(batch[self._options.user])
             segments = {name: _segment(batch[name], name, path) for name in dimensions}
             rows.append((users, segments))
             size += users.nbytes + sum(column.nbytes for column in segments.values())
-            _check_size(size, self._options.max_bytes, path)
+            check_size(size, self._options.max_bytes, path)
         return user_table(rows, str(path))
 
     def close(self) -> None:
         """Nothing is held between reads."""
 
 
-def _chained(first: Batch, rest: Iterator[Batch]) -> Iterator[Batch]:
-    yield first
-    yield from rest
-
-
-def _arrows(batch: Batch) -> dict[str, pa.Array]:
-    return {name: _arrow(column) for name, column in batch.items()}
-
-
-def _arrow(column: Any) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
-    return column if isinstance(column, pa.Array) else id_array(column)
+def _texts(batch: Batch, user: str, path: Path) -> dict[str, list[object]]:
+    """A batch of arrow columns as Python values."""
+    users = user_column(batch[user], f"column {user!r} of {path}")
+    return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
 
 
 def _segment(column: Any, name: str, path: Path) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
     return column if isinstance(column, pa.Array) else label_array(column, name, str(path))
-
-
-def _check_size(nbytes: int, most: int, path: Path) -> None:
-    if nbytes > most:
-        msg = f"{path} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
-        raise SourceError(msg)

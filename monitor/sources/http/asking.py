@@ -34,6 +34,14 @@ class Failure:
     retry_after_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What stands where the list and its scores should be."""
+
+    items: object
+    scores: object = None
+
+
 class Asking:
     """Everything about a pull's requests that is the same for every user, worked out once."""
 
@@ -43,6 +51,7 @@ class Asking:
         self._has_user_in_path = "user" in placeholders(url.partition("?")[0])
         self._body = None if options.body is None else _body_of(options.body, request)
         self._items = _selector(options.items)
+        self._scores = _selector(options.scores) if options.scores else None
         self._user = _selector(options.user) if options.user else None
         self.method = options.method
 
@@ -58,8 +67,8 @@ class Asking:
         """Body for the user, None without one."""
         return None if self._body is None else json.dumps(_filled(self._body, {"{user}": user})).encode()
 
-    def read(self, user: str, content: bytes) -> object | Failure:
-        """Return the value at the place of the list, of an answer about this user."""
+    def read(self, user: str, content: bytes) -> Found | Failure:
+        """Return the values at the places of the list and the scores, of an answer about this user."""
         try:
             answer = json.loads(content.decode("utf-8-sig"))
         except (ValueError, RecursionError):
@@ -67,10 +76,10 @@ class Asking:
         try:
             if self._user is not None and user_key(self._user(answer)) != user:
                 return Failure(CoverageReason.WRONG_USER, "the answer is about another user")
-            found: object = self._items(answer)
+            return Found(self._items(answer), self._scores(answer) if self._scores else None)
         except (jmespath.exceptions.JMESPathError, RecursionError):
-            return Failure(CoverageReason.MALFORMED, "the items expression cannot be applied to the answer")
-        return found
+            which = "items or scores expression" if self._scores else "items expression"
+            return Failure(CoverageReason.MALFORMED, f"the {which} cannot be applied to the answer")
 
 
 async def read_body(response: aiohttp.ClientResponse, most: int) -> bytes | None:

@@ -73,6 +73,10 @@ class HttpOptions(Options):
         description="Address; `{user}`, `{k}` and `{slot:%Y-%m-%d}` are filled in, percent-encoded. No redirects.",
     )
     items: Expression = Field(default="@", description="JMESPath to the array of item ids in the answer, best first.")
+    scores: Expression | None = Field(
+        default=None,
+        description="JMESPath to the array of the model's own scores, one an item in the items' order; equal ones are ties.",
+    )
     user: Expression | None = Field(
         default=None,
         description="JMESPath to the user's key in the answer; an answer that names another user is counted as wrong_user.",

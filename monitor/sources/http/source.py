@@ -18,7 +18,7 @@ from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.collecting import ListCollector
 from monitor.sources.deadlines import Deadline
-from monitor.sources.http.asking import Asking, Failure, read_body
+from monitor.sources.http.asking import Asking, Failure, Found, read_body
 from monitor.sources.http.options import HttpOptions
 
 _FIRST_PAUSE_S = 0.1
@@ -84,7 +84,7 @@ class _Round:
         self._options = options
         self._deadline = Deadline.after(request.timeout_s)
         self._asking = Asking(options, request)
-        self._lists = ListCollector(request.k)
+        self._lists = ListCollector(request.k, has_scores=options.scores is not None)
         self._waiting: Iterator[str] = iter(request.users.tolist())
         self._under_way: set[str] = set()
         self._silent_users = 0
@@ -132,21 +132,21 @@ class _Round:
             if self._given_up:
                 return
 
-    def _record(self, user: str, outcome: object) -> None:
-        if not isinstance(outcome, Failure):
+    def _record(self, user: str, outcome: Found | Failure) -> None:
+        if isinstance(outcome, Found):
             self._silent_users = 0
-            self._lists.add(user, outcome)
+            self._lists.add(user, outcome.items, outcome.scores)
             return
         self._lists.fail(user, outcome.reason, outcome.note)
         self._silent_users = self._silent_users + 1 if outcome.reason in _NO_ANSWER else 0
         if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
 
-    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> object:
+    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> Found | Failure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
         outcome = await self._ask(session, user)
         for retry in range(self._options.retries):
-            if not isinstance(outcome, Failure) or not outcome.is_retried:
+            if isinstance(outcome, Found) or not outcome.is_retried:
                 break
             pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**retry) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             pause_s = max(pause_s, outcome.retry_after_s)
@@ -156,8 +156,8 @@ class _Round:
             outcome = await self._ask(session, user)
         return outcome
 
-    async def _ask(self, session: aiohttp.ClientSession, user: str) -> object:
-        """Value at the place of the list, or the Failure."""
+    async def _ask(self, session: aiohttp.ClientSession, user: str) -> Found | Failure:
+        """Values at the places of list and scores, or the Failure."""
         asking = self._asking
         try:
             async with session.request(

@@ -1,6 +1,17 @@
-"""Lists and users from a database, by a query or a whole table."""
+"""Lists, users, weights of items and relevance from databases."""
 
-from monitor.sources.sql.options import SqlOptions, SqlUsersOptions
-from monitor.sources.sql.source import SqlSource, SqlUsers, users_of
+from monitor.sources.sql.options import SqlItemWeightsOptions, SqlOptions, SqlRelevanceOptions, SqlUsersOptions
+from monitor.sources.sql.source import SqlSource, users_of
+from monitor.sources.sql.tables import SqlItemWeights, SqlRelevance, SqlUsers
 
-__all__ = ["SqlOptions", "SqlSource", "SqlUsers", "SqlUsersOptions", "users_of"]
+__all__ = [
+    "SqlItemWeights",
+    "SqlItemWeightsOptions",
+    "SqlOptions",
+    "SqlRelevance",
+    "SqlRelevanceOptions",
+    "SqlSource",
+    "SqlUsers",
+    "SqlUsersOptions",
+    "users_of",
+]

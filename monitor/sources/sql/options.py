@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_val
 from sqlalchemy.exc import ArgumentError
 
 from monitor.options import Duration, Options, resolve_path
-from monitor.sources.fields import ColumnName, ListColumns
+from monitor.sources.fields import GRADE, ITEM, WEIGHT, ColumnName, ListColumns
 
 
 def bound_names(query: str) -> frozenset[str]:
@@ -34,6 +34,7 @@ DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_url)]
 
 _URL = "SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
 _TABLE = "Table or view to read whole, with its schema where needed: `recs.lists`."
+_TIMEOUT = "Longest time to read it all."
 _ROWS = "Most rows to read in one pull."
 
 
@@ -80,4 +81,31 @@ class SqlUsersOptions(_Selection):
     query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
         default=None, description="One SELECT that yields the user and the segments' columns; `:slot` is set."
     )
-    timeout: Duration = Field(default=timedelta(minutes=5), description="Longest time to read the users.")
+    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
+
+
+class SqlItemWeightsOptions(_Selection):
+    """Weights of items in a database, one item a row; an item that stands twice is an error."""
+
+    binds = frozenset({"slot"})
+
+    item: ColumnName = Field(description=ITEM)
+    weight: ColumnName = Field(description=WEIGHT)
+    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+        default=None, description="One SELECT that yields items and weights; `:slot` is set."
+    )
+    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
+
+
+class SqlRelevanceOptions(_Selection):
+    """What users found relevant, in a database, one item a row; while there is no row for a slot it is waited for."""
+
+    binds = frozenset({"slot"})
+
+    user: ColumnName = Field(description="Column with the user's key.")
+    item: ColumnName = Field(description=ITEM)
+    grade: ColumnName | None = Field(default=None, description=GRADE)
+    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+        default=None, description="One SELECT that yields users, items and grades of the run's time, which `:slot` is."
+    )
+    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)

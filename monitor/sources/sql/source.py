@@ -1,26 +1,24 @@
-"""SqlSource and SqlUsers: what a database's rows mean."""
+"""SqlSource: what a database's rows mean."""
 
 from __future__ import annotations
 
-import re
 from collections import deque
-from collections.abc import Iterator, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator
 
+import pyarrow as pa
 import sqlalchemy as sa
 
-from monitor.errors import ConfigError, SourceError
-from monitor.model import CoverageReason, Pull, PullRequest, UserTable
+from monitor.errors import ConfigError
+from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.batches import merged
 from monitor.sources.collecting import ListCollector, without
-from monitor.sources.columns import id_array
 from monitor.sources.deadlines import Deadline, TooLateError
 from monitor.sources.ids import user_key
 from monitor.sources.lists import LongLists, WantedUsers
 from monitor.sources.sql.database import ReadOnlyDatabase, Rows
 from monitor.sources.sql.options import SqlOptions, SqlUsersOptions, bound_names
-from monitor.sources.usertables import label_array, user_table
+from monitor.sources.sql.statements import statement_of
+from monitor.sources.sql.tables import ids_at, numbers_at
 
 
 class SqlSource:
@@ -46,18 +44,23 @@ class SqlSource:
         self._database.close()
 
     def _wide(self, batches: Iterator[Rows], request: PullRequest) -> Pull:
-        wanted, lists = set(request.users), ListCollector(request.k)
+        has_scores = self._options.scores is not None
+        wanted, lists = set(request.users), ListCollector(request.k, has_scores=has_scores)
         for rows in batches:
-            for key, value in rows:
+            for key, *cells in rows:
                 if (user := user_key(key)) is not None and user in wanted:
-                    lists.add_cell(user, value)
+                    lists.add_cell(user, *cells)
         return lists.pull()
 
     def _long(self, batches: Iterator[Rows], request: PullRequest) -> Pull:
-        names = self._options.columns
-        lists = LongLists(WantedUsers(request.users), self._database.where)
-        for batch in merged(({n: _column(rows, i) for i, n in enumerate(names)} for rows in batches), len(request.users)):
-            lists.add(*(batch[name] for name in names))
+        options, lists = self._options, LongLists(WantedUsers(request.users), self._database.where)
+        for batch in merged((_columns(rows, options) for rows in batches), len(request.users)):
+            lists.add(
+                batch[options.user],
+                batch[str(options.item)],
+                ranks=batch[options.rank] if options.rank else None,
+                scores=batch[options.scores] if options.scores else None,
+            )
         return lists.pull()
 
 
@@ -88,7 +91,7 @@ class _Reading:
 
     def _rows(self, connection: sa.Connection) -> Iterator[Rows]:
         options = self._options
-        statement = _statement(options.query, options.table, options.columns)
+        statement = statement_of(options.query, options.table, options.columns)
         known = {"k": self._request.k, "slot": self._request.slot}
         names = bound_names(options.query) if options.query else frozenset()
         while self._waiting:
@@ -96,42 +99,6 @@ class _Reading:
             bound = {name: values[name] for name in names}
             yield from self._database.rows(connection, statement, bound, options.columns)
             self._waiting.popleft()
-
-
-class SqlUsers:
-    """Users from a database, read anew each time. Port: UserSource."""
-
-    def __init__(self, options: SqlUsersOptions) -> None:
-        self._options = options
-        self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
-
-    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
-        """All users of the query or table with these columns as segments."""
-        options, where = self._options, self._database.where
-        columns = list(dict.fromkeys([options.user, *dimensions]))
-        deadline = Deadline.after(options.timeout.total_seconds())
-        bound = {"slot": slot} if options.query and bound_names(options.query) else {}
-        statement = _statement(options.query, options.table, columns)
-        batches = []
-        try:
-            with self._database.connection(deadline) as connection:
-                found = self._database.rows(connection, statement, bound, columns)
-                for rows in self._database.counted(found, deadline):
-                    segments = {
-                        name: label_array((row[columns.index(name)] for row in rows), name, where) for name in dimensions
-                    }
-                    batches.append((_column(rows, 0), segments))
-        except TooLateError:
-            msg = f"{where} did not give the users within {options.timeout}: raise timeout, or select fewer"
-            raise SourceError(msg, permanent=False) from None
-        if not batches:
-            msg = f"{where} gives no user: check query or table"
-            raise SourceError(msg)
-        return user_table(batches, where)
-
-    def close(self) -> None:
-        """Release the engine."""
-        self._database.close()
 
 
 def users_of(options: SqlOptions) -> SqlUsersOptions:
@@ -144,17 +111,9 @@ def users_of(options: SqlOptions) -> SqlUsersOptions:
     )
 
 
-def _statement(query: str | None, table: str | None, columns: Sequence[str]) -> sa.Executable:
-    if table is not None:
-        schema, _, name = table.rpartition(".")
-        return sa.select(*map(sa.column, columns)).select_from(sa.table(name, schema=schema or None))
-    text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))
-    known: dict[str, sa.BindParameter[Any]] = {
-        "users": sa.bindparam("users", expanding=True, type_=sa.types.NullType()),  # the database knows the column's type
-        "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
+def _columns(rows: Rows, options: SqlOptions) -> dict[str, pa.Array]:
+    """The columns of rows of the long form."""
+    return {
+        name: numbers_at(rows, place) if name in options.numbers else ids_at(rows, place)
+        for place, name in enumerate(options.columns)
     }
-    return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))
-
-
-def _column(rows: Rows, place: int) -> object:
-    return id_array(row[place] for row in rows)

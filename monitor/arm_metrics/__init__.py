@@ -1,0 +1,41 @@
+"""Measures of what one arm lists to all users together, each an `ArmMetric` by name: how much, how evenly, how new.
+
+What is measured pair by pair lives in `monitor.metrics`.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+
+from monitor.arm_metrics.arm_metric import ArmMetric, ArmNeed
+from monitor.arm_metrics.change import Novelty, SelfChurn
+from monitor.arm_metrics.coverage import CatalogueCoverage
+from monitor.arm_metrics.exposure import ExposureEntropy, ExposureEntropyNormalized, ExposureGini
+from monitor.arm_metrics.listing import LastLists
+from monitor.arm_metrics.measuring import count_listed, measure_arms
+from monitor.arm_metrics.popularity import MeanPopularity
+from monitor.arm_metrics.score_shift import ScoreShift
+from monitor.errors import MetricError
+
+__all__ = ["ARM_METRICS", "ArmMetric", "ArmNeed", "LastLists", "count_listed", "measure_arms", "parse_arm_metric"]
+
+ARM_METRICS: Mapping[str, ArmMetric] = {
+    "catalogue_coverage": CatalogueCoverage(),
+    "exposure_entropy": ExposureEntropy(),
+    "exposure_entropy_normalized": ExposureEntropyNormalized(),
+    "exposure_gini": ExposureGini(),
+    "mean_popularity": MeanPopularity(),
+    "novelty": Novelty(),
+    "score_shift": ScoreShift(),
+    "self_churn": SelfChurn(),
+}
+
+
+def parse_arm_metric(text: object) -> ArmMetric:
+    """The arm-wide metric of that name; MetricError, with a suggestion, where there is none."""
+    name = text.strip() if isinstance(text, str) else ""
+    if name in ARM_METRICS:
+        return ARM_METRICS[name]
+    near = get_close_matches(name.lower(), ARM_METRICS, n=1)
+    known = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(ARM_METRICS)}"
+    msg = f"unknown arm-wide metric {text!r}; {known}"
+    raise MetricError(msg)

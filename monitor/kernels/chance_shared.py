@@ -1,0 +1,50 @@
+"""How many items two random lists share, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from monitor.kernels.alignment import Floats
+
+
+def expect_over_shared(k: int, catalogue: int, values: Floats, least: int = 0) -> float | None:
+    """Mean of ``values[z]`` over the number z of items that two random k-subsets of a catalogue share, given z >= ``least``.
+
+    ``values``: k + 1 of them. z is hypergeometric: P(z + 1) / P(z) = (k - z)² / ((z + 1) (N - 2 k + z + 1)). None where z
+    cannot reach ``least``.
+    """
+    fewest = max(0, 2 * k - catalogue)
+    z = np.arange(fewest, k, dtype=np.float64)
+    steps = 2 * np.log(k - z) - np.log(z + 1) - np.log(catalogue - 2 * k + z + 1)
+    logs = np.concatenate(([0.0], np.cumsum(steps)))[max(0, least - fewest) :]
+    if not len(logs):
+        return None
+    odds = np.exp(logs - logs.max())
+    return float(odds @ values[max(fewest, least) :] / odds.sum())
+
+
+def draw_twice(k: int, catalogue: int) -> float:
+    """Chance that two given items are both among k drawn from a catalogue."""
+    return k * (k - 1) / (catalogue * (catalogue - 1)) if catalogue > 1 else 0.0
+
+
+def expect_extended_surplus(k: int, catalogue: int) -> float:
+    """Mean of S, the concordant less the discordant pairs of extended tau, for two random lists of k items.
+
+    Over the whole catalogue tau of two random orders is 0. The universe has z dummies where the catalogue has N - 2 k + z other
+    items, each concordant with each of the z common ones: E[S] = E[z] (2 k - N), E[z] = k² / N.
+    """
+    return math.fsum([2 * k**3 / catalogue, -(k**2)])
+
+
+def expect_topk_kendall(k: int, catalogue: int, penalty: float) -> float:
+    """Mean of Fagin, Kumar and Sivakumar's K^(p) for two random lists of k items.
+
+    K0 = (k² + z (z - 1) / 2 - S) / 2, S as in `expect_extended_surplus`; a pair of one list is missing from the other with the
+    chance that both are among the N - k items not drawn.
+    """
+    shared = k * (k - 1) * draw_twice(k, catalogue) / 2
+    missing = k * (k - 1) * draw_twice(catalogue - k, catalogue)
+    return (k * k + shared - expect_extended_surplus(k, catalogue)) / 2 + penalty * missing

@@ -1,0 +1,74 @@
+"""What stands ahead of each rank but belongs behind it: compared two by two in short lists, merged in long ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.kernels.alignment import Floats
+from monitor.kernels.positions import Ranks
+
+COUNT_ALL_PAIRS_MAX_K = 2500
+SUM_ALL_PAIRS_MAX_K = 600
+"""Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and 2x at 2000; summing
+weights, 3x at 300 and half as fast at 1000."""
+
+_BYTE_MAX_K = 255
+
+
+def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
+    """Number of j < i with ``ranks[j] > ranks[i]``, for each i of each column of (k, n): integers (k, n).
+
+    Their sum over i is `monitor.kernels.inversions.inversions`. Cost as there.
+    """
+    k, n = ranks.shape
+    if k > COUNT_ALL_PAIRS_MAX_K:
+        return _merge(ranks, np.ones((k, n))).astype(np.int64)
+    counts = np.zeros((k, n), dtype=np.uint8 if k <= _BYTE_MAX_K else np.uint16)
+    larger = np.empty((k, n), dtype=np.bool_)
+    for shift in range(1, k):
+        np.greater(ranks[: k - shift], ranks[shift:], out=larger[shift:])
+        np.add(counts[shift:], larger[shift:].view(np.uint8), out=counts[shift:])
+    return counts
+
+
+def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
+    """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``, for each i of each column: float64 (k, n).
+
+    Nothing is ever subtracted, so that it is exactly 0 where no such j has weight.
+    """
+    k = len(ranks)
+    if k > SUM_ALL_PAIRS_MAX_K:
+        return _merge(ranks, weights)
+    total = np.zeros(ranks.shape)
+    for shift in range(1, k):
+        total[shift:] += weights[: k - shift] * (ranks[: k - shift] > ranks[shift:])
+    return total
+
+
+def _merge(ranks: Ranks, weights: Floats) -> Floats:
+    """`sum_earlier_larger` in O(k log² k): bottom-up merge sort of the indices, standing in order of rank, by index.
+
+    When two runs are merged, what passes from the right run ahead of a member of the left one has the larger rank and the
+    smaller index.
+    """
+    k, n = ranks.shape
+    size = 1 << int(k - 1).bit_length()
+    order = np.argsort(ranks.T, axis=1, kind="stable")
+    runs: npt.NDArray[np.int32] = np.tile(np.arange(size, dtype=np.int32), (n, 1))
+    runs[:, :k] = order
+    carried: Floats = np.zeros((n, size))
+    total: Floats = np.zeros((n, size))
+    carried[:, :k] = np.take_along_axis(weights.T, order, axis=1)
+    half = 1
+    while half < size:
+        shape = (n, size // (2 * half), 2 * half)
+        order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
+        runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
+        carried = np.take_along_axis(carried.reshape(shape), order, axis=2)
+        passed = np.cumsum(np.where(order >= half, carried, 0.0), axis=2)
+        total = np.take_along_axis(total.reshape(shape), order, axis=2) + np.where(order < half, passed, 0.0)
+        half *= 2
+    return np.ascontiguousarray(total.reshape(n, size)[:, :k].T)

@@ -1,0 +1,169 @@
+"""Kendall's measures in which items, and ranks, have weights: generalized distances between rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.dominance import sum_earlier_larger
+from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared
+from monitor.model import ByArm
+
+DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
+    "dcg": lambda rank: 1 / np.log2(rank + 1),
+    "hyperbolic": lambda rank: 1 / rank,
+}
+"""What a rank from 1 on is worth: of DCG, and of weighted tau."""
+
+
+def element_weighted_tau(alignment: Alignment) -> Floats:
+    """Extended Kendall tau in which an item of weight w counts as w items, scaled to [-1, 1]: float64 (n,).
+
+    `monitor.kernels.kendall.extended_tau` of lists in which each item is replaced by w copies, the copies of one item tied
+    among themselves, so that what two items say of each other is told w_i w_j times (the element weights of Kumar and
+    Vassilvitskii). With A, B, Z the weight of the lists and of the items in common, e(X) the sum of w_i w_j over the pairs
+    of X, and K0 the same sum over the pairs that the lists order in opposite ways::
+
+        S = A B + e(Z) - 2 K0        D = sqrt((A B + e(A)) (A B + e(B)))        scaled = (2 S + A B - D) / (D + A B)
+
+    Weights need not be whole: only their ratios count, all of them times 7 change nothing. All equal: `extended_tau`.
+    Identical: exactly 1. Disjoint or one empty: exactly -1. Both empty: NaN. A proper prefix scores under 1. Symmetric.
+    Ties are not known to it. Cost: k² / 2 multiplications a pair, k log² k in long lists, and both twice.
+
+    Source: van der Geer (2016) for the universe; Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010)
+    for the weights.
+    """
+    tau = np.clip(measure_both_ways(_extended_one_way, alignment), -1.0, 1.0)
+    tau[alignment.short == 0] = -1.0
+    tau[alignment.long == 0] = np.nan
+    return without_unweighted(alignment, tau)
+
+
+def element_weighted_kendall_distance(alignment: Alignment) -> Floats:
+    """Sum of w_i w_j over the pairs of common items in opposite order: float64 (n,), at least 0.
+
+    Identical: 0. Reversed: the sum over all pairs. Fewer than two items in common: NaN. All weights 1: `kendall_distance`.
+    Symmetric. Ties are not known to it. Source: Kumar and Vassilvitskii (2010), element weights.
+    """
+    distance = measure_both_ways(lambda one_way: _distance(one_way, _weigh_shared(one_way, rank_shared(one_way))), alignment)
+    return without_unweighted(alignment, distance)
+
+
+def element_weighted_kendall_distance_normalized(alignment: Alignment) -> Floats:
+    """`element_weighted_kendall_distance` as a share of the sum over all pairs of common items: float64 (n,) in [0, 1].
+
+    Identical: 0. Reversed: 1. Fewer than two items in common: NaN. All weights alike: `kendall_distance_normalized`. Symmetric.
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        weights = _weigh_shared(one_way, rank_shared(one_way))
+        return divide(_distance(one_way, weights), sum_pairs(weights))
+
+    return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
+
+
+def position_weighted_kendall_distance(alignment: Alignment, discount: str) -> Floats:
+    """Kendall's distance of the common items in which an exchange at the top costs more: float64 (n,), at least 0.
+
+    Moving an item between the neighbouring ranks r - 1 and r costs delta_r, how much less the lower rank is worth
+    (`DISCOUNTS`), the cost between the first two ranks being 1. An item at ranks a and b among the common items pays on
+    average p = (sum of delta between a and b) / |a - b| a step, and 1 if it keeps its rank; the distance is the sum of p_i p_j
+    over the pairs in opposite order.
+
+    Identical: 0. Fewer than two items in common: NaN. All delta 1: `kendall_distance`. Symmetric. Ties are not known to it.
+
+    Source: Kumar and Vassilvitskii (2010), position weights; 1 for an item that keeps its rank as in van
+    Doorn et al., Using the weighted Kendall distance to analyze rank data in psychology (2021).
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        shared = rank_shared(one_way)
+        return _distance(one_way, average_step_costs(shared, discount) * shared.is_common)
+
+    return measure_both_ways(measure, alignment)
+
+
+def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
+    """Element and position weights together: the sum of w_i w_j p_i p_j over pairs of common items in opposite order.
+
+    float64 (n,), at least 0. w as in `element_weighted_kendall_distance`, p as in `position_weighted_kendall_distance`, which
+    it equals where the other's weights are 1. Identical: 0. Fewer than two items in common: NaN. Symmetric.
+    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        shared = rank_shared(one_way)
+        return _distance(one_way, average_step_costs(shared, discount) * _weigh_shared(one_way, shared))
+
+    return without_unweighted(alignment, measure_both_ways(measure, alignment))
+
+
+def weigh(alignment: Alignment) -> ByArm:
+    """The items' weights, 0 behind the lists' ends; ValueError when the alignment has none."""
+    if alignment.weights is None:
+        msg = "the lists come without weights"
+        raise ValueError(msg)
+    return ByArm(baseline=np.nan_to_num(alignment.weights.baseline), candidate=np.nan_to_num(alignment.weights.candidate))
+
+
+def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:
+    """The scores, NaN for every pair that lists an item whose weight is not known: missing is never 0."""
+    if alignment.weights is not None:
+        for weights, lengths in (
+            (alignment.weights.baseline, alignment.baseline_lengths),
+            (alignment.weights.candidate, alignment.candidate_lengths),
+        ):
+            scores[np.isnan(weights).sum(axis=0) > alignment.k - lengths] = np.nan
+    return scores
+
+
+def sum_ahead(weights: Floats) -> Floats:
+    """Sum of the weights above each rank: (k, n)."""
+    ahead = np.zeros_like(weights)
+    np.cumsum(weights[:-1], axis=0, out=ahead[1:])
+    return ahead
+
+
+def sum_pairs(weights: Floats) -> Floats:
+    """Sum of w_i w_j over all pairs of each column; adds only, so that small weights survive beside large ones."""
+    total: Floats = (weights * sum_ahead(weights)).sum(axis=0)
+    return total
+
+
+def average_step_costs(shared: Shared, discount: str) -> Floats:
+    """What each common item pays on average for a step from its baseline's rank to its candidate's: (k, n), 1 if it stays."""
+    worth = DISCOUNTS[discount](np.arange(1.0, len(shared.is_common) + 2))
+    potential = (worth[0] - worth) / (worth[0] - worth[1])
+    steps = (shared.baseline - shared.candidate).astype(np.float64)
+    costs = np.ones(steps.shape)
+    np.divide(potential[shared.baseline] - potential[shared.candidate], steps, out=costs, where=steps != 0)
+    return costs
+
+
+def _weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
+    return weigh(alignment).baseline * shared.is_common
+
+
+def _distance(alignment: Alignment, weights: Floats) -> Floats:
+    """Sum of products over inverted pairs, weights being 0 where there is no common item; NaN below two of those."""
+    distance: Floats = (weights * sum_earlier_larger(alignment.positions, weights)).sum(axis=0)
+    distance[count_shared(alignment) <= 1] = np.nan
+    return distance
+
+
+def _extended_one_way(alignment: Alignment) -> Floats:
+    k = alignment.k
+    weights = weigh(alignment)
+    ours, theirs = weights.baseline, weights.candidate
+    only_ours, only_theirs = ours * (alignment.positions >= k), theirs * (alignment.candidate_positions >= k)
+    misordered = (
+        (ours * sum_earlier_larger(alignment.positions, ours)).sum(axis=0)
+        + ((theirs - only_theirs) * sum_ahead(only_theirs)).sum(axis=0)
+        + only_ours.sum(axis=0) * only_theirs.sum(axis=0)
+    )
+    product = ours.sum(axis=0) * theirs.sum(axis=0)
+    surplus = product + sum_pairs(ours - only_ours) - 2 * misordered
+    norm = np.sqrt((product + sum_pairs(ours)) * (product + sum_pairs(theirs)))
+    return divide((surplus - norm) + (surplus + product), norm + product)

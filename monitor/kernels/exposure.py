@@ -1,0 +1,107 @@
+"""Exposure: how one arm spreads its places over the items, from how often each item is listed. Knows codes only, no ids."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.kernels.ragged import PAD, Codes
+
+Counts = npt.NDArray[np.signedinteger[Any]]
+
+_DENSE = 4
+"""Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting."""
+
+
+def recode(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
+    """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these codes; padding stays -1.
+
+    O(places) by a table while codes are dense, O(places log places) by sorting where they are not, such as ids up to 2**31.
+    """
+    top = int(max(baseline.max(initial=PAD), candidate.max(initial=PAD)))
+    if top < _DENSE * (baseline.size + candidate.size):
+        # The padding's code, -1, takes the last entry.
+        is_listed = np.zeros(top + 2, dtype=np.bool_)
+        is_listed[baseline] = is_listed[candidate] = True
+        is_listed[-1] = False
+        place = np.cumsum(is_listed, dtype=np.int32) - 1
+        place[-1] = PAD
+        return place.take(baseline), place.take(candidate), np.flatnonzero(is_listed).astype(np.int32)
+    items = np.unique(np.concatenate((baseline, candidate), axis=None))
+    items = items[items >= 0]
+    return _places(baseline, items), _places(candidate, items), items
+
+
+def _places(codes: Codes, items: Codes) -> Codes:
+    places = np.searchsorted(items, codes).astype(np.int32)
+    places[codes < 0] = PAD
+    return places
+
+
+def count_items(codes: Codes, items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
+    """Items that stand in these lists, ascending, and how often each does; codes below ``items``, -1 for padding.
+
+    O(places + items) by counting where places are many, O(p log p) by sorting where they are few: a small segment never pays
+    for a large catalogue.
+    """
+    if items < _DENSE * codes.size:
+        counts = np.bincount(codes.ravel() + 1)[1:]
+        listed = np.flatnonzero(counts)
+        return listed, counts[listed]
+    found, counts = np.unique(codes, return_counts=True)
+    return found[found >= 0], counts[found >= 0]
+
+
+def coverage(counts: Counts, catalogue: int) -> float:
+    """Share of the catalogue that is listed at all, in [0, 1]; ``catalogue`` >= the number of counts, and at least 1."""
+    return len(counts) / catalogue
+
+
+def gini(counts: Counts, catalogue: int) -> float:
+    """Gini coefficient of the exposure of all N items of the catalogue, those never listed included: in [0, 1 - 1/N].
+
+    With x the exposures in ascending order, zeros first::
+
+        G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
+
+    0 when all items are listed equally often, 1 - 1/N when one item has every place. ``counts`` are the m exposures above 0, at
+    least one; the zeros shift each of them by N - m, so that the cost is O(m log m) however large the catalogue. Not corrected
+    for small samples: a few lists cannot reach many items, so that G falls as users are added, down to its true value.
+
+    Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management Science, 2009.
+    """
+    ordered = np.sort(counts).astype(np.float64)
+    m = len(ordered)
+    spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
+    return spread / (catalogue * float(ordered.sum())) + (catalogue - m) / catalogue
+
+
+def entropy(counts: Counts) -> float:
+    """Shannon entropy of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N].
+
+    2**entropy is the number of items that, listed equally often, would be as varied. Items never listed add nothing.
+
+    Shannon, A mathematical theory of communication, 1948, section 6.
+    """
+    share = counts / counts.sum()
+    return max(0.0, float(-(share @ np.log2(share))))
+
+
+def kolmogorov_smirnov(baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]) -> float:
+    """Largest distance between the two samples' distribution functions, in [0, 1]: 0 for equal samples, 1 for separate ones.
+
+    sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x. Two samples of at least one value each, without NaN; O(n log n).
+
+    Smirnov (1939); scipy.stats.ks_2samp's statistic.
+    """
+    values = np.concatenate((np.sort(baseline), np.sort(candidate)))
+    # A stable sort merges two sorted runs in one pass.
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    baseline_seen = np.cumsum(order < len(baseline))
+    is_last = np.append(values[1:] != values[:-1], True)
+    ours = baseline_seen[is_last]
+    theirs = np.flatnonzero(is_last) + 1 - ours
+    return float(np.abs(ours / len(baseline) - theirs / len(candidate)).max())

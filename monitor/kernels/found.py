@@ -1,0 +1,37 @@
+"""What one pass over pairs of lists finds, and the form of an engine that makes it; knows no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.kernels.positions import Ranks
+from monitor.kernels.ragged import Codes
+
+MAX_K = 4096
+"""Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """``positions`` and ``agreement`` (k, n), ``position_sums`` and ``inversions`` int32 (n,), as `Alignment` has them."""
+
+    positions: Ranks
+    agreement: Ranks
+    position_sums: npt.NDArray[np.int32]
+    inversions: npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """Machine code for lists of up to `MAX_K` items.
+
+    ``find(baseline, candidate, (baseline_lengths, candidate_lengths), k)`` goes over the first k places of codes
+    (n, at least k). ``weigh(counts, weights)`` is ``weights @ counts`` for counts (k, n), added up from the first row on.
+    """
+
+    find: Callable[[Codes, Codes, tuple[Codes, Codes], int], Found]
+    weigh: Callable[[Ranks, npt.NDArray[np.float64]], npt.NDArray[np.float64]]

@@ -1,0 +1,77 @@
+"""Spearman's footrule in which items, and ranks, have weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.element_weighted import average_step_costs, sum_ahead, weigh, without_unweighted
+from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, rank_shared
+
+Weigh = Callable[[Alignment, Shared], Floats]
+
+
+def element_weighted_footrule(alignment: Alignment) -> Floats:
+    """Sum over the items in common of w times how much weight each moves past: float64 (n,), at least 0.
+
+    An item stands, in either list, where the weight of the common items ahead of it has summed up to; w times the distance
+    between its two places is added up. Identical: 0. Fewer than two items in common: NaN. All weights 1: `footrule`. Symmetric.
+    Ties are not known to it. Cost: O(k) a pair.
+
+    Source: Kumar and Vassilvitskii, Generalized distances between rankings (WWW 2010), element weights.
+    """
+    return without_unweighted(alignment, measure_both_ways(lambda one_way: _move(one_way, _by_element)[0], alignment))
+
+
+def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
+    """`element_weighted_footrule` divided by the mean of what reversing either list would cost: float64 (n,) in [0, 1].
+
+    An item of weight w whose middle stands c into a list of weight W can move 2 |c - W / 2| by a reversal; what the two
+    lists let it move, |c - c'|, is at most |c - W / 2| + |c' - W / 2|, so 1 is the most, reached when every item crosses the
+    middle. Identical: 0. Reversed: 1. Fewer than two items in common: NaN. All weights alike: `footrule_normalized`. Symmetric.
+    """
+
+    def measure(one_way: Alignment) -> Floats:
+        moved, most = _move(one_way, _by_element)
+        return divide(moved, most)
+
+    return without_unweighted(alignment, np.minimum(measure_both_ways(measure, alignment), 1.0))
+
+
+def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
+    """Element and position weights together: `element_weighted_footrule` with weights w p: float64 (n,), at least 0.
+
+    p is what the item pays on average for a step, as in `monitor.kernels.element_weighted.position_weighted_kendall_distance`.
+    Identical: 0. Fewer than two items in common: NaN. Symmetric.
+    Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
+    """
+
+    def by_element_and_position(one_way: Alignment, shared: Shared) -> Floats:
+        return _by_element(one_way, shared) * average_step_costs(shared, discount)
+
+    moved = measure_both_ways(lambda one_way: _move(one_way, by_element_and_position)[0], alignment)
+    return without_unweighted(alignment, moved)
+
+
+def _by_element(alignment: Alignment, shared: Shared) -> Floats:
+    return weigh(alignment).baseline * shared.is_common
+
+
+def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
+    """What the common items move, and the most that they could: the second is the mean of reversing either list."""
+    shared = rank_shared(alignment)
+    weights = weigh_items(alignment, shared)
+    ours = sum_ahead(weights)
+    theirs = _at_baseline(alignment, sum_ahead(by_candidate_rank(alignment, weights)))
+    moved = (weights * np.abs(ours - theirs)).sum(axis=0)
+    from_middle = (weights - weights.sum(axis=0)) / 2
+    most = (weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle))).sum(axis=0)
+    moved[shared.count <= 1] = np.nan
+    return moved, most
+
+
+def _at_baseline(alignment: Alignment, values: Floats) -> Floats:
+    """Values at the candidate's ranks moved to the ranks that the items hold in the baseline."""
+    return np.take_along_axis(values, np.minimum(alignment.positions, alignment.k - 1).astype(np.intp), axis=0)

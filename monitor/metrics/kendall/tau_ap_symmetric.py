@@ -1,0 +1,35 @@
+"""Symmetric AP correlation of the items in common, as a metric."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from monitor.kernels import Alignment
+from monitor.kernels.alignment import Floats
+from monitor.kernels.weighted import tau_ap_symmetric
+from monitor.metrics.metric import Metric
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauApSymmetric(Metric):
+    """Mean of `tau_ap` with either list as the truth; see `monitor.kernels.weighted.tau_ap_symmetric`."""
+
+    name: ClassVar[str] = "tau_ap_symmetric"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    source: ClassVar[str] = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Symmetric AP correlation of each pair."""
+        return tau_ap_symmetric(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """0: the order of the items in common is random. None where there cannot be two."""
+        del catalogue
+        return 0.0 if k > 1 else None

@@ -1,0 +1,25 @@
+"""The opened sources of one comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """The sources of one comparison, opened; ``weights`` and ``relevance`` where it has any."""
+
+    baseline: Source
+    candidate: Source
+    users: UserSource
+    dimensions: tuple[str, ...]
+    weights: ItemWeightSource | None = None
+    relevance: RelevanceSource | None = None
+
+    def close(self) -> None:
+        """Close all of them."""
+        for source in (self.baseline, self.candidate, self.users, self.weights, self.relevance):
+            if source is not None:
+                source.close()

@@ -1,0 +1,97 @@
+"""Relevance that arrives after the run: measure it on the lists that were kept. Never judged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from monitor.errors import DatabaseError, SourceError
+from monitor.metrics import Metric, score_all
+from monitor.model import Comparison, KeptLists, Pull, RelevanceTable, Run, Scores, Summary
+from monitor.pairing import pair
+from monitor.pipeline.deadline import OverdueError, Promise
+from monitor.pipeline.scoring import needing_relevance, summarize_scores
+from monitor.ports import Clock, RelevanceSource, Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filled:
+    """What became of one run that waited for relevance.
+
+    ``summaries`` are those added; empty, with no ``trouble``, when nothing has arrived yet. ``trouble`` says what stood in the
+    way.
+    """
+
+    run: Run
+    summaries: tuple[Summary, ...] = ()
+    trouble: str | None = None
+
+
+def backfill(
+    comparison: Comparison,
+    store: Store,
+    source: RelevanceSource,
+    clock: Clock,
+    *,
+    start: datetime | None = None,
+    end: datetime | None = None,
+) -> Iterator[Filled]:
+    """Measure what is known by now for each run that waits, oldest first, and store it; what became of each.
+
+    Runs of slots from ``start`` (default: as far back as relevance is waited for) to ``end``, both included. Running it twice,
+    or twice at once, adds nothing twice. Ends early where the source is away or hangs: the next call goes on. DatabaseError
+    when the store is away.
+    """
+    metrics = needing_relevance(comparison)
+    if not metrics or comparison.relevance_within is None:
+        return
+    for run in store.unlabelled(comparison.name, since=start or clock.now() - comparison.relevance_within):
+        if end is not None and run.slot > end:
+            return
+        try:
+            table = _ask(comparison, source, run.slot)
+        except SourceError as error:
+            yield Filled(run=run, trouble=str(error))
+            if not error.permanent:
+                return
+        else:
+            yield Filled(run=run) if table is None else _fill(comparison, store, clock, run, table, metrics)
+
+
+def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
+    """What is known of the slot; SourceError also when it takes longer than a run may."""
+    try:
+        asking = Promise(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
+        return asking.wait(comparison.deadline.total_seconds())
+    except OverdueError:
+        msg = f"relevance of {comparison.name}: no answer within {comparison.deadline.total_seconds():.0f} s"
+        raise SourceError(msg, permanent=False) from None
+
+
+def _fill(
+    comparison: Comparison, store: Store, clock: Clock, run: Run, table: RelevanceTable, metrics: Sequence[Metric]
+) -> Filled:
+    try:
+        lists = store.kept_lists(run.id)
+    except DatabaseError as error:
+        if not error.permanent:
+            raise
+        return Filled(run=run, trouble=str(error))
+    if lists is None:
+        return Filled(run=run, trouble="its lists were deleted meanwhile")
+    summaries, scores = measure_relevance(replace(comparison, k=run.k or comparison.k), lists, table, metrics)
+    if not store.label(run, summaries=summaries, scores=scores if comparison.keep_scores else None, at=clock.now()):
+        return Filled(run=run, trouble="it was measured anew meanwhile")
+    return Filled(run=run, summaries=summaries)
+
+
+def measure_relevance(
+    comparison: Comparison, lists: KeptLists, table: RelevanceTable, metrics: Sequence[Metric]
+) -> tuple[tuple[Summary, ...], Scores]:
+    """Summaries by segment, and scores of every user, of these metrics on these lists."""
+    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
+    pairing = pair(lists.panel, baseline, candidate, comparison.k, relevance=table)
+    scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
+    return summarize_scores(comparison, lists.segments, scores, metrics), scores

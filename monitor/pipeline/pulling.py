@@ -1,0 +1,126 @@
+"""Ask the sources of one comparison, side by side, and wait no longer than the run may take."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from monitor.errors import SourceError
+from monitor.model import (
+    Arm,
+    Comparison,
+    CoverageReason,
+    ItemWeights,
+    Panel,
+    Pull,
+    PullRequest,
+    RankingTable,
+    RelevanceTable,
+)
+from monitor.pipeline.arms import Arms
+from monitor.pipeline.deadline import OverdueError, Promise
+from monitor.sampling import draw
+
+T = TypeVar("T")
+
+GRACE_S = 2.0
+"""How long past its timeout a source may take to come back before it is given up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the sources answered.
+
+    ``weights`` and ``relevance`` are None where there is no source, or where it failed. ``troubles`` are sentences about arms
+    that could not be read as a whole, ``lacks`` about weights and relevance that could not.
+    """
+
+    baseline: Pull
+    candidate: Pull
+    weights: ItemWeights | None
+    relevance: RelevanceTable | None
+    troubles: tuple[str, ...]
+    lacks: tuple[str, ...]
+
+
+def ask_users(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
+    """Draw the panel from the users' source."""
+    listing = Promise(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
+    try:
+        table = listing.wait(timeout_s)
+    except OverdueError:
+        msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+        raise SourceError(msg, permanent=False) from None
+    return draw(table, comparison, slot)
+
+
+def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float) -> Answers:
+    """All answers, pulled side by side so that they speak of the same moment."""
+    request = PullRequest(users=panel.users, k=comparison.k, slot=slot, timeout_s=max(timeout_s, 0.001))
+    ends_at = time.monotonic() + request.timeout_s + GRACE_S
+    pulling = {
+        arm: Promise(partial(source.pull, request), name=f"{comparison.name}-{arm}")
+        for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
+    }
+    weighing = _weighing(comparison, arms, slot)
+    labelling = _labelling(comparison, arms, slot)
+    late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
+    found = {arm: _pulled(promise, arm, panel, ends_at, late) for arm, promise in pulling.items()}
+    weights, no_weights = _waited(weighing, "item_weights", ends_at, late)
+    relevance, no_relevance = _waited(labelling, "relevance", ends_at, late)
+    return Answers(
+        baseline=found[Arm.BASELINE][0],
+        candidate=found[Arm.CANDIDATE][0],
+        weights=weights,
+        relevance=relevance,
+        troubles=tuple(trouble for _, trouble in found.values() if trouble),
+        lacks=tuple(filter(None, (no_weights, no_relevance))),
+    )
+
+
+def _weighing(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[ItemWeights | None] | None:
+    return (
+        None if arms.weights is None else Promise(partial(arms.weights.weights, slot), name=f"{comparison.name}-item_weights")
+    )
+
+
+def _labelling(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[RelevanceTable | None] | None:
+    return (
+        None
+        if arms.relevance is None
+        else Promise(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
+    )
+
+
+def _pulled(promise: Promise[Pull], arm: Arm, panel: Panel, ends_at: float, late: str) -> tuple[Pull, str | None]:
+    """What the arm answered, and what went wrong with it as a whole."""
+    try:
+        return promise.wait(ends_at - time.monotonic()), None
+    except SourceError as error:
+        return _nothing(panel.users, CoverageReason.UNAVAILABLE), f"{arm}: {error}"
+    except OverdueError:
+        return _nothing(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
+
+
+def _waited(promise: Promise[T | None] | None, what: str, ends_at: float, late: str) -> tuple[T | None, str | None]:
+    """What a source answered that a run can do without, and why it did not."""
+    if promise is None:
+        return None, None
+    try:
+        return promise.wait(ends_at - time.monotonic()), None
+    except SourceError as error:
+        return None, f"{what}: {error}"
+    except OverdueError:
+        return None, f"{what}: {late}"
+
+
+def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:
+    """What an arm that gave no list at all is taken to have answered."""
+    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
+    return Pull(rankings=table, failures=dict.fromkeys(users, reason))

@@ -1,0 +1,196 @@
+"""Compare two files of lists, without a configuration and a database. Nothing is stored, nobody is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pandas as pd
+
+from monitor.arm_metrics import count_listed
+from monitor.comparing.chance import by_chance, typical_length
+from monitor.errors import InputError
+from monitor.metrics import Metric, score_all
+from monitor.model import Comparison, Coverage, Evidence, EvidenceKind, PairBatch, Scores, Summary, UserTable
+from monitor.pairing import pair, unweighted_note
+from monitor.pipeline.arms import Arms
+from monitor.pipeline.pulling import Answers, ask, ask_users
+from monitor.pipeline.scoring import gather_evidence, summarize_scores
+from monitor.ports import UserSource
+from monitor.sources.file import (
+    FileItemWeights,
+    FileItemWeightsOptions,
+    FileOptions,
+    FileRelevance,
+    FileRelevanceOptions,
+    FileSource,
+    FileUsers,
+    FileUsersOptions,
+)
+from monitor.summaries import rows_of_segments
+
+MOST_SEGMENTS = 100
+_LONG = timedelta(hours=12)
+
+Progress = Callable[[str, int, int], object]
+"""Told what is being done, how many users it is done for, and how many of them are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Files:
+    """What is compared, and what is known beside the lists.
+
+    Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
+    values are segments.
+    """
+
+    baseline: FileOptions
+    candidate: FileOptions
+    users: FileUsersOptions | None = None
+    by: str | None = None
+    item_weights: FileItemWeightsOptions | None = None
+    relevance: FileRelevanceOptions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What two files' lists say of each other.
+
+    ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
+    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``notes`` are sentences about
+    what was left out.
+    """
+
+    coverage: Coverage
+    summaries: tuple[Summary, ...]
+    worst: tuple[Evidence, ...]
+    catalogue: int
+    length: int | None
+    by_chance: Mapping[str, float | None]
+    notes: tuple[str, ...]
+
+
+def compare_files(
+    files: Files,
+    metrics: Sequence[Metric],
+    k: int,
+    *,
+    worst: int = 0,
+    catalogue: int | None = None,
+    progress: Progress = lambda *_: None,
+) -> Found:
+    """Compare the lists of all users of two files, in all and by segment.
+
+    The ``worst`` users are those whom the first metric finds least alike. SourceError when the users cannot be read; InputError
+    when anything else cannot, or when ``catalogue`` is smaller than what is listed.
+    """
+    comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
+    arms = _open(files)
+    progress("reading users", 0, 0)
+    panel = ask_users(comparison, arms, slot, _LONG.total_seconds())
+    progress("reading lists", len(panel), 0)
+    answers = _require_all(ask(comparison, arms, panel, slot, _LONG.total_seconds()), files)
+    progress("pairing", len(panel), 0)
+    pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+    del answers
+    batch, users = pairing.batch, panel.users[pairing.panel_rows]
+    scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
+    progress("summarizing", len(batch), len(batch))
+    listed, length = count_listed(batch), _typical_length(batch)
+    size = _catalogue(catalogue, listed)
+    evidence = gather_evidence(comparison, pairing, scores, metrics)
+    note = unweighted_note(batch)
+    return Found(
+        coverage=pairing.coverage,
+        summaries=summarize_scores(comparison, rows_of_segments(panel, pairing.panel_rows), scores, metrics),
+        worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
+        catalogue=size,
+        length=length,
+        by_chance=by_chance(metrics, length, size),
+        notes=() if note is None else (note,),
+    )
+
+
+def _open(files: Files) -> Arms:
+    arms = (files.baseline, files.candidate)
+    return Arms(
+        baseline=FileSource(files.baseline),
+        candidate=FileSource(files.candidate),
+        users=FileUsers(files.users) if files.users is not None else _Either(*(FileUsers(_users_of(each)) for each in arms)),
+        dimensions=() if files.by is None else (files.by,),
+        weights=None if files.item_weights is None else FileItemWeights(files.item_weights),
+        relevance=None if files.relevance is None else FileRelevance(files.relevance),
+    )
+
+
+def _users_of(lists: FileOptions) -> FileUsersOptions:
+    return FileUsersOptions(path=lists.path, user=lists.user, format=lists.format, max_bytes=lists.max_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Either:
+    """The users of either file, with the segments that the baseline's tells of them."""
+
+    baseline: UserSource
+    candidate: UserSource
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
+        users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
+        rows = ours.users.get_indexer(users)
+        segments = {name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()}
+        return UserTable(users=users, segments=segments)
+
+    def close(self) -> None:
+        return
+
+
+def _require_all(answers: Answers, files: Files) -> Answers:
+    """The answers; InputError when one of the files told nothing."""
+    if problems := (*answers.troubles, *answers.lacks):
+        raise InputError("; ".join(problems))
+    if files.relevance is not None and answers.relevance is None:
+        msg = f"relevance: {files.relevance.path} does not exist: check the path"
+        raise InputError(msg)
+    return answers
+
+
+def _counting(progress: Progress, users: int) -> Callable[[int], None]:
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress("measuring", users, done)
+
+    return count
+
+
+def _typical_length(batch: PairBatch) -> int | None:
+    return typical_length(np.concatenate([batch.baseline_lengths, batch.candidate_lengths]).astype(np.int64))
+
+
+def _catalogue(given: int | None, listed: int) -> int:
+    if given is not None and given < listed:
+        msg = f"--catalogue {given}: {listed} different items are listed, give the number of items that could be"
+        raise InputError(msg)
+    return listed if given is None else given
+
+
+def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
+    return Comparison(
+        name="compare",
+        k=k,
+        metrics=tuple(map(str, metrics)),
+        rules=(),
+        sample=None,
+        seed=0,
+        deadline=_LONG,
+        min_paired_share=0.0,
+        max_segment_values=MOST_SEGMENTS,
+        evidence_users=worst,
+        keep_scores=False,
+        config_hash="",
+    )

@@ -1,0 +1,63 @@
+"""What metrics need to know beside the lists, against what a comparison is told to read and keep."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
+from monitor.errors import MetricError
+from monitor.metrics import Metric, Need, parse
+from monitor.model import Arm
+from monitor.settings.partial import Partial
+from monitor.settings.problems import Path, Problem
+
+_GIVES = {
+    Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
+    Need.RELEVANCE: "relevance: {file: {path: ..., user: ..., items: ..., grades: ...}}",
+}
+_LATE = "needs relevance, which arrives after the run: it is measured then, and never judged; use a metric of the lists alone"
+
+
+def check_needs(comparison: Partial) -> Iterator[Problem]:
+    """Problems of metrics and arm metrics that something is missing for, and of lists that are needed and not kept."""
+    for n, text in comparison.items("metrics"):
+        yield from _needed(("metrics", n), read_metric(text), comparison)
+    for n, text in comparison.items("arm_metrics"):
+        yield from _needed(("arm_metrics", n), _read_arm_metric(text), comparison)
+    if comparison.has("relevance") and comparison.get("keep_lists") is False:
+        yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
+
+
+def check_judged(rule: Partial) -> Iterator[Problem]:
+    """A problem of a rule on a metric that no run can judge, because it is measured when relevance arrives."""
+    metric = read_metric(rule.get("metric"))
+    if metric is not None and metric.need is Need.RELEVANCE:
+        yield Problem(("metric",), _LATE)
+
+
+def read_metric(text: object) -> Metric | None:
+    """The metric of that name, None where there is none."""
+    try:
+        return parse(text) if isinstance(text, str) else None
+    except MetricError:
+        return None
+
+
+def _read_arm_metric(text: object) -> ArmMetric | None:
+    try:
+        return parse_arm_metric(text)
+    except MetricError:
+        return None
+
+
+def _needed(path: Path, metric: Metric | ArmMetric | None, comparison: Partial) -> Iterator[Problem]:
+    need = None if metric is None else metric.need
+    if need == Need.SCORES:
+        arms = [arm for arm in Arm if (source := comparison.get(arm)) is not None and not source.has_scores]
+        if arms:
+            yield Problem(path, f"needs the models' own scores: add scores: ... to the {' and the '.join(arms)}'s source")
+    elif need == ArmNeed.KEEP_LISTS:
+        if comparison.get("keep_lists") is False:
+            yield Problem(path, "compares with the lists of the last run: remove keep_lists: false")
+    elif need is not None and not comparison.has(need):
+        yield Problem(path, f"needs {need}: add {_GIVES[Need(need)]} to the comparison")

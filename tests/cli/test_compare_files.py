@@ -1,0 +1,239 @@
+"""rankwatch compare: what it prints of two files, and of what is known beside them."""
+
+import csv
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import monitor
+
+Done = subprocess.CompletedProcess[str]
+
+BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
+CANDIDATE = {
+    user: (items[::-1] if i % 3 == 0 else [*items[:5], 90, 91, 92, 93, 94]) for i, (user, items) in enumerate(BASE.items())
+}
+SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
+
+
+def rankwatch(*args: str, cwd: Path) -> Done:
+    return subprocess.run(
+        [sys.executable, "-m", "monitor", "compare", *args], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+def found(done: Done) -> dict[str, Any]:
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    read: dict[str, Any] = json.loads(done.stdout)
+    return read
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    for name, lists in (("base", BASE), ("candidate", CANDIDATE)):
+        rows = (
+            {"user_id": user, "items": items, "scores": SCORES, "country": "UK" if int(user[1:]) % 2 else "DE"}
+            for user, items in lists.items()
+        )
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "weights.csv").write_text("item_id,weight\n" + "".join(f"{item},{item + 1}\n" for item in range(100)))
+    write_long(tmp_path / "long.csv", BASE)
+    return tmp_path
+
+
+def write_long(path: Path, lists: dict[str, list[int]]) -> None:
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["user_id", "product", "place", "points"])
+        for user, items in lists.items():
+            table.writerows((user, item, rank, score) for rank, (item, score) in enumerate(zip(items, SCORES, strict=True)))
+
+
+FILES = ("base.jsonl", "candidate.jsonl")
+
+
+def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
+    said = found(rankwatch(*FILES, "--json", cwd=world))
+
+    frame = monitor.compare_many(BASE, CANDIDATE, k=10)
+    expected = monitor.summarize(frame)
+    assert (said["users"], said["paired"], said["k"]) == (12, 12, 10)
+    assert said["catalogue"] == frame.attrs["catalogue"]
+    for metric, row in expected.iterrows():
+        told = said["metrics"][metric]
+        assert [told[name] for name in ("n", "n_undefined")] == [row["n"], row["n_undefined"]]
+        assert [told[name] for name in ("mean", "standard_error", "p05", "p50", "by_chance")] == pytest.approx(
+            [row[name] for name in ("mean", "standard_error", "p05", "median", "by_chance")], abs=1e-12
+        )
+
+
+def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
+    done = rankwatch(*FILES, "--catalogue", "1000", cwd=world)
+
+    lines = done.stdout.splitlines()
+    assert lines[0] == "12 of 12 users compared at k=10"
+    assert "by chance" in lines[1]
+    assert "0.0100" in next(line for line in lines if line.startswith("overlap"))
+    assert "unrelated lists" in lines[-1]
+    assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-1]
+
+
+def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> None:
+    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+
+    by = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
+    expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), by)
+    assert list(said["segments"]) == ["country=DE", "country=UK"]
+    for segment in ("DE", "UK"):
+        told = said["segments"][f"country={segment}"]
+        assert (told["paired"], told["metrics"]["overlap"]["mean"]) == (6, expected.loc[("overlap", segment), "mean"])
+    table = rankwatch(*FILES, "--by", "country", cwd=world).stdout
+    assert "country=UK: 6 of 6 users compared" in table
+
+
+def test_users_and_their_segments_may_stand_in_a_file_of_their_own(world: Path) -> None:
+    (world / "users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
+
+    said = found(rankwatch(*FILES, "--users", "users.csv", "--by", "plan", "--json", cwd=world))
+
+    assert (said["users"], said["paired"], said["coverage"]) == (4, 3, {"baseline.missing": 1, "candidate.missing": 1})
+    assert {name: told["paired"] for name, told in said["segments"].items()} == {"plan=free": 2, "plan=paid": 1}
+
+
+def test_a_user_of_the_candidate_alone_belongs_to_no_segment_of_the_baselines(world: Path) -> None:
+    with (world / "candidate.jsonl").open("a") as file:
+        file.write(json.dumps({"user_id": "u99", "items": [1]}) + "\n")
+
+    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+
+    assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
+
+
+def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(world: Path) -> None:
+    for metric in ("extended_tau", "kendall_distance"):
+        said = found(rankwatch(*FILES, "-m", metric, "--worst", "2", "--json", cwd=world))
+        scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric].sort_values(kind="stable")
+        expected = scores.iloc[:2] if metric == "extended_tau" else scores.iloc[::-1][:2]
+        assert [each["scores"][metric] for each in said["worst"]] == expected.tolist()
+    worst = said["worst"][0]
+    assert worst["baseline"] == [str(item) for item in BASE[worst["user"]]]
+    assert worst["candidate"] == [str(item) for item in CANDIDATE[worst["user"]]]
+
+
+def test_worst_shows_both_lists_side_by_side(world: Path) -> None:
+    done = rankwatch(*FILES, "--worst", "1", cwd=world)
+
+    assert done.stdout.count("\nuser u") == 1
+    assert "was 10" in done.stdout
+
+
+def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
+    wide = found(rankwatch(*FILES, "-m", "rbo_w", "--scores", "scores", "--json", cwd=world))
+    long = ("long.csv", "long.csv", "--item", "product", "--scores", "points", "-m", "rbo_a", "--json")
+    by_score, by_rank = found(rankwatch(*long, cwd=world)), found(rankwatch(*long, "--rank", "place", cwd=world))
+
+    assert 0 < wide["metrics"]["rbo_w(p=0.9)"]["mean"] < 1
+    assert by_score["metrics"] == by_rank["metrics"]
+
+
+def test_item_weights_come_from_a_file_and_items_without_one_are_told(world: Path) -> None:
+    flags = ("-m", "element_weighted_tau", "--item-weights", "weights.csv")
+    said = found(rankwatch(*FILES, *flags, "--json", cwd=world))
+
+    weights = {item: float(item + 1) for item in range(100)}
+    expected = monitor.compare_many(BASE, CANDIDATE, "element_weighted_tau", item_weights=weights)
+    assert said["metrics"]["element_weighted_tau"]["mean"] == pytest.approx(expected["element_weighted_tau"].mean(), abs=1e-12)
+    assert said["notes"] == []
+    (world / "weights.csv").write_text("sku,sold\n" + "".join(f"{item},2\n" for item in range(90)))
+    told = rankwatch(*FILES, *flags, "--weight-item", "sku", "--weight", "sold", cwd=world)
+    assert "5 of 26 listed items have no weight" in told.stdout
+
+
+def test_relevance_comes_wide_or_long(world: Path) -> None:
+    graded = {user: {items[0]: 3, items[2]: 1, 77: 2} for user, items in BASE.items()}
+    rows = ({"user_id": user, "items": list(grades), "grades": list(grades.values())} for user, grades in graded.items())
+    (world / "wide.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flat = (f"{user},{item},{grade}\n" for user, grades in graded.items() for item, grade in grades.items())
+    (world / "flat.csv").write_text("user_id,liked,how\n" + "".join(flat))
+    metric = "ndcg(arm=candidate, gain=linear)"
+    expected = monitor.compare_many(BASE, CANDIDATE, metric, 10, relevance=graded)[metric].mean()
+
+    wide = rankwatch(*FILES, "-m", metric, "--relevance", "wide.jsonl", "--relevance-grades", "grades", "--json", cwd=world)
+    flags = ("--relevance", "flat.csv", "--relevance-item", "liked", "--relevance-grades", "how")
+    long = rankwatch(*FILES, "-m", metric, *flags, "--json", cwd=world)
+
+    for done in (wide, long):
+        assert found(done)["metrics"][metric]["mean"] == pytest.approx(expected, abs=1e-12)
+
+
+def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
+    ragged = ({"user_id": user, "items": items[: 3 + i]} for i, (user, items) in enumerate(BASE.items()))
+    (world / "ragged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ragged))
+
+    said = found(rankwatch("ragged.jsonl", "candidate.jsonl", "--json", cwd=world))
+
+    assert (said["typical_length"], said["metrics"]["overlap"]["by_chance"]) == (None, None)
+    assert "by chance: not told" in rankwatch("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
+
+
+MISTAKES = [
+    (("-m", "rbo_a"), 2, "rbo_a(p=0.9) needs scores: add --scores COLUMN"),
+    (("-m", "element_weighted_tau"), 2, "needs item_weights: add --item-weights FILE"),
+    (("-m", "ndcg"), 2, "needs relevance: add --relevance FILE"),
+    (("-m", "recal"), 2, "did you mean 'recall'?"),
+    (("--relevance", "none.csv", "-m", "ndcg"), 2, "none.csv does not exist"),
+    (("--item-weights", "none.csv"), 2, "none.csv does not exist"),
+    (("--item-weights", "weights.csv", "--weight", "wieght"), 2, "did you mean 'weight'?"),
+    (("--catalogue", "5"), 2, "--catalogue 5: 26 different items are listed"),
+    (("--item", "product"), 2, "give either items"),
+    (("--by", "contry"), 3, "did you mean 'country'?"),
+    (("--users", "none.csv"), 3, "none.csv does not exist"),
+]
+ONE_AFTER_ANOTHER = """
+import contextlib, io, json, sys
+from monitor.cli import main
+
+for args in json.loads(sys.argv[1]):
+    sys.argv, out, err, code = ["rankwatch", "compare", *args], io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code
+    print(json.dumps([code, out.getvalue(), err.getvalue()]))
+"""
+
+
+def test_every_mistake_is_one_line_that_says_what_to_do(world: Path) -> None:
+    calls = json.dumps([(*FILES, *flags) for flags, _, _ in MISTAKES])
+
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_AFTER_ANOTHER, calls], cwd=world, capture_output=True, text=True, check=True, timeout=60
+    )
+
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    for (flags, code, words), (ended, out, err) in zip(MISTAKES, said, strict=True):
+        assert (ended, out, len(err.strip().splitlines()), words in err) == (code, "", 1, True), (flags, err)
+
+
+def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
+    main, side = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "monitor", "compare", *FILES, "--json"], cwd=world, stdout=subprocess.PIPE, stderr=side
+    ) as process:
+        os.close(side)
+        assert process.stdout is not None
+        said = json.loads(process.stdout.read())
+    seen = os.read(main, 1 << 16).decode()
+    os.close(main)
+
+    assert (process.returncode, said["paired"]) == (0, 12)
+    assert "of 12 users" in seen
+    assert rankwatch(*FILES, cwd=world).stderr == ""

@@ -1,0 +1,167 @@
+"""What happens to odd input: a rule each, as the docstrings of compare and compare_many state it."""
+
+import math
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import monitor
+from monitor.errors import InputError
+
+OVERLAP = "overlap"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_same"),
+    [
+        ("1", 1, False),
+        ("1", np.int64(1), False),
+        (b"1", "1", False),
+        (np.True_, 1, True),
+        (True, "True", False),
+        (Decimal(1), 1, True),
+        (Decimal("0.5"), 0.5, True),
+        (np.float32(0.5), 0.5, True),
+        (np.str_("a"), "a", True),
+        (datetime(2024, 1, 1), datetime(2024, 1, 1), True),  # noqa: DTZ001 - naive ids are ids
+        (pd.Timestamp("2024-01-01"), datetime(2024, 1, 1), True),  # noqa: DTZ001 - likewise
+        (date(2024, 1, 1), "2024-01-01", False),
+        (("a", 1), ("a", 1), True),
+        (("a", 1), ("a", "1"), False),
+        ((), (), True),
+        (frozenset("ab"), frozenset("ba"), True),
+        (UUID(int=5), UUID(int=5), True),
+        (UUID(int=5), str(UUID(int=5)), False),
+        ("", "", True),
+        ("a", "A", False),
+        ("\u00e9", "e\u0301", False),
+        ("a\0", "a", False),
+        (0.0, -0.0, True),
+        (math.inf, math.inf, True),
+        (2**100, 2**100, True),
+        (-1, 2**32 - 1, False),
+    ],
+)
+def test_ids_of_any_hashable_type_are_equal_as_python_says(one: Any, other: Any, is_same: bool) -> None:  # noqa: FBT001
+    expected = {OVERLAP: float(is_same)}
+
+    assert monitor.compare([one], [other], OVERLAP) == expected
+    assert monitor.compare_many({"u": [one]}, {"u": [other]}, OVERLAP).loc["u"].to_dict() == expected
+    assert monitor.compare([one, "x", 7], [other, "x", 7], OVERLAP)[OVERLAP] == pytest.approx(1 if is_same else 2 / 3)
+
+
+def test_types_may_be_mixed_within_a_list_and_between_users() -> None:
+    lists = {"u": ["1", 1, (1,), None.__class__], "v": [1.5, "a"]}
+
+    assert monitor.compare_many(lists, lists, "extended_tau")["extended_tau"].tolist() == [1.0, 1.0]
+
+
+def generated() -> Iterator[str]:
+    yield "a"
+
+
+@pytest.mark.parametrize(
+    "ranking",
+    [
+        generated(),
+        {"a"},
+        frozenset("a"),
+        {"a": 1}.keys(),
+        "ab",
+        b"ab",
+        7,
+        1.5,
+        None,
+        pd.NA,
+        range(3),
+        map(str, [1]),
+        np.array("a"),
+        pd.DataFrame({"a": [1]}),
+        object(),
+    ],
+    ids=lambda ranking: type(ranking).__name__,
+)
+def test_what_has_no_order_or_no_items_is_no_list(ranking: Any) -> None:
+    with pytest.raises(InputError, match=r"the first list: found .* where a list of item ids, best first, was expected"):
+        monitor.compare(ranking, ["a"])
+    with pytest.raises(InputError, match=r"lists of the candidate: found .* where a list of item ids"):
+        monitor.compare_many({"u": ["a"], "v": ["a"]}, {"u": ["a"], "v": ranking})
+
+
+@pytest.mark.parametrize(
+    "missing", [None, math.nan, np.nan, pd.NA, pd.NaT, Decimal("NaN"), np.datetime64("NaT"), np.float32("nan")]
+)
+def test_a_missing_id_is_an_error_and_no_item(missing: Any) -> None:
+    for ranking in (["a", missing], [missing], (1, missing), np.array([missing, "b"], dtype=object)):
+        with pytest.raises(InputError, match=r"found .* where an item id was expected: drop the item or name it"):
+            monitor.compare(ranking, ["a"])
+    with pytest.raises(InputError, match="where an item id was expected"):
+        monitor.compare_many({"u": ["a", missing]}, {"u": ["a"]})
+
+
+def test_the_text_nan_and_an_item_that_holds_nan_are_items() -> None:
+    assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {OVERLAP: pytest.approx(2 / 3)}
+    pair = ("a", math.nan)
+    assert monitor.compare([pair], [pair], OVERLAP) == {OVERLAP: 1.0}
+
+
+@pytest.mark.parametrize("nested", [[["a"]], [("a", ["b"])], [{"a"}], [{"a": 1}], [np.array([1])], [["a"], "b"]])
+def test_a_list_of_what_cannot_be_hashed_is_refused(nested: Any) -> None:
+    with pytest.raises(InputError, match=r"ids must be hashable|found .* where an item id"):
+        monitor.compare(nested, ["a"])
+
+
+@pytest.mark.parametrize("data", [generated(), {1, 2}, "ab", 3, None, iter([["a"]]), pd.Series([["a"]]), object()])
+def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"baseline is of type .*: expected a dict of user -> list, a DataFrame, an Arrow table"
+    ):
+        monitor.compare_many(data, {"u": ["a"]})
+
+
+def test_k_beyond_the_lists_k_none_and_a_k_of_numpy_mean_whole_lists() -> None:
+    lists = ({"u": ["a", "b"]}, {"u": ["b", "c", "d"]})
+
+    found = [monitor.compare_many(*lists, k=k).to_numpy().tolist() for k in (None, 3, 10**12, np.int8(3))]  # type: ignore[arg-type]
+
+    assert found[1:] == found[:1] * 3
+
+
+@pytest.mark.parametrize("k", [0, -1, 2.0, "2", True, math.nan, [2]])
+def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
+    with pytest.raises(InputError, match="k must be"):
+        monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, k=k)
+
+
+def test_users_of_one_arm_are_left_out_and_told() -> None:
+    found = monitor.compare_many({"a": [1], 2: [1], (3,): [1]}, {"b": [1], "2": [1], (3,): [1]}, OVERLAP)
+
+    assert found.index.tolist() == [(3,)]
+    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "2"))
+
+
+def test_duplicates_count_once_at_their_first_place_and_are_told() -> None:
+    found = monitor.compare_many({"u": ["a", "b", "a"], "v": [1, True, 1.0]}, {"u": ["a", "b"], "v": [1]}, "extended_tau")
+
+    assert found["extended_tau"].tolist() == [1.0, 1.0]
+    assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (2, 0)
+
+
+def test_lists_of_a_million_items_are_compared_as_they_are() -> None:
+    # A rotation by one: the candidate's first item was the baseline's last.
+    n = 10**6
+    ranking = np.arange(n)
+
+    found = monitor.compare(ranking, np.roll(ranking, 1), ("extended_tau", "overlap", "footrule"))
+
+    assert found["overlap"] == 1.0
+    assert found["footrule"] == 2 * (n - 1)
+    assert 0.999 < found["extended_tau"] < 1
+    texts = np.char.add("item-", ranking[:1000].astype(str))
+    assert monitor.compare(texts, texts[::-1], "overlap") == {"overlap": 1.0}

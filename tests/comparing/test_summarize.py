@@ -1,0 +1,137 @@
+"""monitor.summarize, and what chance alone would give."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import monitor
+from monitor.errors import InputError
+
+FRAME = pd.DataFrame(
+    {"overlap": [0.0, 0.5, 1.0, np.nan], "rbo(p=0.9)": [0.1, 0.1, 0.1, 0.1]}, index=pd.Index(["a", "b", "c", "d"], name="user")
+)
+BY = {"a": "x", "b": "x", "c": "y", "d": None}
+
+
+def test_a_row_a_metric_holds_how_many_how_alike_and_how_sure() -> None:
+    found = monitor.summarize(FRAME)
+
+    columns = ["n", "n_undefined", "mean", "standard_error", "p05", "p25", "median", "p75", "p95", "by_chance"]
+    assert (found.index.name, found.index.tolist(), found.columns.tolist()) == ("metric", list(FRAME.columns), columns)
+    expected = [3, 1, 0.5, 0.5 / np.sqrt(3), 0.05, 0.25, 0.5, 0.75, 0.95, np.nan]
+    np.testing.assert_allclose(found.loc["overlap"].to_numpy(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("by", "frame"),
+    [
+        (BY, FRAME),
+        (pd.Series(BY), FRAME),
+        (pd.Series(BY | {"nobody": "z"})[::-1], FRAME),
+        (["x", "x", "y", None], FRAME),
+        (np.array(["x", "x", "y", None], dtype=object), FRAME),
+        (pd.Categorical(["x", "x", "y", None]), FRAME),
+        ("segment", FRAME.assign(segment=pd.Series(BY))),
+        ("segment", FRAME.assign(segment=pd.Series(BY)).set_index("segment", append=True)),
+    ],
+)
+def test_segments_come_as_whatever_tells_them(by: Any, frame: pd.DataFrame) -> None:
+    found = monitor.summarize(frame, by)
+
+    assert found.index.names == ["metric", "segment"]
+    assert found.xs("overlap").index.tolist() == ["all", "x", "y"]
+    assert found["mean"].tolist()[:3] == [0.5, 0.25, 1.0]
+    assert found["n_undefined"].tolist()[:3] == [1, 0, 0]
+    assert found["n"].tolist() == [3, 2, 1, 4, 2, 1]
+
+
+def test_nothing_defined_is_nan_and_one_user_has_no_standard_error() -> None:
+    found = monitor.summarize(pd.DataFrame({"m": [np.nan, np.nan]}))
+    alone = monitor.summarize(pd.DataFrame({"m": [2.0]}))
+
+    assert found[["n", "n_undefined"]].to_numpy().tolist() == [[0, 2]]
+    assert found.drop(columns=["n", "n_undefined"]).isna().all(axis=None)
+    assert alone["mean"].tolist() == [2.0]
+    assert alone["standard_error"].isna().all()
+
+
+def test_an_empty_frame_is_summarized_as_nobody() -> None:
+    found = monitor.summarize(monitor.compare_many({}, {"a": [1]}, "overlap"))
+
+    assert found[["n", "n_undefined"]].to_numpy().tolist() == [[0, 0]]
+
+
+def test_segments_that_are_no_text_and_hold_two_levels_are_kept() -> None:
+    found = monitor.summarize(FRAME, [(1, "x"), 2, 2, (1, "x")])
+
+    assert found.xs("overlap").index.tolist() == ["all", (1, "x"), 2]
+
+
+@pytest.mark.parametrize(
+    ("frame", "by", "message"),
+    [
+        (FRAME, "segment", "by: the frame has no column or index level 'segment'"),
+        (FRAME, ["x"], "by has 1 segments for 4 users"),
+        (FRAME, {1: "x"}, "by knows none of the users: it has users such as 1, the frame 'a'"),
+        (FRAME, pd.Series(["x", "y"], index=["a", "a"]), "by has user 'a' twice"),
+        (FRAME.assign(name="x"), None, "column 'name' holds no scores"),
+        (FRAME[[]], None, "frame has no column of scores"),
+    ],
+)
+def test_what_cannot_be_summarized_is_refused_by_name(frame: pd.DataFrame, by: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        monitor.summarize(frame, by)
+
+
+RNG = np.random.default_rng(1)
+TENS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
+OTHERS = {user: RNG.permutation(50)[:10].tolist() for user in range(40)}
+
+
+def test_the_frame_tells_what_unrelated_lists_would_score() -> None:
+    found = monitor.compare_many(TENS, OTHERS, ("extended_tau", "overlap", "rbo"))
+
+    assert found.attrs["catalogue"] == 50
+    assert found.attrs["by_chance"] == {
+        name: monitor.expected_by_chance(monitor.parse(name), 10, 50) for name in ("extended_tau", "overlap", "rbo(p=0.9)")
+    }
+    assert found.attrs["by_chance"]["extended_tau"] == pytest.approx(-0.67, abs=0.005)
+    assert monitor.summarize(found)["by_chance"].to_dict() == found.attrs["by_chance"]
+
+
+def test_the_catalogue_may_be_larger_than_what_is_listed_but_not_smaller() -> None:
+    found = monitor.compare_many(TENS, OTHERS, "overlap", catalogue=1000)
+
+    assert (found.attrs["catalogue"], found.attrs["by_chance"]) == (1000, {"overlap": pytest.approx(0.01)})
+    with pytest.raises(InputError, match="catalogue is 49, but 50 different items are listed"):
+        monitor.compare_many(TENS, OTHERS, "overlap", catalogue=49)
+    for wrong in (0, 1.5, "50", True):
+        with pytest.raises(InputError, match="catalogue must be"):
+            monitor.compare_many(TENS, OTHERS, "overlap", catalogue=wrong)  # type: ignore[arg-type]
+
+
+def test_k_makes_the_length_that_chance_is_told_for() -> None:
+    found = monitor.compare_many(TENS, OTHERS, "overlap", 4)
+
+    assert found.attrs["by_chance"] == {"overlap": pytest.approx(4 / 50)}
+
+
+def test_chance_is_not_told_for_ragged_lists_and_for_metrics_that_need_more_than_lists() -> None:
+    ragged = {user: items[: 10 - user % 3] for user, items in TENS.items()}
+    nearly = {user: items[: 10 - (user == 7)] for user, items in TENS.items()}
+
+    assert monitor.compare_many(ragged, OTHERS, "overlap").attrs["by_chance"] == {"overlap": None}
+    assert monitor.compare_many(nearly, OTHERS, "overlap").attrs["by_chance"] == {"overlap": pytest.approx(0.2)}
+    assert monitor.compare_many({}, {}, "overlap").attrs["by_chance"] == {"overlap": None}
+    assert monitor.compare_many({1: []}, {1: []}, "overlap").attrs["by_chance"] == {"overlap": None}
+    graded = monitor.compare_many(TENS, OTHERS, "recall", relevance=TENS)
+    assert graded.attrs["by_chance"] == {"recall(arm=difference)": None}
+
+
+@pytest.mark.parametrize("offset", [0, 2**27, -5])
+def test_distinct_items_are_counted_whatever_their_ids_are(offset: int) -> None:
+    found = monitor.compare_many(np.array([[offset, offset + 1]]), np.array([[offset + 1, offset + 9]]), "overlap")
+
+    assert found.attrs["catalogue"] == 3

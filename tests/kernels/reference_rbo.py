@@ -1,0 +1,131 @@
+"""Slow and obvious: the RBO family from its definitions, for one pair of lists."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from kernels import reference
+from monitor.model import ByArm, PairBatch
+
+List = Sequence[int]
+Tied = tuple[Sequence[int], Sequence[float]]
+"""Items best first, and their scores."""
+
+
+def agreement(a: List, b: List, depth: int) -> float:
+    return len(set(a[:depth]) & set(b[:depth])) / depth
+
+
+def truncated(a: List, b: List, p: float) -> float:
+    if not a and not b:
+        return math.nan
+    return (1 - p) * sum(p ** (d - 1) * agreement(a, b, d) for d in range(1, min(len(a), len(b)) + 1))
+
+
+def without_end(a: List, b: List, p: float, depth: int) -> float:
+    """RBO of two lists so long that what they hold below ``depth`` weighs nothing: equation 4."""
+    shared, ours, theirs, total = 0, set[int](), set[int](), 0.0
+    for d, (x, y) in enumerate(zip(a[:depth], b[:depth], strict=True), start=1):
+        shared += (x == y) + (x in theirs) + (y in ours)
+        ours.add(x)
+        theirs.add(y)
+        total += (1 - p) * p ** (d - 1) * shared / d
+    return total
+
+
+def least(a: List, b: List, p: float, depth: int) -> float:
+    """RBO of the lists, going on with items that nobody else has."""
+    if not a and not b:
+        return math.nan
+    return without_end([*a, *range(-depth, 0)][:depth], [*b, *range(-2 * depth, -depth)][:depth], p, depth)
+
+
+def most(a: List, b: List, p: float, depth: int) -> float:
+    """RBO of the lists, going on rank by rank with the other's items as soon as there are any, then with the same new ones."""
+    if not a and not b:
+        return math.nan
+    ours, theirs = list(a), list(b)
+    for d in range(1, depth + 1):
+        for here, there in ((ours, theirs), (theirs, ours)):
+            if len(here) < d:
+                held = set(here)
+                here.append(next((item for item in there[:d] if item not in held), -d))
+    return without_end(ours, theirs, p, depth)
+
+
+def groups(tied: Tied) -> list[list[int]]:
+    items, scores = tied
+    return [
+        [item for item, _ in group] for _, group in itertools.groupby(zip(items, scores, strict=True), key=lambda pair: pair[1])
+    ]
+
+
+def orders(tied: Tied) -> Iterator[list[int]]:
+    """All ways to break the ties."""
+    for parts in itertools.product(*(itertools.permutations(group) for group in groups(tied))):
+        yield [item for part in parts for item in part]
+
+
+def averaged(a: Tied, b: Tied, p: float) -> float:
+    """The mean of equation 32 over all ways to break the ties."""
+    scores = [reference.rbo(one, other, p) for one in orders(a) for other in orders(b)]
+    return sum(scores) / len(scores)
+
+
+def shares(tied: Tied, depth: int, *, whole: bool) -> dict[int, float]:
+    """How much of each item belongs to the top ``depth``; as a whole from its group's first rank on, or by chance."""
+    found: dict[int, float] = {}
+    top = 1
+    for group in groups(tied):
+        if top <= depth:
+            part = 1.0 if whole else min(1.0, (depth - top + 1) / len(group))
+            found |= dict.fromkeys(group, part)
+        top += len(group)
+    return found
+
+
+def tied_rbo(a: Tied, b: Tied, p: float, kind: str) -> float:
+    """RBO_ext of Corsi and Urbano's variant ``kind``: depths down to the shorter list, down to the longer, and below."""
+    short, long = sorted((a, b), key=lambda tied: len(tied[0]))
+    s, l = len(short[0]), len(long[0])  # noqa: E741 - the papers' letters
+    if not s:
+        return 0.0 if l else math.nan
+    found = [0.0]
+    for d in range(1, l + 1):
+        mine, other = (shares(tied, d, whole=kind == "w") for tied in (short, long))
+        overlap = sum(part * other.get(item, 0.0) for item, part in mine.items())
+        if d > s:
+            strangers = [part for item, part in other.items() if item not in mine]
+            overlap += (d - s) * found[s] * sum(strangers) / len(strangers)
+        found.append(overlap / norm(kind, mine, other, d, has_ended=d > s))
+    return (1 - p) * sum(p ** (d - 1) * found[d] for d in range(1, l + 1)) + p**l * found[l]
+
+
+def norm(kind: str, mine: dict[int, float], other: dict[int, float], d: int, *, has_ended: bool) -> float:
+    if kind == "a":
+        return d
+    squares = [sum(part**2 for part in side.values()) for side in (mine, other)]
+    if has_ended:
+        squares[0] = d
+    return sum(squares) / 2 if kind == "w" else math.sqrt(squares[0] * squares[1])
+
+
+def batch(pairs: Sequence[tuple[Tied, Tied]], k: int | None = None) -> PairBatch:
+    """The pairs with their scores, padded to k or to their longest list."""
+    plain = reference.batch([(a[0], b[0]) for a, b in pairs], k)
+    width = plain.baseline.shape[1]
+    arms = [
+        np.array([[*scores, *[math.nan] * (width - len(scores))] for _, scores in arm]).reshape(-1, width)
+        for arm in ([a for a, _ in pairs], [b for _, b in pairs])
+    ]
+    return PairBatch(
+        baseline=plain.baseline,
+        candidate=plain.candidate,
+        baseline_lengths=plain.baseline_lengths,
+        candidate_lengths=plain.candidate_lengths,
+        scores=ByArm(baseline=arms[0], candidate=arms[1]),
+    )

@@ -1,0 +1,302 @@
+"""Measures of relevance: worked values, what always holds, and agreement with the definitions."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernels import reference
+from kernels import reference_relevance as slow
+from monitor.kernels import align
+from monitor.kernels.relevance import (
+    average_precision,
+    cg,
+    dcg,
+    expected_ndcg_vs_baseline,
+    ndcg,
+    ndcg_vs_baseline,
+    of_arm,
+    recall,
+    reciprocal_rank,
+)
+from monitor.model import PairBatch
+
+SIX = [3.0, 2.0, 3.0, 0.0, 1.0, 2.0]
+GAINS = ["linear", "exponential"]
+
+
+def column(*grades: float) -> np.ndarray:
+    return np.array(grades, dtype=np.float64)[:, None]
+
+
+def test_the_six_grades_have_cumulative_gain_11() -> None:
+    assert cg(column(*SIX)).tolist() == [11.0]
+
+
+def test_the_six_grades_have_linear_dcg_6_861() -> None:
+    assert dcg(column(*SIX), "linear")[0] == pytest.approx(6.861, abs=5e-4)
+    assert dcg(column(*SIX), "linear")[0] == pytest.approx(6.861126688593502, abs=1e-12)
+
+
+def test_the_six_grades_have_exponential_dcg_13_848_and_not_the_copied_16_047() -> None:
+    terms = [7, 3 / math.log2(3), 7 / 2, 0, 1 / math.log2(6), 3 / math.log2(7)]
+    assert [round(term, 3) for term in terms] == [7, 1.893, 3.5, 0, 0.387, 1.069]
+
+    found = dcg(column(*SIX), "exponential")[0]
+
+    assert found == pytest.approx(sum(terms), abs=1e-12)
+    assert found == pytest.approx(13.848, abs=5e-4)
+    # The copied table shows the discount itself, log2(6) = 2.585, where gain / discount = 0.387 belongs.
+    assert found - terms[4] + math.log2(6) == pytest.approx(16.047, abs=1e-3)
+
+
+def test_the_six_grades_have_ndcg_0_961_when_nothing_else_is_known() -> None:
+    assert ndcg(column(*SIX), column(3, 3, 2, 2, 1, 0), "linear")[0] == pytest.approx(0.961, abs=5e-4)
+
+
+def test_the_six_grades_have_ndcg_0_785_when_a_three_and_a_two_were_left_out() -> None:
+    library = slow.aligned([(range(6), range(6))], [dict(enumerate([*SIX, 3.0, 2.0]))])
+
+    assert library.labels is not None
+    assert library.labels.ideal.T.tolist() == [[3, 3, 3, 2, 2, 2]]
+    assert dcg(library.labels.ideal, "linear")[0] == pytest.approx(8.740, abs=5e-4)
+    assert ndcg(library.labels.grades.candidate, library.labels.ideal, "linear")[0] == pytest.approx(0.785, abs=5e-4)
+
+
+def test_labels_for_exactly_the_listed_items_give_the_ideal_of_the_listed() -> None:
+    six = slow.aligned([(range(6), range(6))], [dict(enumerate(SIX))])
+
+    assert six.labels is not None
+    assert ndcg(six.labels.grades.baseline, six.labels.ideal, "linear")[0] == pytest.approx(0.9608081943360617, abs=1e-12)
+
+
+def test_binary_measures_of_a_worked_list() -> None:
+    grades, four = column(0, 1, 0, 2, 1), np.array([4], dtype=np.int32)
+
+    assert recall(grades, four).tolist() == [3 / 4]
+    assert reciprocal_rank(grades).tolist() == [1 / 2]
+    assert average_precision(grades, four)[0] == pytest.approx((1 / 2 + 2 / 4 + 3 / 5) / 4, abs=1e-15)
+
+
+def test_average_precision_divides_by_all_relevant_items_even_beyond_k() -> None:
+    best, ten = column(1, 1), np.array([10], dtype=np.int32)
+
+    assert average_precision(best, ten).tolist() == [0.2]
+    assert recall(best, ten).tolist() == [0.2]
+
+
+def test_a_swap_and_a_replacement_against_the_baseline_by_hand() -> None:
+    alignment = align(reference.batch([([1, 2, 3], [2, 1, 3]), ([1, 2, 3], [1, 2, 9])]))
+    third = 1 / 2
+    ideal = 3 + 2 / math.log2(3) + third
+
+    found = ndcg_vs_baseline(alignment, "linear")
+
+    np.testing.assert_allclose(found, [(2 + 3 / math.log2(3) + third) / ideal, 1 - third / ideal], rtol=0, atol=1e-15)
+
+
+def test_the_baseline_is_the_judge_and_a_longer_list_no_better() -> None:
+    prefix, whole = [1, 2], [1, 2, 3, 4]
+
+    longer, shorter = ndcg_vs_baseline(align(reference.batch([(prefix, whole), (whole, prefix)])), "linear")
+
+    assert longer == 1.0
+    assert shorter < 1.0
+
+
+@pytest.mark.parametrize("gain", GAINS)
+@pytest.mark.parametrize("k", [1, 10, 2000])
+def test_identical_lists_score_exactly_one_and_disjoint_exactly_nothing(gain: str, k: int) -> None:
+    top, other = list(range(k)), list(range(k, 2 * k))
+    full = align(reference.batch([(top, top), (top, other)]))
+    uneven = align(reference.batch([(top, top), (top, other), (top, []), ([], top), ([], []), (top[:1], top[:1])]))
+
+    assert ndcg_vs_baseline(full, gain).tolist() == [1, 0]
+    np.testing.assert_array_equal(ndcg_vs_baseline(uneven, gain), [1, 0, 0, 0, math.nan, 1])
+
+
+def test_a_million_items_are_judged_by_the_baseline() -> None:
+    top = list(range(1_000_000))
+
+    assert ndcg_vs_baseline(align(reference.batch([(top, top)])), "exponential").tolist() == [1.0]
+
+
+def test_exponential_gains_of_huge_grades_are_infinite_but_their_ndcg_is_not() -> None:
+    grades, ideal = column(1023, 4000), column(4000, 1023)
+
+    assert dcg(grades, "exponential").tolist() == [math.inf]
+    assert ndcg(ideal, ideal, "exponential").tolist() == [1.0]
+    assert ndcg(grades, ideal, "exponential")[0] == pytest.approx(1 / math.log2(3), abs=1e-12)
+
+
+def test_an_infinite_gain_less_an_infinite_gain_is_undefined() -> None:
+    alignment = slow.aligned([([1, 2], [2, 1])], [{1: 2000.0, 2: 1.0}])
+
+    assert np.isnan(of_arm(alignment, "difference", lambda grades, _: dcg(grades, "exponential"))).all()
+
+
+def test_users_of_whom_nothing_is_known_are_undefined_in_every_arm() -> None:
+    alignment = slow.aligned([([1, 2], [2, 1]), ([1], [2]), ([], []), ([], [1])], [{}, {1: 0.0}, {1: 1.0}, {1: 1.0}])
+
+    for arm, last in (("baseline", 0.0), ("candidate", 1.0), ("difference", 1.0)):
+        np.testing.assert_array_equal(of_arm(alignment, arm, lambda grades, _: cg(grades)), [math.nan] * 3 + [last])
+
+
+def test_an_alignment_without_labels_is_refused() -> None:
+    with pytest.raises(ValueError, match="without labels"):
+        of_arm(align(reference.batch([([1], [1])])), "difference", lambda grades, _: cg(grades))
+
+
+def test_a_short_list_is_no_better_for_its_neighbours_being_short_too() -> None:
+    known = [{1: 3.0, 2: 2.0, 3: 1.0}] * 2
+    alone = slow.aligned([([1], [1])], known[:1], k=3)
+    beside = slow.aligned([([1], [1]), ([1, 2, 3], [1, 2, 3])], known, k=3)
+
+    found = [of_arm(al, "candidate", lambda grades, labels: ndcg(grades, labels.ideal, "linear"))[0] for al in (alone, beside)]
+
+    assert found[0] == found[1] < 1
+
+
+RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)
+GRADES = st.dictionaries(st.integers(0, 14), st.sampled_from([0.0, 0.25, 1.0, 2.0, 3.0, 7.5]), max_size=12)
+CASES = st.lists(st.tuples(RANKING, RANKING, GRADES), min_size=1, max_size=6)
+Case = tuple[list[int], list[int], dict[int, float]]
+
+
+def batch(cases: list[Case], k: int | None = None) -> PairBatch:
+    return slow.labelled([(a, b) for a, b, _ in cases], [known for _, _, known in cases], k)
+
+
+def scores(batch: PairBatch, arm: str = "difference") -> np.ndarray:
+    alignment = align(batch)
+    return np.stack(
+        [
+            of_arm(alignment, arm, lambda grades, _: cg(grades)),
+            of_arm(alignment, arm, lambda grades, _: dcg(grades, "linear")),
+            of_arm(alignment, arm, lambda grades, _: dcg(grades, "exponential")),
+            of_arm(alignment, arm, lambda grades, labels: ndcg(grades, labels.ideal, "linear")),
+            of_arm(alignment, arm, lambda grades, labels: ndcg(grades, labels.ideal, "exponential")),
+            of_arm(alignment, arm, lambda grades, labels: recall(grades, labels.relevant)),
+            of_arm(alignment, arm, lambda grades, _: reciprocal_rank(grades)),
+            of_arm(alignment, arm, lambda grades, labels: average_precision(grades, labels.relevant)),
+        ]
+    )
+
+
+@given(cases=CASES)
+def test_one_arms_scores_keep_their_range_and_the_difference_is_candidate_less_baseline(cases: list[Case]) -> None:
+    baseline, candidate, difference = (scores(batch(cases), arm) for arm in ("baseline", "candidate", "difference"))
+
+    for found in (baseline, candidate):
+        assert (np.isnan(found) | (found >= 0)).all()
+        assert (np.isnan(found[3:]) | (found[3:] <= 1)).all()
+    np.testing.assert_array_equal(difference, candidate - baseline)
+
+
+@given(cases=CASES)
+def test_exchanging_the_arms_turns_the_sign_of_the_difference(cases: list[Case]) -> None:
+    np.testing.assert_array_equal(scores(batch(cases)), -scores(batch([(b, a, known) for a, b, known in cases])))
+
+
+@given(cases=CASES)
+def test_lists_scored_alone_score_the_same_to_the_last_bit(cases: list[Case]) -> None:
+    k = max([1, *(len(ranking) for a, b, _ in cases for ranking in (a, b))])
+    alone = [scores(batch([case], k), "candidate") for case in cases]
+
+    np.testing.assert_array_equal(scores(batch(cases), "candidate"), np.concatenate(alone, axis=1))
+
+
+@given(cases=CASES, shift=st.sampled_from([0, 70_000, 2**31 - 20]), names=st.permutations(range(15)))
+def test_names_of_items_play_no_part(cases: list[Case], shift: int, names: list[int]) -> None:
+    def rename(items: list[int]) -> list[int]:
+        return [names[item] + shift for item in items]
+
+    renamed = [(rename(a), rename(b), dict(zip(rename(list(known)), known.values(), strict=True))) for a, b, known in cases]
+
+    np.testing.assert_array_equal(scores(batch(cases)), scores(batch(renamed)))
+
+
+@given(known=GRADES.filter(lambda known: any(known.values())), k=st.integers(1, 12))
+def test_the_ideal_list_has_ndcg_one(known: dict[int, float], k: int) -> None:
+    best = sorted(known, key=lambda item: -known[item])[:k]
+
+    found = scores(batch([(best, best, known)], k), "candidate")
+
+    assert found[3:5].tolist() == [[1.0], [1.0]]
+
+
+@given(ranking=RANKING.filter(lambda ranking: len(ranking) > 1), data=st.data())
+def test_moving_a_better_item_up_never_lowers_a_score(ranking: list[int], data: st.DataObject) -> None:
+    known = data.draw(GRADES.filter(lambda known: any(known.values())))
+    place = data.draw(st.integers(1, len(ranking) - 1))
+    above, below = ranking[place - 1], ranking[place]
+    swapped = [*ranking[: place - 1], below, above, *ranking[place + 1 :]]
+    better = known.get(below, 0) >= known.get(above, 0)
+
+    found = scores(batch([(ranking, swapped, known)]))
+
+    assert (found >= -1e-12).all() if better else (found <= 1e-12).all()
+
+
+def draw(count: int, seed: int, *, even: bool) -> list[tuple[int, Case]]:
+    chance = random.Random(seed)  # noqa: S311 - test data
+    cases = []
+    for i in range(count):
+        k = (1, 2, 3, 5, 10, 17, 60)[i % 7]
+        catalogue = range(chance.choice((k, k + 2, 3 * k)))
+        lengths = (k, k) if even else (chance.randint(0, k), chance.randint(0, k))
+        lists = [chance.sample(catalogue, length) for length in lengths]
+        graded = chance.sample(range(4 * k), chance.randint(0, 4 * k))
+        case = (lists[0], lists[1], {item: chance.choice((0.0, 1.0, 2.0, 3.0, 4.0, 0.5)) for item in graded})
+        cases.append((k, case))
+    return cases
+
+
+def expected(k: int, ranking: list[int], known: dict[int, float]) -> list[float]:
+    return [
+        slow.cg(ranking, known),
+        slow.dcg(ranking, known, "linear"),
+        slow.dcg(ranking, known, "exponential"),
+        slow.ndcg(ranking, known, k, "linear"),
+        slow.ndcg(ranking, known, k, "exponential"),
+        slow.recall(ranking, known),
+        slow.reciprocal_rank(ranking, known),
+        slow.average_precision(ranking, known),
+    ]
+
+
+@pytest.mark.parametrize("even", [True, False])
+def test_every_measure_is_its_definition(even: bool) -> None:  # noqa: FBT001
+    cases = draw(1400, 1, even=even)
+    for k in {k for k, _ in cases}:
+        group = [case for its_k, case in cases if its_k == k and any(case[2].values()) and (case[0] or case[1])]
+        whole = batch(group, k)
+        for arm in ("baseline", "candidate"):
+            lists = [(a if arm == "baseline" else b, known) for a, b, known in group]
+            literal = np.array([expected(k, ranking, known) for ranking, known in lists]).T
+
+            np.testing.assert_allclose(scores(whole, arm), literal, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("gain", GAINS)
+@pytest.mark.parametrize("even", [True, False])
+def test_ndcg_against_the_baseline_is_its_definition(even: bool, gain: str) -> None:  # noqa: FBT001
+    pairs = [(case[0], case[1]) for _, case in draw(1400, 2, even=even)]
+    groups = [pairs[start::7] for start in range(7)]
+
+    for group in groups:
+        literal = [slow.ndcg_vs_baseline(*pair, gain) for pair in group]
+
+        np.testing.assert_allclose(ndcg_vs_baseline(align(reference.batch(group)), gain), literal, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("gain", GAINS)
+def test_chance_against_the_baseline_is_the_mean_over_all_lists_there_are(gain: str) -> None:
+    lists = [(a, b, c) for a in range(5) for b in range(5) for c in range(5) if len({a, b, c}) == 3]
+    found = ndcg_vs_baseline(align(reference.batch([((0, 1, 2), other) for other in lists])), gain)
+
+    assert expected_ndcg_vs_baseline(3, 5, gain) == pytest.approx(found.mean(), abs=1e-12)

@@ -1,0 +1,132 @@
+"""What chance alone gives: closed forms, simulation and every possible pair of lists agree."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from kernels import reference
+from monitor.errors import MetricError
+from monitor.kernels.sets import common_by_chance
+from monitor.metrics import METRICS, Metric, chance, expected_by_chance, score_all
+from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
+
+FREE = [kind() for kind in METRICS.values() if kind.need is None]
+OURS = [
+    *(kind(p=p) for kind in (Rbo, RboMin, RboMax, RboRes, RboTruncated) for p in (0.5, 0.9)),
+    *(kind() for kind in (Overlap, Jaccard, AverageOverlap)),
+]
+EXACT = [metric for metric in FREE if metric.expected_by_chance(3, 5) is not None]
+SIMULATED = [metric for metric in FREE if metric.expected_by_chance(3, 5) is None]
+TINY = [(1, 1), (1, 4), (2, 2), (2, 3), (2, 5), (3, 3), (3, 4), (3, 6), (4, 5), (4, 7)]
+
+
+def every_pair(metric: Metric, k: int, catalogue: int) -> float:
+    """The mean over all lists of k items against one of them: items' names play no part."""
+    top = list(range(k))
+    pairs = [(top, list(other)) for other in itertools.permutations(range(catalogue), k)]
+    scores = score_all(reference.batch(pairs), [metric])[str(metric)]
+    return math.nan if np.isnan(scores).all() else float(np.nanmean(scores))
+
+
+@pytest.mark.parametrize(("k", "catalogue"), TINY)
+@pytest.mark.parametrize("metric", [*OURS, *EXACT], ids=str)
+def test_a_closed_form_is_the_mean_over_every_possible_pair(metric: Metric, k: int, catalogue: int) -> None:
+    found = expected_by_chance(metric, k, catalogue)
+
+    assert (math.nan if found is None else found) == pytest.approx(every_pair(metric, k, catalogue), abs=1e-12, nan_ok=True)
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(3, 3), (3, 6), (4, 7)])
+@pytest.mark.parametrize("metric", SIMULATED, ids=str)
+def test_a_simulation_is_near_the_mean_over_every_possible_pair(metric: Metric, k: int, catalogue: int) -> None:
+    low, high = metric.bounds(k)
+
+    found = expected_by_chance(metric, k, catalogue)
+
+    assert found == pytest.approx(every_pair(metric, k, catalogue), abs=0.005 * (high - low))
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(1, 3), (5, 5), (10, 12), (10, 100), (60, 90), (200, 100_000), (1000, 2500)])
+@pytest.mark.parametrize("metric", [*OURS, ExtendedTau()], ids=str)
+def test_closed_forms_and_the_simulation_agree(metric: Metric, k: int, catalogue: int) -> None:
+    low, high = metric.bounds(k)
+
+    simulated = chance._simulated(metric, k, catalogue)
+
+    assert simulated == pytest.approx(metric.expected_by_chance(k, catalogue), abs=0.004 * (high - low))
+
+
+@pytest.mark.parametrize(("catalogue", "published"), [(10, 0.63), (20, -0.19), (50, -0.67), (100, -0.83), (1000, -0.98)])
+def test_extended_tau_of_random_top_tens_is_near_minus_one_and_not_zero(catalogue: int, published: float) -> None:
+    found = expected_by_chance(ExtendedTau(), 10, catalogue)
+
+    # On average a common item adds 8 / (5 k - 1) to -1, and there are k * k / N of them: -0.1837 of 20 items, -0.8367 of 100.
+    # The published numbers stem from a simulation, which their second digit shows.
+    assert found == pytest.approx(8 * 10 / 49 * 10 / catalogue - 1, abs=1e-12)
+    assert found == pytest.approx(published, abs=0.01)
+
+
+def test_rbo_by_chance_is_worked_by_hand() -> None:
+    # Two of two items: the same order or the other, 1 and p.
+    assert expected_by_chance(Rbo(p=0.5), 2, 2) == pytest.approx(0.75, abs=1e-15)
+    assert expected_by_chance(Overlap(), 10, 50) == 0.2
+    assert expected_by_chance(AverageOverlap(), 3, 6) == pytest.approx((1 / 6 + 2 / 6 + 3 / 6) / 3, abs=1e-15)
+    assert expected_by_chance(Jaccard(), 1, 4) == 0.25
+
+
+@pytest.mark.parametrize("metric", FREE, ids=str)
+@pytest.mark.parametrize("catalogue", [10**9, 10**15])
+def test_a_huge_catalogue_leaves_what_disjoint_lists_score(metric: Metric, catalogue: int) -> None:
+    found = expected_by_chance(metric, 10, catalogue)
+    disjoint = score_all(reference.batch([(list(range(10)), list(range(10, 20)))]), [metric])[str(metric)][0]
+
+    if not math.isnan(disjoint):
+        assert found == pytest.approx(disjoint, abs=1e-5)
+
+
+@pytest.mark.parametrize("metric", SIMULATED, ids=str)
+def test_a_simulation_gives_the_same_each_time(metric: Metric) -> None:
+    assert expected_by_chance(metric, 10, 30) == expected_by_chance(metric, 10, 30)
+
+
+@pytest.mark.parametrize("metric", FREE, ids=str)
+def test_a_depth_sees_lists_of_that_many_items(metric: Metric) -> None:
+    cut = type(metric)(depth=4)
+
+    assert expected_by_chance(cut, 10, 30) == expected_by_chance(metric, 4, 30)
+    assert expected_by_chance(type(metric)(depth=50), 10, 30) == expected_by_chance(metric, 10, 30)
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(0, 10), (-1, 10), (11, 10), (1, 0)])
+def test_lists_longer_than_the_catalogue_are_refused(k: int, catalogue: int) -> None:
+    with pytest.raises(MetricError, match=f"between 1 and the size of the catalogue, {catalogue}, not {k}"):
+        expected_by_chance(Rbo(), k, catalogue)
+
+
+def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value() -> None:
+    assert expected_by_chance(RboW(), 10, 100) is None
+
+
+@pytest.mark.parametrize(("k", "catalogue"), [(1, 1), (10, 20), (10, 10**9), (1000, 1000), (1000, 2000), (50_000, 100_000)])
+def test_the_work_of_a_simulation_is_bounded_and_its_weights_are_the_chances(k: int, catalogue: int) -> None:
+    common, weights = chance._spread(common_by_chance(k, catalogue), max(4, 1_000_000 // k))
+
+    assert len(common) * k <= 2_200_000
+    assert np.average(common, weights=weights) == pytest.approx(k * k / catalogue, rel=1e-3, abs=1e-5)
+
+
+def test_random_pairs_have_the_items_in_common_that_they_should_and_in_any_place() -> None:
+    drawn = chance._draw(np.repeat([0, 1, 2, 3], 3000), 3)
+
+    shared = (drawn.candidate < 3).sum(axis=1)
+    assert shared.tolist() == np.repeat([0, 1, 2, 3], 3000).tolist()
+    assert all(len(set(row)) == 3 for row in drawn.candidate.tolist())
+    orders, counts = np.unique(drawn.candidate[-3000:], axis=0, return_counts=True)
+    assert len(orders) == 6
+    assert counts.min() > 400

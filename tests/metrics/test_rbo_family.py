@@ -1,0 +1,130 @@
+"""The RBO family as metrics: how p is said, what is declared."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from kernels import reference, reference_rbo
+from monitor.errors import MetricError
+from monitor.kernels import align
+from monitor.kernels.rbo_weight import rbo_persistence, rbo_weight
+from monitor.metrics import Need, score_all
+from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
+from monitor.metrics.rbo.persistent import Persistent
+from monitor.metrics.reading import read
+
+FAMILY: dict[str, type[Persistent]] = {
+    kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
+}
+every_kind = pytest.mark.parametrize("kind", FAMILY.values(), ids=FAMILY.keys())
+
+
+@every_kind
+def test_top_and_share_stand_for_the_p_that_gives_them(kind: type[Persistent]) -> None:
+    metric = read(f"{kind.name}(top=10, share=0.86)@20", FAMILY)
+
+    assert metric == kind(p=rbo_persistence(10, 0.86), depth=20)
+    assert rbo_weight(rbo_persistence(10, 0.86), 10) == pytest.approx(0.86, abs=1e-12)
+    assert read(str(metric), FAMILY) == metric
+
+
+@every_kind
+def test_the_canonical_name_says_p(kind: type[Persistent]) -> None:
+    metric = read(f"{kind.name}( share = 0.5 , top = 3 )", FAMILY)
+
+    assert str(metric) == f"{kind.name}(p={rbo_persistence(3, 0.5)!r})"
+    assert str(read(kind.name, FAMILY)) == f"{kind.name}(p=0.9)"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("top=10", "rbo(top=10): write either p, or top and share together, such as rbo(top=10, share=0.86)"),
+        ("share=0.86", "rbo(share=0.86): write either p, or top and share together, such as rbo(top=10, share=0.86)"),
+        (
+            "p=0.9, top=10, share=0.86",
+            "rbo(p=0.9, top=10, share=0.86): write either p, or top and share together, such as rbo(top=10, share=0.86)",
+        ),
+        ("p=0.9, top=10", "rbo(p=0.9, top=10): write either p, or top and share together, such as rbo(top=10, share=0.86)"),
+        ("top=2.5, share=0.5", "rbo(top=2.5, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 2.5"),
+        ("top=0, share=0.5", "rbo(top=0, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 0"),
+        ("top=-1, share=0.5", "rbo(top=-1, share=0.5): top must be a whole number of ranks from 1 to 1000000, not -1"),
+        (
+            "top=1e300, share=0.5",
+            "rbo(top=1e+300, share=0.5): top must be a whole number of ranks from 1 to 1000000, not 1e+300",
+        ),
+        ("top=10, share=1", "rbo(top=10, share=1): share must lie between 0 and 1, both excluded, not 1.0"),
+        ("top=10, share=86", "rbo(top=10, share=86): share must lie between 0 and 1, both excluded, not 86.0"),
+        ("top=1, share=1e-20", "rbo(top=1, share=1e-20): no p gives the top 1 ranks a share as small as 1e-20"),
+        ("tpo=10", "metric rbo has no parameter 'tpo'; did you mean 'top'?"),
+    ],
+)
+def test_a_weight_that_cannot_be_is_refused_with_what_to_write_instead(arguments: str, message: str) -> None:
+    with pytest.raises(MetricError) as refused:
+        read(f"rbo({arguments})", FAMILY)
+
+    assert str(refused.value) == message
+
+
+@every_kind
+@pytest.mark.parametrize("p", [0.0, 1.0, math.nan, -0.1])
+def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind: type[Persistent], p: float) -> None:
+    with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
+        kind(p=p)
+
+
+@pytest.mark.parametrize("kind", [RboMax, RboMin, RboRes, RboTruncated])
+@pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
+@pytest.mark.parametrize("k", [1, 3, 10, 60])
+def test_the_bounds_are_tight_and_hold_for_lists_of_any_length_up_to_k(kind: type[Persistent], p: float, k: int) -> None:
+    low, high = kind(p=p).bounds(k)
+    rng = np.random.default_rng(k)
+    random = [tuple(rng.permutation(2 * k)[: rng.integers(1, k + 1)].tolist() for _ in range(2)) for _ in range(200)]
+    top = list(range(k))
+    ends = [(top, top), (top, [item + k for item in top]), (top, [])]
+
+    (found,) = score_all(reference.batch([*random, *ends], k=k), [kind(p=p)]).values()
+
+    assert found.min() >= low - 1e-14
+    assert found.max() <= high + 1e-14
+    assert found[-3:].min() == pytest.approx(low, abs=1e-14)
+    assert found[-3:].max() == pytest.approx(high, abs=1e-14)
+
+
+def test_bounds_look_no_deeper_than_the_depth() -> None:
+    assert RboMin(depth=3).bounds(10) == RboMin().bounds(3)
+    assert RboMin().bounds(10)[1] == pytest.approx(rbo_weight(0.9, 10), abs=1e-14)
+    assert RboTruncated().bounds(10)[1] == pytest.approx(1 - 0.9**10, abs=1e-14)
+    assert Rbo().bounds(10) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("kind", [RboW, RboA, RboB])
+def test_the_treatments_of_ties_need_scores_and_say_what_a_cut_does(kind: type[Persistent]) -> None:
+    assert kind.need is Need.SCORES
+    assert "cut at k" in kind.ties
+
+
+def test_tied_items_are_measured_by_each_treatment() -> None:
+    tied, untied = ([1, 2], [1.0, 1.0]), ([1, 2], [2.0, 1.0])
+    batch = reference_rbo.batch([(tied, untied)])
+
+    found = score_all(batch, [RboW(p=0.5), RboA(p=0.5), RboB(p=0.5), Rbo(p=0.5)])
+
+    assert [scores[0] for scores in found.values()] == pytest.approx([5 / 6, 3 / 4, (1 + math.sqrt(0.5)) / 2, 1.0], abs=1e-15)
+
+
+def test_only_the_residual_is_better_when_lower() -> None:
+    assert [name for name, kind in FAMILY.items() if not kind.higher_is_more_alike] == ["rbo_res"]
+
+
+def test_a_replaced_item_lowers_every_score_most_at_the_top_and_widens_what_is_open() -> None:
+    top = list(range(10))
+    replaced = [[*top[:rank], 99, *top[rank + 1 :]] for rank in range(10)]
+    alignment = align(reference.batch([(top, other) for other in replaced]))
+
+    for kind in (Rbo, RboMax, RboMin, RboTruncated):
+        assert (np.diff(kind().measure(alignment)) > 0).all()
+    assert np.ptp(RboRes().measure(alignment)) == 0

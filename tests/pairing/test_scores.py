@@ -1,0 +1,148 @@
+"""Scores through cutting, dropping and pairing; tied items in the order of their ids."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factories import pull
+from monitor.metrics import parse, score_all
+from monitor.model import CoverageReason, Pairing, Panel, Pull
+from monitor.pairing import pair
+from monitor.pairing.vocabulary import decode
+
+NAN = float("nan")
+
+
+def panel(*users: str) -> Panel:
+    return Panel(users=pd.Index(users, dtype="str"), segments={"all": np.arange(len(users), dtype=np.intp)})
+
+
+def scored(lists: dict[str, tuple[list[Any], list[float]]]) -> Pull:
+    plain = pull({user: items for user, (items, _) in lists.items()})
+    scores = np.array([score for _, scores in lists.values() for score in scores], dtype=np.float64)
+    return replace(plain, rankings=replace(plain.rankings, scores=scores))
+
+
+def listed(pairing: Pairing, row: int = 0) -> tuple[list[str], list[str]]:
+    batch = pairing.batch
+    baseline, candidate = (list(decode(codes[row], pairing.vocabulary)) for codes in (batch.baseline, batch.candidate))
+    return baseline, candidate
+
+
+def same(found: Any, expected: Any) -> bool:
+    return np.array_equal(np.asarray(found), np.asarray(expected, dtype=np.float64), equal_nan=True)
+
+
+def test_scores_stand_at_the_places_of_their_items_in_the_panels_order() -> None:
+    baseline = scored({"b": ([1, 2], [0.9, 0.8]), "a": ([3], [0.7])})
+    candidate = scored({"a": ([3, 4], [5.0, 4.0]), "b": ([2, 1], [1.0, NAN])})
+
+    scores = pair(panel("a", "b"), baseline, candidate, k=2).batch.scores
+
+    assert scores is not None
+    assert same(scores.baseline, [[0.7, NAN], [0.9, 0.8]])
+    assert same(scores.candidate, [[5.0, 4.0], [1.0, NAN]])
+
+
+def test_scores_are_cut_and_dropped_as_their_items_are() -> None:
+    baseline = scored({"a": ([1, 1, 2, 1, 3, 4], [9.0, 8.0, 7.0, 6.0, 5.0, 4.0]), "b": ([1, 2], [1.0, 0.5])})
+
+    pairing = pair(panel("a", "b"), baseline, baseline, k=5)
+
+    assert listed(pairing)[0] == ["1", "2", "3"]
+    assert pairing.batch.scores is not None
+    assert same(pairing.batch.scores.baseline, [[9.0, 7.0, 5.0, NAN, NAN], [1.0, 0.5, NAN, NAN, NAN]])
+
+
+def test_without_scores_there_are_none() -> None:
+    assert pair(panel("a"), pull({"a": [1]}), pull({"a": [1]}), k=1).batch.scores is None
+
+
+def test_an_arm_that_tells_none_has_nan_where_the_other_tells_them() -> None:
+    scores = pair(panel("a"), pull({"a": [1, 2]}), scored({"a": ([1, 2], [2.0, 1.0])}), k=2).batch.scores
+
+    assert scores is not None
+    assert same(scores.baseline, [[NAN, NAN]])
+    assert same(scores.candidate, [[2.0, 1.0]])
+
+
+def test_a_metric_that_needs_scores_can_be_asked_when_an_arm_gave_no_list_at_all() -> None:
+    away = pull({}, {"a": CoverageReason.UNAVAILABLE})
+    for baseline, candidate in ((away, away), (away, scored({"a": ([1], [1.0])})), (scored({"a": ([], [])}), away)):
+        batch = pair(panel("a"), baseline, candidate, k=2).batch
+        assert len(batch) == 0
+        assert len(score_all(batch, [parse("rbo_w")])["rbo_w(p=0.9)"]) == 0
+
+
+def test_tied_neighbours_stand_in_the_order_of_their_ids_as_text() -> None:
+    baseline = scored({"a": ([7, 9, 10, 100, 2, 1], [3.0, 2.0, 2.0, 2.0, 1.0, 1.0])})
+    candidate = scored({"a": (["x", "b", "9", "10"], [1.0, 1.0, 0.5, 0.5])})
+
+    pairing = pair(panel("a"), baseline, candidate, k=6)
+
+    assert listed(pairing) == (["7", "10", "100", "9", "1", "2"], ["b", "x", "10", "9"])
+    assert pairing.batch.scores is not None
+    assert same(pairing.batch.scores.baseline, [[3.0, 2.0, 2.0, 2.0, 1.0, 1.0]])
+
+
+def test_scores_never_reorder_what_they_do_not_tie() -> None:
+    baseline = scored({"a": ([3, 2, 1], [0.1, 0.9, 0.1]), "b": ([9, 8], [NAN, NAN])})
+
+    pairing = pair(panel("a", "b"), baseline, baseline, k=3)
+
+    assert listed(pairing)[0] == ["3", "2", "1"]
+    assert listed(pairing, 1)[0] == ["9", "8"]
+
+
+def test_lists_that_differ_only_in_the_order_of_ties_are_identical() -> None:
+    baseline = scored({"a": ([5, 4, 3], [1.0, 0.5, 0.5])})
+    candidate = scored({"a": ([5, 3, 4], [2.0, 1.5, 1.5])})
+
+    pairing = pair(panel("a"), baseline, candidate, k=3)
+
+    assert listed(pairing) == (["5", "3", "4"], ["5", "3", "4"])
+
+
+def test_ties_are_looked_for_after_the_cut_and_after_duplicates() -> None:
+    baseline = scored({"a": ([9, 8, 8, 1], [1.0, 0.5, 0.4, 0.5]), "b": ([9, 8, 1], [1.0, 0.5, 0.5])})
+
+    pairing = pair(panel("a", "b"), baseline, baseline, k=4)
+    cut = pair(panel("a", "b"), baseline, baseline, k=2)
+
+    assert listed(pairing)[0] == ["9", "1", "8"]
+    assert listed(cut, 1)[0] == ["9", "8"]
+
+
+@pytest.mark.parametrize("score", [float("inf"), float("-inf"), 0.0], ids=str)
+def test_equal_is_equal_whatever_the_score(score: float) -> None:
+    baseline = scored({"a": ([2, 1], [score, -score if score == 0 else score])})
+
+    assert listed(pair(panel("a"), baseline, baseline, k=2))[0] == ["1", "2"]
+
+
+lists = st.lists(st.tuples(st.integers(0, 120), st.sampled_from([NAN, 0.25, 0.5, 0.75])), min_size=1, max_size=12)
+
+
+@given(rows=st.lists(lists, min_size=1, max_size=4), k=st.integers(1, 14), as_text=st.booleans())
+def test_any_lists_agree_with_the_definition(rows: list[list[tuple[int, float]]], k: int, *, as_text: bool) -> None:
+    data = {f"u{n}": ([str(i) if as_text else i for i, _ in row], [s for _, s in row]) for n, row in enumerate(rows)}
+
+    pairing = pair(panel(*data), scored(data), scored(data), k)
+
+    assert pairing.batch.scores is not None
+    for row, (items, scores) in enumerate(data.values()):
+        first = dict(reversed(list(zip(items[:k], scores[:k], strict=True))))
+        kept = [(str(item), first[item]) for item in dict.fromkeys(items[:k])]
+        start = 0
+        for end in range(1, len(kept) + 1):
+            if end == len(kept) or kept[end][1] != kept[end - 1][1]:
+                kept[start:end] = sorted(kept[start:end])
+                start = end
+        assert listed(pairing, row)[0] == [item for item, _ in kept]
+        padded = [score for _, score in kept] + [NAN] * (k - len(kept))
+        assert same(pairing.batch.scores.baseline[row], padded)

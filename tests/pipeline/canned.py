@@ -1,0 +1,119 @@
+"""Sources that answer what they were given."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from factories import SLOT, pull, rankings
+from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from monitor.pipeline.arms import Arms
+
+
+@dataclass
+class StillClock:
+    """Wall clock that stands still at a moment after the slot; durations are real."""
+
+    moment: datetime = SLOT + timedelta(minutes=1)
+
+    def now(self) -> datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class Canned:
+    """A source and a source of users at once, answering what it was given."""
+
+    answer: Pull | Exception | threading.Event
+    names: tuple[str, ...] = ()
+    segments: dict[str, list[str]] = field(default_factory=dict)
+    requests: list[PullRequest] = field(default_factory=list)
+    closed: int = 0
+
+    def pull(self, request: PullRequest) -> Pull:
+        self.requests.append(request)
+        if isinstance(self.answer, threading.Event):
+            self.answer.wait(30)
+            return pull({})
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        segments: dict[str, pd.Categorical[Any]] = {name: pd.Categorical(self.segments[name]) for name in dimensions}
+        return UserTable(users=pd.Index(self.names, dtype="str"), segments=segments)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class CannedWeights:
+    """Weights of items, or an error, or an event to wait for."""
+
+    answer: Mapping[Any, float] | Exception | threading.Event
+    closed: int = 0
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        assert slot == SLOT
+        if isinstance(self.answer, threading.Event):
+            self.answer.wait(30)
+            return ItemWeights(items=np.empty(0, dtype=np.int64), weights=np.empty(0))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        table = rankings({"": list(self.answer)})
+        return ItemWeights(items=table.items, weights=np.array(list(self.answer.values()), dtype=np.float64))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+Grades = Mapping[str, Mapping[Any, float]]
+
+
+def graded(grades: Grades) -> RelevanceTable:
+    table = rankings({user: list(of_user) for user, of_user in grades.items()})
+    values = [grade for of_user in grades.values() for grade in of_user.values()]
+    return RelevanceTable(
+        users=table.users, offsets=table.offsets, items=table.items, grades=np.array(values, dtype=np.float64)
+    )
+
+
+@dataclass
+class CannedRelevance:
+    """What is known by slot; of other slots nothing has arrived."""
+
+    known: dict[datetime, Grades | Exception | threading.Event] = field(default_factory=dict)
+    asked: list[datetime] = field(default_factory=list)
+    closed: int = 0
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        self.asked.append(slot)
+        answer = self.known.get(slot)
+        if isinstance(answer, threading.Event):
+            answer.wait(30)
+            return None
+        if isinstance(answer, Exception):
+            raise answer
+        return None if answer is None else graded(answer)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
+    return Arms(baseline=Canned(baseline), candidate=Canned(candidate), users=users, dimensions=tuple(users.segments), **more)
+
+
+def users(*names: str, **segments: list[str]) -> Canned:
+    return Canned(pull({}), names=names, segments=segments)

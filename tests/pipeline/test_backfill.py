@@ -1,0 +1,242 @@
+"""Relevance that arrives later is measured on the lists of the run, once, and never judged."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factories import SLOT, comparison, pull, rule
+from monitor.errors import DatabaseError, SourceError
+from monitor.metrics.relevance import Ndcg, Recall
+from monitor.model import Comparison, KeptLists, Outcome, Run
+from monitor.pipeline.backfill import Filled, backfill
+from monitor.pipeline.run import execute
+from monitor.storage import SqlStore, open_store
+from monitor.storage.tables import kept_lists
+from pipeline.canned import CannedRelevance, StillClock, arms, users
+
+DAY = timedelta(days=1)
+NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
+LATER = StillClock(SLOT + 2 * DAY)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
+        yield opened
+
+
+def watched(**changes: Any) -> Comparison:
+    base: dict[str, Any] = {
+        "k": 3,
+        "metrics": ("overlap", NDCG, RECALL),
+        "rules": (rule(metric="overlap", threshold=0.0, resolve_at=0.0, segments="each"),),
+        "keep_lists": True,
+        "relevance_within": 7 * DAY,
+        "min_paired_share": 0.1,
+    }
+    return comparison(**{**base, **changes})
+
+
+LISTS = {"a": [1, 2, 3], "b": [4, 5, 6], "c": [7, 8]}
+OTHERS = {"a": [9, 1, 2], "b": [5, 6, 4], "c": [8, 7]}
+
+
+def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, relevance: CannedRelevance | None = None) -> int:
+    """Run the slot and store it."""
+    claim = store.claim(what.name, slot, owner="t:1", now=slot, until=slot + DAY, config_hash=what.config_hash, rerun=True)
+    assert claim is not None
+    asked = users("a", "b", "c", country=["UK", "DE", "DE"])
+    opened = arms(pull(LISTS), pull(OTHERS), asked, relevance=relevance)
+    result = execute(what, opened, claim, store.alert_states(what.name), StillClock(slot))
+    assert store.finish(result, receivers=("hook",))
+    return claim.run_id
+
+
+def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
+    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in store.summaries(run_id)}
+
+
+BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
+
+
+def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlStore) -> None:
+    late, early = watched(name="late"), watched(name="early")
+    at_once = ran(store, early, relevance=CannedRelevance({SLOT: BOUGHT}))
+    run_id = ran(store, late, relevance=CannedRelevance())
+    assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (False, True)
+
+    (filled,) = backfill(late, store, CannedRelevance({SLOT: BOUGHT}), LATER)
+
+    assert (filled.run.id, filled.trouble) == (run_id, None)
+    assert means(store, run_id) == means(store, at_once)
+    assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
+    assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
+    for user in "abc":
+        scores = [{each.metric: each.value for each in store.user_scores(name, user, limit=1)} for name in ("late", "early")]
+        assert scores[0] == scores[1]
+        assert len(scores[0]) == 3
+    assert filled.summaries == tuple(each for each in store.summaries(at_once) if each.metric != "overlap")
+
+
+def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
+    what = watched()
+    first, second = ran(store, what), ran(store, what, SLOT + DAY)
+    source = CannedRelevance({SLOT + DAY: BOUGHT})
+
+    found = list(backfill(what, store, source, LATER))
+
+    assert [(each.run.id, bool(each.summaries), each.trouble) for each in found] == [
+        (first, False, None),
+        (second, True, None),
+    ]
+    assert source.asked == [SLOT, SLOT + DAY]
+    assert [run.id for run in store.unlabelled(what.name, since=SLOT)] == [first]
+
+
+def test_filling_twice_adds_nothing_twice(store: SqlStore) -> None:
+    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    list(backfill(what, store, source, LATER))
+    before = store.summaries(run_id)
+
+    assert list(backfill(what, store, source, LATER)) == []
+    assert store.summaries(run_id) == before
+    assert source.asked == [SLOT]
+
+
+def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
+    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    mine, theirs = (backfill(what, store, source, LATER) for _ in range(2))
+    runs = store.unlabelled(what.name, since=SLOT)
+    next(mine)
+    before = store.summaries(run_id)
+
+    @dataclass
+    class Behind:
+        """The store as somebody sees it who listed the waiting runs before the other was done."""
+
+        def unlabelled(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
+            assert since < SLOT
+            return runs
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+    (again,) = backfill(what, Behind(), source, LATER)
+    assert again.trouble is None
+    assert {(each.segment, each.metric): each for each in store.summaries(run_id)} == {
+        (each.segment, each.metric): each for each in before
+    }
+    assert list(theirs) == []
+
+
+def test_a_back_fill_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
+    what = watched()
+    ran(store, what)
+    before = (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT))
+
+    list(backfill(what, store, CannedRelevance({SLOT: BOUGHT}), LATER))
+
+    assert (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT)) == before
+    assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}
+
+
+def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named(store: SqlStore) -> None:
+    what, source = watched(), CannedRelevance({SLOT: BOUGHT})
+    run_id = ran(store, what)
+    late = StillClock(SLOT + 8 * DAY)
+
+    assert list(backfill(what, store, source, late)) == []
+    assert [each.run.id for each in backfill(what, store, source, late, start=SLOT)] == [run_id]
+
+
+def test_slots_after_the_end_are_left_alone(store: SqlStore) -> None:
+    what = watched()
+    first = ran(store, what)
+    ran(store, what, SLOT + DAY)
+    source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
+
+    assert [each.run.id for each in backfill(what, store, source, LATER, start=SLOT, end=SLOT)] == [first]
+
+
+def troubles(found: Iterator[Filled]) -> list[tuple[datetime, str | None]]:
+    return [(each.run.slot, each.trouble) for each in found]
+
+
+def test_one_slot_that_cannot_be_read_does_not_hold_up_the_next(store: SqlStore) -> None:
+    what = watched()
+    ran(store, what)
+    ran(store, what, SLOT + DAY)
+    source = CannedRelevance({SLOT: SourceError("no column 'grades'"), SLOT + DAY: BOUGHT})
+
+    assert troubles(backfill(what, store, source, LATER)) == [(SLOT, "no column 'grades'"), (SLOT + DAY, None)]
+
+
+def test_a_source_that_is_away_is_asked_once_and_again_the_next_time(store: SqlStore) -> None:
+    what = watched()
+    ran(store, what)
+    ran(store, what, SLOT + DAY)
+    source = CannedRelevance({SLOT: SourceError("connection refused", permanent=False), SLOT + DAY: BOUGHT})
+
+    assert troubles(backfill(what, store, source, LATER)) == [(SLOT, "connection refused")]
+    assert source.asked == [SLOT]
+
+
+def test_a_source_that_hangs_is_given_up_after_the_deadline(store: SqlStore) -> None:
+    what = watched(deadline=timedelta(seconds=0.1))
+    ran(store, what)
+    hung = threading.Event()
+
+    found = troubles(backfill(what, store, CannedRelevance({SLOT: hung}), LATER))
+    hung.set()
+
+    assert found == [(SLOT, "relevance of home-feed: no answer within 0 s")]
+
+
+def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> None:
+    what = watched()
+    broken = ran(store, what)
+    ran(store, what, SLOT + DAY)
+    with store.database.write() as connection:
+        connection.execute(kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise"))
+
+    found = troubles(backfill(what, store, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}), LATER))
+
+    assert [slot for slot, _ in found] == [SLOT, SLOT + DAY]
+    assert f"lists kept with run {broken} are damaged" in str(found[0][1])
+    assert found[1][1] is None
+
+
+def test_a_store_that_is_away_is_an_error(store: SqlStore) -> None:
+    what = watched()
+    ran(store, what)
+
+    @dataclass
+    class Away:
+        listed: list[Run] = field(default_factory=list)
+
+        def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
+            return store.unlabelled(comparison, since=since)
+
+        def kept_lists(self, run_id: int) -> KeptLists | None:
+            msg = f"no route to the lists of {run_id}"
+            raise DatabaseError(msg, permanent=False)
+
+    with pytest.raises(DatabaseError, match="no route"):
+        list(backfill(what, Away(), CannedRelevance({SLOT: BOUGHT}), LATER))  # type: ignore[arg-type]  # part of a store
+
+
+def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:
+    source = CannedRelevance({SLOT: BOUGHT})
+    ran(store, watched())
+
+    assert list(backfill(watched(metrics=("overlap",)), store, source, LATER)) == []
+    assert list(backfill(watched(relevance_within=None), store, source, LATER)) == []
+    assert source.asked == []

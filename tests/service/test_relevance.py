@@ -1,0 +1,284 @@
+"""Relevance that arrives two days late, novelty and churn over real lists, against literal recomputations."""
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from monitor import __version__
+from monitor.cli.main import app
+from monitor.export import PrometheusPublisher
+from monitor.model import Arm, RunResult
+from monitor.service.daemon import Daemon
+from monitor.service.replaying import OneShot
+from monitor.service.wiring import Wiring, wire
+from monitor.settings import load
+from monitor.storage import SqlStore, open_store
+from servers import missing
+
+LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
+K = 10
+DAY = timedelta(days=1)
+DAYS = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 8)]
+NDCG, RECALL = ("ndcg(arm=candidate, gain=linear)@10", "recall(arm=baseline)@10")
+
+CONFIG = """
+database: {url}
+listen: 127.0.0.1:0
+comparisons:
+  - name: shop
+    every: 1d
+    k: 10
+    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/ok-seed/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    users: {{all: true, segments: [country]}}
+    metrics: [extended_tau, "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"]
+    arm_metrics: [catalogue_coverage, self_churn, novelty]
+    relevance:
+      within: {within}
+      file: {{path: "{bought}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items, grades: grades}}
+"""
+
+
+@dataclass
+class Day:
+    """A clock that a test moves from day to day."""
+
+    today: datetime = DAYS[0]
+
+    def now(self) -> datetime:
+        return self.today + timedelta(hours=1)
+
+    def monotonic(self) -> float:
+        return self.today.timestamp()
+
+
+@dataclass
+class Shop:
+    """One comparison on its database, and the folder into which purchases arrive."""
+
+    store: SqlStore
+    wiring: Wiring
+    bought: Path
+    clock: Day = field(default_factory=Day)
+
+    @property
+    def service(self) -> OneShot:
+        publisher = PrometheusPublisher(version=__version__)
+        return OneShot(watched=self.wiring.watched, receivers=(), store=self.store, publisher=publisher, clock=self.clock)
+
+    def run(self, day: datetime) -> RunResult:
+        self.clock.today = max(self.clock.today, day)
+        (result,) = self.service.run_once("shop", day)
+        assert isinstance(result, RunResult), result
+        return result
+
+    def arrive(self, day: datetime) -> None:
+        shutil.copy(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet", self.bought)
+
+    def fill(self) -> list[tuple[datetime, bool]]:
+        return [(each.run.slot, bool(each.summaries)) for each in self.service.backfill("shop", None, None)]
+
+
+def write(folder: Path, url: str, within: str = "7d") -> Path:
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    (folder / "bought").mkdir()
+    config = folder / "rankwatch.yaml"
+    config.write_text(CONFIG.format(url=url, lists=LISTS, bought=folder / "bought", within=within))
+    return config
+
+
+@pytest.fixture
+def shop(tmp_path: Path, database_url: str) -> Iterator[Shop]:
+    settings = load(write(tmp_path, database_url))
+    wiring = wire(settings)
+    store = open_store(settings.database, create=True)
+    yield Shop(store=store, wiring=wiring, bought=tmp_path / "bought")
+    store.close()
+    wiring.close()
+
+
+@cache
+def lists_of(name: str, day: datetime) -> dict[str, list[int]]:
+    frame = pd.read_parquet(LISTS / name / f"{day:%Y-%m-%d}.parquet")
+    return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
+
+
+@cache
+def grades_of(day: datetime) -> dict[str, dict[int, float]]:
+    frame = pd.read_parquet(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet")
+    return {
+        user: {int(item): float(grade) for item, grade in zip(items, grades, strict=True)}
+        for user, items, grades in zip(frame.user_id, frame["items"], frame.grades, strict=True)
+    }
+
+
+def ndcg(ranking: list[int], grades: dict[int, float]) -> float | None:
+    """Jarvelin and Kekalainen 2002 with the logarithm of base 2 and linear gains, term by term."""
+    best = sorted(grades.values(), reverse=True)[:K]
+    ideal = sum(grade / math.log2(place + 2) for place, grade in enumerate(best))
+    found = sum(grades.get(item, 0.0) / math.log2(place + 2) for place, item in enumerate(ranking))
+    return found / ideal if ideal > 0 else None
+
+
+def recall(ranking: list[int], grades: dict[int, float]) -> float | None:
+    relevant = {item for item, grade in grades.items() if grade > 0}
+    return len(relevant & set(ranking)) / len(relevant) if relevant else None
+
+
+def expected(day: datetime) -> dict[str, dict[str, float | None]]:
+    """Scores by metric and user, None where nothing is known of the user."""
+    baseline, candidate, grades = lists_of("baseline", day), lists_of("ok-seed", day), grades_of(day)
+    users = baseline.keys() & candidate.keys()
+    return {
+        NDCG: {user: ndcg(candidate[user], grades.get(user, {})) for user in users},
+        RECALL: {user: recall(baseline[user], grades.get(user, {})) for user in users},
+    }
+
+
+def assert_labelled(store: SqlStore, day: datetime) -> None:
+    run = next(run for run in store.runs(comparison="shop", limit=99) if run.slot == day)
+    summaries = {(each.segment, each.metric): each for each in store.summaries(run.id)}
+    assert run.labelled_at is not None
+    for metric, by_user in expected(day).items():
+        defined = [value for value in by_user.values() if value is not None]
+        stored = {each.user: each.value for each in store.worst_users(run.id, metric, 10_000)}
+        assert stored == pytest.approx({user: value for user, value in by_user.items() if value is not None}, abs=1e-12)
+        whole = summaries["all", metric]
+        assert (whole.n, whole.n_undefined) == (len(defined), len(by_user) - len(defined))
+        assert whole.mean == pytest.approx(math.fsum(defined) / len(defined), abs=1e-12)
+        assert summaries["country=UK", metric].n + summaries["country=nonUK", metric].n == whole.n
+
+
+def test_labels_that_arrive_two_days_later_are_measured_per_user_as_by_hand(shop: Shop) -> None:
+    labelled: list[datetime] = []
+    for day in DAYS:
+        shop.clock.today = day
+        if day - 2 * DAY in DAYS:
+            shop.arrive(day - 2 * DAY)
+        result = shop.run(day)
+        assert (result.status, result.reason, result.is_labelled) == ("ok", None, False)
+        labelled += [slot for slot, is_labelled in shop.fill() if is_labelled]
+    assert labelled == DAYS[:-2]
+    for day in labelled:
+        assert_labelled(shop.store, day)
+    assert [run.slot for run in shop.store.unlabelled("shop", since=DAYS[0])] == DAYS[-2:]
+    assert shop.store.latest(["shop"])[0].unlabelled == 2
+    assert shop.fill() == [(DAYS[-2], False), (DAYS[-1], False)]
+
+
+def test_a_replay_over_days_whose_labels_are_there_gives_the_same_as_a_back_fill(shop: Shop) -> None:
+    shop.run(DAYS[0])
+    shop.arrive(DAYS[0])
+    assert shop.fill() == [(DAYS[0], True)]
+    run_id = shop.store.runs(comparison="shop", limit=1)[0].id
+    filled = {(each.segment, each.metric): each for each in shop.store.summaries(run_id)}
+
+    result = shop.run(DAYS[0])
+
+    assert result.is_labelled
+    assert {(each.segment, each.metric): each for each in shop.store.summaries(run_id)} == filled
+    assert_labelled(shop.store, DAYS[0])
+    assert shop.fill() == []
+
+
+@pytest.mark.parametrize("arm", list(Arm))
+def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(shop: Shop, arm: Arm) -> None:
+    name = {Arm.BASELINE: "baseline", Arm.CANDIDATE: "ok-seed"}[arm]
+    first, second = DAYS[:2]
+    shop.run(first)
+    result = shop.run(second)
+    before, after = lists_of(name, first), lists_of(name, second)
+    stayed = sorted(before.keys() & after.keys())
+    churn = np.mean([1 - len(set(before[user]) & set(after[user])) / K for user in stayed])
+    known = {item for items in before.values() for item in items}
+    shown = [item for items in after.values() for item in items]
+    found = {(each.metric, each.arm): each for each in result.arm_scores if each.segment == "all"}
+
+    assert found["self_churn", arm].value == pytest.approx(churn, abs=1e-12)
+    assert found["self_churn", arm].n == len(stayed)
+    assert found["novelty", arm].value == pytest.approx(np.mean([item not in known for item in shown]), abs=1e-12)
+    catalogue = {item for each in ("baseline", "ok-seed") for items in lists_of(each, second).values() for item in items}
+    assert found["catalogue_coverage", arm].value == pytest.approx(len(set(shown)) / len(catalogue), abs=1e-12)
+    assert result.catalogue_size == len(catalogue)
+
+
+def await_true(holds: Callable[[], bool]) -> None:
+    ends_at = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < ends_at, "it never came true"
+        time.sleep(0.05)
+
+
+def cli(*args: str, code: int = 0) -> str:
+    done = CliRunner().invoke(app, list(args), catch_exceptions=True)
+    assert done.exit_code == code, done.output
+    return done.stdout
+
+
+def test_the_command_tells_what_was_labelled_and_what_waits_since_when(tmp_path: Path) -> None:
+    config = str(write(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", within="9999d"))
+    cli("replay", "--config", config, "--from", "2024-01-01", "--to", "2024-01-03")
+    shown = cli("show", "shop", "--config", config)
+    assert "relevance: waiting for labels until" in shown
+    assert "by chance: two random lists of 10 from a catalogue of" in shown
+    assert "self_churn" in shown
+
+    for day in DAYS[:2]:
+        shutil.copy(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet", tmp_path / "bought")
+    (first, second) = map(json.loads, cli("backfill", "shop", "--config", config, "--to", "2024-01-02", "--json").splitlines())
+    assert [first["outcome"], second["outcome"]] == ["labelled", "labelled"]
+    assert first["summaries"][NDCG]["users"] == len([each for each in expected(DAYS[0])[NDCG].values() if each is not None])
+    told = cli("backfill", "shop", "--config", config)
+    assert "0 runs labelled now, 1 still waits, the oldest since 2024-01-03T00:00:00Z" in told
+    assert "relevance: labelled" in cli("show", "shop", "--slot", "2024-01-02", "--config", config)
+    found = json.loads(cli("show", "shop", "--slot", "2024-01-01", "--config", config, "--json"))
+    assert {NDCG, RECALL} <= {each["metric"] for each in found["summaries"]}
+    tau = next(each for each in found["summaries"] if each["metric"] == "extended_tau")
+    assert tau["by_chance"] < -0.9
+    assert {each["arm"] for each in found["arm_scores"]} == {"baseline", "candidate"}
+
+    (tmp_path / "bought" / "2024-01-03.parquet").write_bytes(b"no parquet")
+    assert "failed" in cli("backfill", "shop", "--config", config, code=3)
+
+
+def test_a_comparison_without_relevance_or_name_is_refused_in_words(tmp_path: Path) -> None:
+    config = write(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}")
+    done = CliRunner().invoke(app, ["backfill", "shop2", "--config", str(config)])
+    assert "no comparison named 'shop2'" in str(done.exception)
+    text = config.read_text()
+    config.write_text(text[: text.index("    relevance:")].replace(', "ndcg(arm=candidate)@10", "recall(arm=baseline)@10"', ""))
+    done = CliRunner().invoke(app, ["backfill", "shop", "--config", str(config)])
+    assert "has no `relevance:` in the configuration" in str(done.exception)
+    assert CliRunner().invoke(app, ["backfill", "shop", "--from", "2024-01-02", "--to", "2024-01-01"]).exit_code == 2
+
+
+def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, database_url: str) -> None:
+    config = write(tmp_path, database_url)
+    clock = Day(DAYS[1])
+    settings = load(config)
+    store = open_store(settings.database, create=True)
+    wiring = wire(settings)
+    earlier = Shop(store=store, wiring=wiring, bought=tmp_path / "bought", clock=Day(DAYS[0]))
+    earlier.run(DAYS[0])
+    earlier.arrive(DAYS[0])
+    wiring.close()
+
+    with Daemon(config, clock=clock) as daemon:
+        daemon.start()
+        await_true(lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.runs(comparison="shop", limit=9)))
+
+    assert_labelled(store, DAYS[0])
+    assert [run.slot for run in store.unlabelled("shop", since=DAYS[0])] == [DAYS[1]]
+    store.close()

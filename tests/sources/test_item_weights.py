@@ -1,0 +1,206 @@
+"""Weights of items from files and databases: each item once, above zero, or one line that names the item."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from monitor.errors import ConfigError, SourceError
+from monitor.model import ItemWeights
+from monitor.sources import ItemWeightsOptions, open_item_weights
+from servers.lists import SLOT
+
+Rows = list[tuple[Any, Any]]
+FILE = {"item": "id", "weight": "sold"}
+
+
+def read(**options: Any) -> ItemWeights:
+    source = open_item_weights(ItemWeightsOptions.model_validate(options))
+    try:
+        return source.weights(SLOT)
+    finally:
+        source.close()
+        source.close()
+
+
+def by_item(found: ItemWeights) -> dict[str, float]:
+    assert found.weights.dtype == np.float64
+    return dict(zip(map(str, found.items), found.weights.tolist(), strict=True))
+
+
+def parquet(rows: Rows, folder: Path) -> dict[str, Any]:
+    path = folder / "weights.parquet"
+    pq.write_table(pa.table({"id": [item for item, _ in rows], "sold": [weight for _, weight in rows]}), path, row_group_size=2)
+    return {"file": FILE | {"path": str(path)}}
+
+
+def csv(rows: Rows, folder: Path) -> dict[str, Any]:
+    lines = ["sold,id", *(f"{'' if weight is None else weight},{'' if item is None else item}" for item, weight in rows)]
+    (folder / "weights.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    return {"file": FILE | {"path": str(folder / "weights.csv")}}
+
+
+def jsonl(rows: Rows, folder: Path) -> dict[str, Any]:
+    lines = (json.dumps({"id": item, "sold": weight}) for item, weight in rows)
+    (folder / "weights.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return {"file": FILE | {"path": str(folder / "weights.jsonl")}}
+
+
+def database(rows: Rows, url: str) -> dict[str, Any]:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE weights (id text, sold numeric)")
+        for item, weight in rows:
+            values = {"id": None if item is None else str(item), "sold": weight}
+            connection.execute(sa.text("INSERT INTO weights VALUES (:id, :sold)"), values)
+    engine.dispose()
+    return {"sql": FILE | {"url": url, "table": "weights"}}
+
+
+def sqlite(rows: Rows, folder: Path) -> dict[str, Any]:
+    return database(rows, f"sqlite:///{folder / 'weights.db'}")
+
+
+every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite])
+Write = Callable[[Rows, Path], dict[str, Any]]
+
+
+@every_kind
+def test_each_item_has_its_weight(write: Write, tmp_path: Path) -> None:
+    assert by_item(read(**write([(7, 0.5), (42, 3), (1, 1e9)], tmp_path))) == {"7": 0.5, "42": 3.0, "1": 1e9}
+
+
+def test_weights_are_read_from_either_database(database_url: str) -> None:
+    assert by_item(read(**database([("x", 0.5), ("7", 12)], database_url))) == {"x": 0.5, "7": 12.0}
+
+
+@pytest.mark.parametrize("write", [parquet, jsonl])
+def test_whole_numbers_stay_numbers(write: Write, tmp_path: Path) -> None:
+    assert read(**write([(7, 0.5), (42, 3.0)], tmp_path)).items.dtype == np.int64
+
+
+def test_ids_are_texts_as_soon_as_one_is(tmp_path: Path) -> None:
+    assert by_item(read(**jsonl([(7, 0.5), ("x", 3)], tmp_path))) == {"7": 0.5, "x": 3.0}
+
+
+@every_kind
+@pytest.mark.parametrize("weight", [0, -0.5, None], ids=str)
+def test_a_weight_that_is_none_or_not_above_zero_is_told_with_its_item_and_place(
+    write: Write, weight: float | None, tmp_path: Path
+) -> None:
+    with pytest.raises(SourceError, match=r"^item '13' of .*weights.* has no weight above 0: give a finite number"):
+        read(**write([(7, 0.5), (12, 1.0), (13, weight)], tmp_path))
+
+
+@pytest.mark.parametrize("write", [parquet, csv])
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), float("-inf")], ids=str)
+def test_a_weight_that_is_not_finite_is_told(write: Write, weight: float, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^item '13' of .* has no weight above 0"):
+        read(**write([(7, 0.5), (13, weight)], tmp_path))
+
+
+@pytest.mark.parametrize("weight", ["much", True, [1]], ids=str)
+def test_a_weight_that_is_no_number_is_told(weight: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^item '13' of .* has no weight above 0"):
+        read(**jsonl([(7, 0.5), (13, weight)], tmp_path))
+
+
+@every_kind
+def test_an_item_that_stands_twice_is_told(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^item '7' of .* has more than one weight: give each item once$"):
+        read(**write([(7, 0.5), (8, 1), (9, 1), (7, 0.5)], tmp_path))
+
+
+def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^item '42' of .* more than one weight"):
+        read(**jsonl([(42, 0.5), ("42", 1), ("x", 2)], tmp_path))
+
+
+@every_kind
+def test_a_row_without_an_item_is_told_with_its_number(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^row 4 of .* has no item id"):
+        read(**write([(7, 0.5), (8, 1), (9, 1), (None, 0.5)], tmp_path))
+
+
+@every_kind
+def test_not_one_item_is_an_error_that_may_pass(write: Write, tmp_path: Path) -> None:
+    options = write([], tmp_path)
+    if write is parquet:
+        empty = pa.table({"id": pa.array([], pa.int64()), "sold": pa.array([], pa.float64())})
+        pq.write_table(empty, tmp_path / "weights.parquet")
+
+    with pytest.raises(SourceError, match="holds no item") as caught:
+        read(**options)
+    assert not caught.value.permanent
+
+
+def test_a_column_that_is_not_there_is_answered_with_those_that_are(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"has no column 'solde' \(did you mean 'sold'\?\)"):
+        read(file={**parquet([(7, 0.5)], tmp_path)["file"], "weight": "solde"})
+
+
+def test_a_column_that_cannot_hold_weights_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"weight column of .* holds bool: it must hold numbers"):
+        read(**parquet([(7, True)], tmp_path))
+
+
+def test_an_items_name_is_told_on_one_line(tmp_path: Path) -> None:
+    with pytest.raises(SourceError) as caught:
+        read(**jsonl([("a\nb" + "x" * 500, -1)], tmp_path))
+    assert "\n" not in str(caught.value)
+    assert str(caught.value).startswith("item 'abxxx")
+    assert len(str(caught.value)) < 300
+
+
+def test_the_slot_chooses_the_file_and_the_rows(tmp_path: Path) -> None:
+    (tmp_path / "2024-01-08.csv").write_text("id,sold\n7,2\n", encoding="utf-8")
+    assert by_item(read(file=FILE | {"path": str(tmp_path / "{slot:%Y-%m-%d}.csv")})) == {"7": 2.0}
+    url = sqlite([(7, 0.5), (8, 1)], tmp_path)["sql"]["url"]
+    query = "SELECT id, sold FROM weights WHERE :slot > '2024-01-01' AND id = '8'"
+    assert by_item(read(sql=FILE | {"url": url, "query": query})) == {"8": 1.0}
+
+
+def test_a_missing_file_or_database_says_so_and_may_come_later(tmp_path: Path) -> None:
+    for options in (
+        {"file": FILE | {"path": str(tmp_path / "none.csv")}},
+        {"sql": FILE | {"url": f"sqlite:///{tmp_path / 'none.db'}", "table": "weights"}},
+    ):
+        with pytest.raises(SourceError, match="does not exist") as caught:
+            read(**options)
+        assert not caught.value.permanent
+
+
+def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
+    url = sqlite([(7, 0.5)], tmp_path)["sql"]["url"]
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id, x AS sold FROM n WHERE x < 0"
+    with pytest.raises(SourceError, match="did not give the weights within"):
+        read(sql=FILE | {"url": url, "query": endless, "timeout": "300ms"})
+
+
+def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+    options = parquet([(number, 1.0) for number in range(200_000)], tmp_path)["file"]
+    with pytest.raises(SourceError, match="more than 1048576 bytes"):
+        read(file=options | {"max_bytes": 2**20})
+    url = sqlite([(number, 1.0) for number in range(5)], tmp_path)["sql"]
+    with pytest.raises(SourceError, match="more than 3 rows"):
+        read(sql=url | {"max_rows": 3})
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"file": FILE | {"path": "x.csv"}, "sql": FILE | {"url": "sqlite:///x.db", "table": "t"}}]
+)
+def test_weights_come_from_exactly_one_place(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="exactly one of file, sql"):
+        ItemWeightsOptions.model_validate(options)
+
+
+def test_a_driver_that_nobody_knows_is_told_when_it_is_opened() -> None:
+    with pytest.raises(ConfigError, match="unknown database driver 'nosuch'"):
+        read(sql=FILE | {"url": "nosuch://host/db", "table": "t"})

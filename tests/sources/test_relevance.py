@@ -1,0 +1,287 @@
+"""What users found relevant: files that come a day later, tables, both forms, and every odd part of them."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from pydantic import ValidationError
+
+from monitor.errors import SourceError
+from monitor.model import RelevanceTable
+from monitor.sources import RelevanceOptions, open_relevance
+from servers.lists import SLOT
+
+DRIFT = Path(__file__).parents[3] / "shared" / "drift-lists" / "relevance"
+WIDE = {"user": "who", "items": "what", "grades": "how"}
+LONG = {"user": "who", "item": "what", "grade": "how"}
+
+Graded = list[tuple[Any, list[Any] | None, list[Any] | None]]
+
+
+def read(slot: datetime = SLOT, **options: Any) -> RelevanceTable | None:
+    source = open_relevance(RelevanceOptions.model_validate(options))
+    try:
+        return source.relevance(slot)
+    finally:
+        source.close()
+        source.close()
+
+
+def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
+    assert table is not None
+    assert [str(column.dtype) for column in (table.offsets, table.grades, table.users)] == ["int64", "float64", "str"]
+    assert table.users.is_unique
+    assert table.offsets[-1] == len(table.items) == len(table.grades)
+    found = {}
+    for row, user in enumerate(table.users):
+        part = slice(table.offsets[row], table.offsets[row + 1])
+        items = [str(item) for item in table.items[part]]
+        assert len(set(items)) == len(items)
+        found[user] = dict(zip(items, table.grades[part].tolist(), strict=True))
+    return found
+
+
+def parquet_wide(rows: Graded, folder: Path) -> dict[str, Any]:
+    columns = {name: [row[place] for row in rows] for place, name in enumerate(("who", "what", "how"))}
+    pq.write_table(pa.table(columns), folder / "wide.parquet", row_group_size=2)
+    return {"file": WIDE | {"path": str(folder / "wide.parquet")}}
+
+
+def jsonl_wide(rows: Graded, folder: Path) -> dict[str, Any]:
+    lines = (json.dumps(dict(zip(("who", "what", "how"), row, strict=True))) for row in rows)
+    (folder / "wide.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return {"file": WIDE | {"path": str(folder / "wide.jsonl")}}
+
+
+def csv_wide(rows: Graded, folder: Path) -> dict[str, Any]:
+    frame = pd.DataFrame([[user, json.dumps(items), json.dumps(grades)] for user, items, grades in rows])
+    frame.to_csv(folder / "wide.csv", index=False, header=["who", "what", "how"])
+    return {"file": WIDE | {"path": str(folder / "wide.csv")}}
+
+
+def long_rows(rows: Graded) -> list[dict[str, Any]]:
+    """One item a row, users mixed."""
+    flat = [
+        {"who": user, "what": item, "how": grade}
+        for user, items, grades in rows
+        for item, grade in zip(items or [], grades or [], strict=True)
+    ]
+    return flat[::2] + flat[1::2]
+
+
+def parquet_long(rows: Graded, folder: Path) -> dict[str, Any]:
+    pq.write_table(pa.Table.from_pylist(long_rows(rows)), folder / "long.parquet", row_group_size=2)
+    return {"file": LONG | {"path": str(folder / "long.parquet")}}
+
+
+def csv_long(rows: Graded, folder: Path) -> dict[str, Any]:
+    pd.DataFrame(long_rows(rows)).to_csv(folder / "long.csv", index=False)
+    return {"file": LONG | {"path": str(folder / "long.csv")}}
+
+
+def jsonl_long(rows: Graded, folder: Path) -> dict[str, Any]:
+    (folder / "long.jsonl").write_text("\n".join(map(json.dumps, long_rows(rows))), encoding="utf-8")
+    return {"file": LONG | {"path": str(folder / "long.jsonl")}}
+
+
+def database(rows: Graded, url: str) -> dict[str, Any]:
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE bought (who text, what integer, how numeric, at date)")
+        for row in long_rows(rows):
+            connection.execute(sa.text("INSERT INTO bought VALUES (:who, :what, :how, '2024-01-08')"), row)
+    engine.dispose()
+    return {"sql": LONG | {"url": url, "query": "SELECT who, what, how FROM bought WHERE at = date(:slot)"}}
+
+
+def sqlite(rows: Graded, folder: Path) -> dict[str, Any]:
+    return database(rows, f"sqlite:///{folder / 'labels.db'}")
+
+
+FILES = [parquet_wide, jsonl_wide, csv_wide, parquet_long, csv_long, jsonl_long]
+every_kind = pytest.mark.parametrize("write", [*FILES, sqlite])
+every_wide = pytest.mark.parametrize("write", [parquet_wide, jsonl_wide, csv_wide])
+Write = Callable[[Graded, Path], dict[str, Any]]
+
+
+@every_kind
+def test_users_grade_items(write: Write, tmp_path: Path) -> None:
+    rows: Graded = [("b", [3, 9, 1], [1, 0.5, 0]), ("a", [42], [3])]
+
+    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 1.0, "9": 0.5, "1": 0.0}, "a": {"42": 3.0}}
+
+
+def test_grades_are_read_from_either_database(database_url: str) -> None:
+    rows: Graded = [("b", [3, 9], [1, 0.5]), ("a", [42], [3])]
+
+    assert by_user(read(**database(rows, database_url))) == {"b": {"3": 1.0, "9": 0.5}, "a": {"42": 3.0}}
+
+
+@every_kind
+def test_without_grades_each_item_has_grade_one(write: Write, tmp_path: Path) -> None:
+    ((place, options),) = write([("b", [3, 9], [5, 0])], tmp_path).items()
+    bare = {name: value for name, value in options.items() if name not in ("grades", "grade")}
+
+    bare_source: dict[str, Any] = {place: bare}
+    assert by_user(read(**bare_source)) == {"b": {"3": 1.0, "9": 1.0}}
+
+
+@every_kind
+def test_of_an_item_graded_twice_the_highest_grade_counts(write: Write, tmp_path: Path) -> None:
+    rows: Graded = [("b", [3, 9, 3, 3], [1, 2, 3, 0]), ("a", [3, 3], [0.5, 0.5])]
+
+    assert by_user(read(**write(rows, tmp_path))) == {"b": {"3": 3.0, "9": 2.0}, "a": {"3": 0.5}}
+
+
+def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
+    assert by_user(read(**jsonl_wide([("b", [3, "3", "x"], [1, 2, 1])], tmp_path))) == {"b": {"3": 2.0, "x": 1.0}}
+
+
+@every_wide
+def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^user 'b' of .*wide.* stands in two rows: give each user one list$"):
+        read(**write([("b", [3], [1]), ("a", [3], [1]), ("c", [3], [1]), ("b", [4], [1])], tmp_path))
+
+
+@every_kind
+@pytest.mark.parametrize("grade", [-1, None], ids=["negative", "null"])
+def test_a_grade_that_is_none_or_negative_is_refused_with_its_user(write: Write, grade: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
+        read(**write([("a", [1, 2], [1, 1]), ("b", [3, 4], [1, grade])], tmp_path))
+
+
+@pytest.mark.parametrize("write", [parquet_wide, parquet_long])
+@pytest.mark.parametrize("grade", [float("nan"), float("inf")], ids=str)
+def test_a_grade_that_is_not_finite_is_refused(write: Write, grade: float, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
+        read(**write([("b", [3, 4], [1.0, grade])], tmp_path))
+
+
+@every_wide
+@pytest.mark.parametrize("grades", [[1], [1, 1, 1], None], ids=["fewer", "more", "null"])
+def test_grades_that_are_not_as_many_as_items_are_refused(write: Write, grades: Any, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^user 'b' of .*(another number of grades|as many numbers as grades)"):
+        read(**write([("a", [1], [1]), ("b", [3, 4], grades)], tmp_path))
+
+
+@every_wide
+def test_an_item_that_is_no_id_is_refused_with_its_user(write: Write, tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"^user 'b' of .* has (an item that is no id|no list of ids)"):
+        read(**write([("a", [1], [1]), ("b", [3, None], [1, 1])], tmp_path))
+
+
+def test_text_that_is_no_list_is_refused_with_its_user(tmp_path: Path) -> None:
+    (tmp_path / "wide.csv").write_text('who,what\na,"[1]"\nb,"[2"\n', encoding="utf-8")
+    with pytest.raises(SourceError, match=r"^user 'b' of .* has no list of ids"):
+        read(file={"path": str(tmp_path / "wide.csv"), "user": "who", "items": "what"})
+
+
+@every_wide
+def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(write: Write, tmp_path: Path) -> None:
+    rows: Graded = [("a", [1], [1]), (None, [2], [-1]), ("b", [], []), ("c", None, None)]
+
+    assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
+
+
+@pytest.mark.parametrize("options", [WIDE, LONG], ids=["wide", "long"])
+def test_a_file_that_is_not_there_has_not_arrived(options: dict[str, str], tmp_path: Path) -> None:
+    assert read(file=options | {"path": str(tmp_path / "{slot:%Y-%m-%d}.parquet")}) is None
+
+
+def test_a_file_without_a_row_has_arrived(tmp_path: Path) -> None:
+    (tmp_path / "long.csv").write_text("who,what,how\n", encoding="utf-8")
+
+    assert by_user(read(file=LONG | {"path": str(tmp_path / "long.csv")})) == {}
+
+
+def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
+    options = sqlite([("a", [1], [1])], tmp_path)
+
+    assert by_user(read(**options)) == {"a": {"1": 1.0}}
+    assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
+
+
+def test_a_damaged_file_is_an_error_and_not_absent(tmp_path: Path) -> None:
+    (tmp_path / "wide.parquet").write_bytes(b"PAR1 half")
+    with pytest.raises(SourceError, match="cannot be read, it may be damaged or still being written"):
+        read(file=WIDE | {"path": str(tmp_path / "wide.parquet")})
+
+
+def test_a_column_of_single_items_is_refused_with_advice(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"who": ["a"], "what": [1], "how": [1]}), tmp_path / "x.parquet")
+    with pytest.raises(SourceError, match="expected lists: for one item a row give item and grade"):
+        read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
+
+
+@pytest.mark.parametrize("grades", [pa.array([["1"]]), pa.array([1.0])], ids=["texts", "a number"])
+def test_a_column_that_cannot_hold_lists_of_grades_is_refused(grades: pa.Array, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"who": ["a"], "what": [[1]], "how": grades}), tmp_path / "x.parquet")
+    with pytest.raises(SourceError, match=r"grades column of .* holds .*: it must hold lists of numbers"):
+        read(file=WIDE | {"path": str(tmp_path / "x.parquet")})
+
+
+def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+    options = parquet_wide([(f"u{n}", list(range(50)), [1.0] * 50) for n in range(2000)], tmp_path)["file"]
+    with pytest.raises(SourceError, match="more than 1048576 bytes"):
+        read(file=options | {"max_bytes": 2**20})
+
+
+def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
+    url = sqlite([("a", [1], [1])], tmp_path)["sql"]["url"]
+    endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, x AS what FROM n WHERE x < 0"
+    with pytest.raises(SourceError, match="did not give the relevance within"):
+        read(sql={"url": url, "query": endless, "user": "who", "item": "what", "timeout": "300ms"})
+
+
+def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows: Graded = [
+        (f"u{n}", rng.integers(0, 20, size).tolist(), rng.integers(0, 4, size).astype(float).tolist())
+        for n, size in enumerate(rng.integers(1, 30, 200))
+    ]
+    expected = {
+        user: {str(item): max(g for i, g in zip(items or [], grades or [], strict=True) if i == item) for item in items or []}
+        for user, items, grades in rows
+    }
+    for write in FILES:
+        assert by_user(read(**write(rows, tmp_path))) == expected
+
+
+@pytest.mark.skipif(not DRIFT.is_dir(), reason="the shared lists are not beside this checkout")
+def test_what_shoppers_bought_is_read_as_it_lies_there() -> None:
+    options = {"path": str(DRIFT / "{slot:%Y-%m-%d}.parquet"), "user": "user_id", "items": "items", "grades": "grades"}
+
+    tables = [read(datetime(2024, 1, day, tzinfo=UTC), file=options) for day in range(1, 15)]
+
+    assert all(table is not None and 15 <= len(table) <= 54 and (table.grades >= 0).all() for table in tables)
+    first = by_user(tables[0])
+    assert len(first) == 36
+    assert first["c0107"].keys() == {"3135", "2404", "2046", "3453", "1311", "2870", "1416", "837", "500", "2860"}
+    assert read(datetime(2024, 1, 15, tzinfo=UTC), file=options) is None
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, "exactly one of file, sql"),
+        ({"within": "3d"}, "exactly one of file, sql"),
+        ({"file": {"path": "x.csv", "user": "u"}}, "give either items and grades"),
+        ({"file": {"path": "x.csv", "user": "u", "items": "i", "grade": "g"}}, "give either items and grades"),
+        ({"file": {"path": "x.csv", "user": "u", "item": "i", "grades": "g"}}, "give either items and grades"),
+        ({"file": WIDE | {"path": "{user}.csv"}}, "unknown placeholder"),
+        ({"file": WIDE | {"path": "x.csv"}, "within": "7"}, "not a duration"),
+        ({"sql": WIDE | {"url": "sqlite:///x.db", "table": "t"}}, "item"),
+        ({"sql": LONG | {"url": "sqlite:///x.db", "query": "SELECT :k"}}, "which nobody sets: use :slot"),
+    ],
+)
+def test_bad_options_are_told(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected):
+        RelevanceOptions.model_validate(options)

@@ -1,0 +1,344 @@
+"""The models' own scores beside their lists: from every kind of source, through every odd part."""
+
+import csv
+import json
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason, Pull
+from monitor.sources import FileOptions
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Recommender, running_recommender
+
+Scored = dict[str, tuple[list[Any], list[float | None]]]
+
+WIDE = {"user": "who", "items": "what", "scores": "how"}
+LONG = {"user": "who", "item": "what", "scores": "how"}
+RANKED = LONG | {"rank": "place"}
+
+
+def scores_of(pull: Pull) -> dict[str, list[float | None]]:
+    """The scores of each list, None where there is none."""
+    table = pull.rankings
+    assert table.scores is not None
+    assert table.scores.dtype == np.float64
+    assert len(table.scores) == len(table.items)
+    values = [None if np.isnan(score) else float(score) for score in table.scores]
+    return {user: values[a:b] for user, a, b in zip(table.users, table.offsets, table.offsets[1:], strict=False)}
+
+
+def rows_of(lists: Scored) -> list[dict[str, Any]]:
+    """One item a row, worst first, with its rank."""
+    return [
+        {"who": user, "what": item, "how": score, "place": place}
+        for user, (items, scores) in lists.items()
+        for place, (item, score) in reversed(list(enumerate(zip(items, scores or [], strict=False))))
+    ]
+
+
+def parquet(path: Path, rows: list[dict[str, Any]]) -> str:
+    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
+    return str(path)
+
+
+def parquet_wide(lists: Scored, folder: Path) -> Any:
+    rows = [{"who": user, "what": items, "how": scores} for user, (items, scores) in lists.items()]
+    return source_of(file=WIDE | {"path": parquet(folder / "wide.parquet", rows)})
+
+
+def csv_wide(lists: Scored, folder: Path) -> Any:
+    with (folder / "wide.csv").open("w", newline="", encoding="utf-8") as file:
+        rows = [[user, json.dumps(items), json.dumps(scores)] for user, (items, scores) in lists.items()]
+        csv.writer(file).writerows([["who", "what", "how"], *rows])
+    return source_of(file=WIDE | {"path": str(folder / "wide.csv")})
+
+
+def jsonl_wide(lists: Scored, folder: Path) -> Any:
+    rows = [{"who": user, "what": items, "how": scores} for user, (items, scores) in lists.items()]
+    (folder / "wide.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return source_of(file=WIDE | {"path": str(folder / "wide.jsonl")})
+
+
+def parquet_long(lists: Scored, folder: Path) -> Any:
+    return source_of(file=RANKED | {"path": parquet(folder / "long.parquet", rows_of(lists))})
+
+
+def csv_long(lists: Scored, folder: Path) -> Any:
+    pd.DataFrame(rows_of(lists)).to_csv(folder / "long.csv", index=False)
+    return source_of(file=RANKED | {"path": str(folder / "long.csv")})
+
+
+def jsonl_long(lists: Scored, folder: Path) -> Any:
+    (folder / "long.jsonl").write_text("\n".join(map(json.dumps, rows_of(lists))), encoding="utf-8")
+    return source_of(file=RANKED | {"path": str(folder / "long.jsonl")})
+
+
+def fill(url: str, lists: Scored) -> None:
+    """Tables ``wide`` (JSON text) and ``long``."""
+    engine = sa.create_engine(url)
+    wide = [{"who": user, "what": json.dumps(items), "how": json.dumps(scores)} for user, (items, scores) in lists.items()]
+    with engine.begin() as connection:
+        for table in ("wide", "long"):
+            connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
+        connection.execute(sa.text("CREATE TABLE wide (who text, what text, how text)"))
+        connection.execute(sa.text("CREATE TABLE long (who text, what text, how numeric, place numeric)"))
+        connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what, :how)"), wide)
+        rows = [row | {"what": str(row["what"])} for row in rows_of(lists)]
+        connection.execute(sa.text("INSERT INTO long VALUES (:who, :what, :how, :place)"), rows)
+    engine.dispose()
+
+
+def sqlite_wide(lists: Scored, folder: Path) -> Any:
+    url = f"sqlite:///{folder / 'lists.db'}"
+    fill(url, lists)
+    return source_of(sql=WIDE | {"url": url, "table": "wide"})
+
+
+def sqlite_long(lists: Scored, folder: Path) -> Any:
+    url = f"sqlite:///{folder / 'lists.db'}"
+    fill(url, lists)
+    return source_of(sql=RANKED | {"url": url, "query": "SELECT * FROM long WHERE who IN :users", "batch": 1})
+
+
+KINDS: dict[str, Callable[[Scored, Path], Any]] = {
+    "parquet wide": parquet_wide,
+    "parquet long": parquet_long,
+    "csv wide": csv_wide,
+    "csv long": csv_long,
+    "jsonl wide": jsonl_wide,
+    "jsonl long": jsonl_long,
+    "sqlite wide": sqlite_wide,
+    "sqlite long": sqlite_long,
+}
+every_kind = pytest.mark.parametrize("kind", KINDS)
+
+SCORED: Scored = {"a": ([5, 3, 9], [0.75, 0.5, None]), "b": ([7], [-2.0]), "c": ([1, 2], [3.25, 3.25])}
+
+
+@every_kind
+def test_scores_stand_beside_their_items(kind: str, tmp_path: Path) -> None:
+    pull = KINDS[kind](SCORED, tmp_path).pull(request("c", "a", "b"))
+
+    assert as_lists(pull) == {"a": ["5", "3", "9"], "b": ["7"], "c": ["1", "2"]}
+    assert scores_of(pull) == {"a": [0.75, 0.5, None], "b": [-2.0], "c": [3.25, 3.25]}
+    assert not pull.failures
+
+
+@pytest.mark.parametrize("options", [WIDE | {"table": "wide"}, RANKED | {"table": "long"}], ids=["wide", "long"])
+def test_scores_are_read_from_either_database(options: dict[str, str], database_url: str) -> None:
+    fill(database_url, SCORED)
+
+    pull = source_of(sql=options | {"url": database_url}).pull(request("a", "b", "c"))
+
+    assert scores_of(pull) == {user: scores for user, (_, scores) in SCORED.items()}
+
+
+def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
+    engine = sa.create_engine(postgres_url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE arrays (who text, what bigint[], how numeric[])")
+        connection.exec_driver_sql("INSERT INTO arrays VALUES ('u', ARRAY[3, 1], ARRAY[0.5, NULL]), ('v', ARRAY[1], '{}')")
+    engine.dispose()
+
+    pull = source_of(sql=WIDE | {"url": postgres_url, "table": "arrays"}).pull(request("u", "v"))
+
+    assert scores_of(pull) == {"u": [0.5, None]}
+    assert pull.failures == {"v": CoverageReason.MALFORMED}
+
+
+@every_kind
+def test_scores_stay_aligned_whatever_users_are_left_out(kind: str, tmp_path: Path) -> None:
+    pull = KINDS[kind](SCORED, tmp_path).pull(request("c", "nobody", k=1))
+
+    assert [(user, scores[0]) for user, scores in scores_of(pull).items()] == [("c", 3.25)]
+
+
+@pytest.mark.parametrize("kind", ["parquet wide", "jsonl wide", "csv wide", "sqlite wide"])
+@pytest.mark.parametrize("odd", [[0.5], [0.5, 0.4, 0.3], [], None], ids=["fewer", "more", "none", "null"])
+def test_scores_that_are_not_as_many_as_items_make_one_list_malformed(kind: str, odd: Any, tmp_path: Path) -> None:
+    pull = KINDS[kind]({"good": ([1, 2], [2.0, 1.0]), "odd": ([3, 4], odd), "fine": ([5], [7.0])}, tmp_path).pull(
+        request("odd", "fine", "good")
+    )
+
+    assert scores_of(pull) == {"good": [2.0, 1.0], "fine": [7.0]}
+    assert as_lists(pull) == {"good": ["1", "2"], "fine": ["5"]}
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+    assert "scores" in pull.notes[CoverageReason.MALFORMED]
+
+
+@pytest.mark.parametrize("odd", ["x", True, [1], {}], ids=str)
+def test_scores_that_are_no_numbers_make_one_list_malformed(odd: Any, tmp_path: Path) -> None:
+    pull = jsonl_wide({"good": ([1], [2.0]), "odd": ([3, 4], [1.0, odd])}, tmp_path).pull(request("odd", "good"))
+
+    assert scores_of(pull) == {"good": [2.0]}
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+
+
+def test_a_score_too_large_for_a_float_is_no_number(tmp_path: Path) -> None:
+    pull = jsonl_wide({"odd": ([3], [10**400])}, tmp_path).pull(request("odd"))
+
+    assert pull.failures == {"odd": CoverageReason.MALFORMED}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_text_that_is_no_number_makes_its_list_malformed_in_long_form_too(suffix: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame(
+        {"who": ["a", "a", "b", "b"], "what": [1, 2, 3, 4], "how": ["0.5", "", "1e2", "oops"], "place": [1, 2, 1, 2]}
+    )
+    path = tmp_path / f"lists.{suffix}"
+    frame.to_csv(path, index=False) if suffix == "csv" else frame.to_json(path, orient="records", lines=True)
+
+    pull = source_of(file=RANKED | {"path": str(path)}).pull(request("a", "b"))
+
+    assert scores_of(pull) == {"a": [0.5, None]}
+    assert pull.failures == {"b": CoverageReason.MALFORMED}
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [pa.array([["1"]]), pa.array([[True]]), pa.array([1.0]), pa.array(["[1]"])],
+    ids=["texts", "booleans", "a number", "a text"],
+)
+def test_a_column_that_cannot_hold_lists_of_scores_is_refused(scores: pa.Array, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"who": ["a"], "what": [[1]], "how": scores}), tmp_path / "lists.parquet")
+
+    with pytest.raises(SourceError, match=r"scores column of .*lists\.parquet holds .*: it must hold lists of numbers"):
+        source_of(file=WIDE | {"path": str(tmp_path / "lists.parquet")}).pull(request("a"))
+
+
+def test_a_long_column_that_cannot_hold_scores_is_refused(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "lists.parquet", [{"who": "a", "what": 1, "how": True, "place": 1}])
+
+    with pytest.raises(SourceError, match=r"scores column of .* holds bool: it must hold numbers"):
+        source_of(file=RANKED | {"path": path}).pull(request("a"))
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.int8(), pa.uint64(), pa.float16(), pa.float32(), pa.float64(), pa.decimal128(9, 3)], ids=str
+)
+@pytest.mark.parametrize("form", [pa.list_, pa.large_list, lambda kind: pa.list_(kind, 2)], ids=["list", "large", "fixed"])
+def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, form: Any, tmp_path: Path) -> None:
+    makes = {pa.float16(): np.float16, pa.float32(): float, pa.float64(): float, pa.decimal128(9, 3): Decimal}
+    flat = pa.array([makes.get(kind, int)(number) for number in (2, 1, 4, 3)], kind)
+    scores = pa.ListArray.from_arrays(pa.array([0, 2, 4], pa.int32()), flat).cast(form(kind))
+    pq.write_table(pa.table({"who": ["a", "b"], "what": [[1, 2], [3, 4]], "how": scores}), tmp_path / "lists.parquet")
+
+    pull = source_of(file=WIDE | {"path": str(tmp_path / "lists.parquet")}).pull(request("b", "a"))
+
+    assert scores_of(pull) == {"a": [2.0, 1.0], "b": [4.0, 3.0]}
+
+
+def test_without_ranks_the_best_score_is_first_and_ties_stand_in_the_order_of_their_ids(tmp_path: Path) -> None:
+    rows = [("a", 9, 0.5), ("a", 10, 0.5), ("b", 1, -1.0), ("a", 3, 0.75), ("a", 100, 0.5), ("b", 2, 0.0)]
+    path = parquet(tmp_path / "lists.parquet", [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows])
+
+    pull = source_of(file=LONG | {"path": path}).pull(request("a", "b"))
+
+    assert as_lists(pull) == {"a": ["3", "10", "100", "9"], "b": ["2", "1"]}
+    assert scores_of(pull) == {"a": [0.75, 0.5, 0.5, 0.5], "b": [0.0, -1.0]}
+
+
+def test_without_ranks_a_missing_score_leaves_no_order(tmp_path: Path) -> None:
+    rows = [("a", 1, None), ("a", 2, 0.5), ("b", 3, 0.25), ("c", 4, float("nan")), ("d", None, 0.5)]
+    path = parquet(tmp_path / "lists.parquet", [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows])
+
+    pull = source_of(file=LONG | {"path": path}).pull(request("a", "b", "c", "d"))
+
+    assert as_lists(pull) == {"b": ["3"]}
+    assert pull.failures == dict.fromkeys(["a", "c", "d"], CoverageReason.MALFORMED)
+
+
+def test_with_ranks_two_items_of_one_score_are_no_fault(tmp_path: Path) -> None:
+    rows = [{"who": "a", "what": item, "how": 0.5, "place": place} for place, item in enumerate([9, 1, 5])]
+
+    pull = source_of(file=RANKED | {"path": parquet(tmp_path / "lists.parquet", rows)}).pull(request("a"))
+
+    assert as_lists(pull) == {"a": ["9", "1", "5"]}
+
+
+def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
+    rows = [{"who": "a", "what": 1, "place": 2.5, "how": 1}, {"who": "a", "what": 2, "place": 1.5, "how": 2}]
+    (tmp_path / "lists.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+
+    assert as_lists(source_of(file=RANKED | {"path": str(tmp_path / "lists.jsonl")}).pull(request("a"))) == {"a": ["2", "1"]}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_without_the_setting_there_are_no_scores(kind: str, tmp_path: Path) -> None:
+    source = KINDS[kind](SCORED, tmp_path)
+    options = source._options.model_dump(exclude={"scores"})
+    place = "sql" if "sql" in kind else "file"
+
+    assert source_of(**{place: options}).pull(request("a", "b")).rankings.scores is None
+
+
+def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
+    recommender.lists["u"] = {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": None}]}
+    recommender.lists["v"] = {"items": [{"id": 3, "score": 0.5}, {"id": 4}]}
+    recommender.lists["w"] = {"items": [{"id": 3, "score": "0.5"}]}
+    http = {"url": recommender.url, "items": "items[*].id", "scores": "items[*].score"}
+
+    pull = source_of(http=http).pull(request("v", "w"))
+    assert pull.failures == {"v": CoverageReason.MALFORMED, "w": CoverageReason.MALFORMED}
+    assert pull.notes[CoverageReason.MALFORMED] == "expected a list of numbers as scores, as many as items"
+
+    http["scores"] = "map(&score, items)"
+    pull = source_of(http=http).pull(request("u", "v", k=2))
+    assert scores_of(pull) == {"u": [0.5, 1.0], "v": [0.5, None]}
+
+
+@pytest.mark.parametrize("body", [[1, 2], {"items": [1, 2]}, {"items": [1, 2], "scores": [1]}, {"items": [1], "scores": 1}])
+def test_an_answer_without_fitting_scores_is_malformed(body: Any, recommender: Recommender) -> None:
+    recommender.lists["u"] = body
+    http = {"url": recommender.url, "items": "items || @", "scores": "scores"}
+
+    assert source_of(http=http).pull(request("u")).failures == {"u": CoverageReason.MALFORMED}
+
+
+@pytest.mark.parametrize(
+    "given", [{"item": "i"}, {"items": "i", "rank": "r"}, {"items": "i", "item": "j", "scores": "s"}, {"scores": "s"}]
+)
+def test_lists_are_of_one_form(given: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="give either items"):
+        FileOptions.model_validate({"path": "x.csv", "user": "u"} | given)
+
+
+scored_lists = st.dictionaries(
+    st.sampled_from("abcdef"),
+    st.lists(st.tuples(st.integers(0, 30), st.sampled_from([0.5, 0.25, -1.0, None])), min_size=1, max_size=6).map(
+        lambda pairs: ([item for item, _ in pairs], [score for _, score in pairs])
+    ),
+)
+
+
+@every_kind
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(lists=scored_lists.filter(bool))
+def test_any_scores_survive_the_way(kind: str, tmp_path: Path, lists: Scored) -> None:
+    pull = KINDS[kind](lists, tmp_path).pull(request(*lists))
+
+    assert scores_of(pull) == {user: scores for user, (_, scores) in lists.items()}
+    assert as_lists(pull) == {user: [str(item) for item in items] for user, (items, _) in lists.items()}
+
+
+@settings(max_examples=5, deadline=None)
+@given(lists=scored_lists.filter(bool))
+def test_any_scores_survive_the_way_over_http(lists: Scored) -> None:
+    with running_recommender() as recommender:
+        recommender.lists.update({user: {"items": items, "scores": scores} for user, (items, scores) in lists.items()})
+        pull = source_of(http={"url": recommender.url, "items": "items", "scores": "scores"}).pull(request(*lists))
+
+    assert scores_of(pull) == {user: scores for user, (_, scores) in lists.items()}

@@ -1,0 +1,326 @@
+"""Lists kept with runs, arm-wide scores, and relevance that is added later."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import select
+
+import factories
+from factories import SLOT
+from monitor.errors import DatabaseError
+from monitor.model import Arm, ArmScore, KeptLists, RankingTable, Run, RunStatus
+from monitor.storage import SqlStore, parquet
+from monitor.storage.tables import kept_lists
+from storage.worked import HOUR, claimed, result, scores
+
+DAY = timedelta(days=1)
+
+
+def lists(baseline: dict[str, list[Any]], candidate: dict[str, list[Any]], **segments: list[int]) -> KeptLists:
+    positions = {"all": list(range(len(baseline))), **segments}
+    return KeptLists(
+        baseline=factories.rankings(baseline),
+        candidate=factories.rankings(candidate),
+        segments={name: np.array(rows, dtype=np.intp) for name, rows in positions.items()},
+    )
+
+
+ONE = lists({"u1": [1, 2], "u2": [3]}, {"u1": [2], "u2": [3, 9]}, **{"country=UK": [1]})
+
+
+def plain(table: RankingTable) -> dict[str, tuple[list[Any], Any]]:
+    return {
+        user: (
+            list(table.items[first:last]),
+            None if table.scores is None else [None if np.isnan(x) else x for x in table.scores[first:last]],
+        )
+        for user, first, last in zip(table.users, table.offsets[:-1], table.offsets[1:], strict=True)
+    }
+
+
+def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
+    assert found is not None
+    for mine, theirs in ((found.baseline, wanted.baseline), (found.candidate, wanted.candidate)):
+        assert plain(mine) == plain(theirs)
+        assert list(mine.users) == list(theirs.users)
+        assert mine.offsets.dtype == np.int64
+        assert isinstance(mine.items, np.ndarray) == isinstance(theirs.items, np.ndarray)
+    assert {name: rows.tolist() for name, rows in found.segments.items()} == {
+        name: rows.tolist() for name, rows in wanted.segments.items()
+    }
+    assert list(found.segments) == list(wanted.segments)
+
+
+def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
+    """Store an ok run that keeps its lists; its number."""
+    claim = claimed(store, slot, rerun=True)
+    assert store.finish(result(claim, **{"lists": ONE, "catalogue_size": 7, **changes}), receivers=())
+    return claim.run_id
+
+
+def stored_run(store: SqlStore, run_id: int) -> Run:
+    return next(run for run in store.runs(comparison=None, limit=99) if run.id == run_id)
+
+
+def with_lists(store: SqlStore) -> set[int]:
+    with store.database.read() as connection:
+        return set(connection.scalars(select(kept_lists.c.run_id)))
+
+
+def test_lists_come_back_as_they_were_kept(store: SqlStore) -> None:
+    run_id = kept(store)
+
+    assert_same(store.kept_lists(run_id), ONE)
+    assert stored_run(store, run_id).catalogue_size == 7
+
+
+def test_text_scores_and_empty_lists_come_back_as_they_were_kept(store: SqlStore) -> None:
+    table = factories.rankings({"ü": ["a", "é"], "v": []})
+    scored = replace(table, scores=np.array([0.5, np.nan]))
+    odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})
+
+    assert_same(store.kept_lists(kept(store, lists=odd)), odd)
+
+
+def test_a_run_without_lists_has_none(store: SqlStore) -> None:
+    run_id = kept(store, lists=None)
+
+    assert store.kept_lists(run_id) is None
+    assert store.kept_lists(12345) is None
+
+
+@given(data=st.data())
+def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject) -> None:
+    kinds = st.sampled_from([st.integers(-(2**63), 2**63 - 1), st.text("aé0", min_size=1)])
+    items = data.draw(kinds)
+    n = data.draw(st.integers(0, 9))
+    users = [f"u{number}" for number in range(n)]
+
+    def arm() -> dict[str, list[Any]]:
+        return {user: data.draw(st.lists(items, max_size=4)) for user in users}
+
+    chosen = data.draw(st.lists(st.integers(0, n - 1), unique=True)) if n else []
+    wanted = lists(arm(), arm(), **{"x=y": sorted(chosen)})
+    step = data.draw(st.integers(1, 4))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "USERS_AT_ONCE", step)
+        pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
+        for arm_name, part, payload in parquet.pack(wanted):
+            assert part == len(pieces[arm_name])
+            pieces[arm_name].append(payload)
+        found = parquet.unpack(pieces)
+
+    assert len(pieces[Arm.BASELINE]) == max(1, -(-n // step))
+    assert list(found.baseline.users) == list(wanted.baseline.users)
+    for mine, theirs in ((found.baseline, wanted.baseline), (found.candidate, wanted.candidate)):
+        assert mine.offsets.tolist() == theirs.offsets.tolist()
+        assert list(map(str, mine.items)) == list(map(str, theirs.items))
+    assert {name: rows.tolist() for name, rows in found.segments.items()} == {
+        name: rows.tolist() for name, rows in wanted.segments.items()
+    }
+
+
+def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
+    return {arm: [payload for found, _, payload in parquet.pack(wanted) if found is arm] for arm in Arm}
+
+
+def _other_users() -> dict[Arm, list[bytes]]:
+    strange = _pieces(lists({"x": [1], "y": [2]}, {"x": [1], "y": [2]}))
+    return {Arm.BASELINE: _pieces()[Arm.BASELINE], Arm.CANDIDATE: strange[Arm.CANDIDATE]}
+
+
+DAMAGED: Mapping[str, dict[Arm, list[bytes]]] = {
+    "noise": {arm: [b"PAR1 this is no Parquet PAR1"] for arm in Arm},
+    "nothing": {arm: [b""] for arm in Arm},
+    "cut off": {arm: [parts[0][: len(parts[0]) // 2]] for arm, parts in _pieces().items()},
+    "one arm only": {Arm.BASELINE: _pieces()[Arm.BASELINE]},
+    "arms swapped": {Arm.BASELINE: _pieces()[Arm.CANDIDATE], Arm.CANDIDATE: _pieces()[Arm.BASELINE]},
+    "other users": _other_users(),
+    "a piece twice": {arm: parts * 2 for arm, parts in _pieces().items()},
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore, case: str) -> None:
+    run_id = kept(store)
+    with store.database.write() as connection:
+        connection.execute(kept_lists.delete())
+        for arm, parts in DAMAGED[case].items():
+            for part, payload in enumerate(parts):
+                connection.execute(kept_lists.insert().values(run_id=run_id, arm=arm, part=part, payload=payload))
+
+    with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
+        store.kept_lists(run_id)
+    with pytest.raises(DatabaseError, match="are damaged"):
+        store.last_lists("home-feed", before=SLOT + DAY)
+
+
+@given(st.integers(0, 10**6), st.integers(0, 255))
+def test_no_changed_byte_is_anything_but_lists_or_a_value_error(place: int, byte: int) -> None:
+    pieces = _pieces()
+    payload = bytearray(pieces[Arm.BASELINE][0])
+    payload[place % len(payload)] = byte
+
+    try:
+        found = parquet.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
+    except ValueError:
+        return
+    assert len(found.baseline) == len(found.candidate)
+
+
+def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: SqlStore) -> None:
+    older = lists({"u1": [7]}, {"u1": [8]})
+    waiting = {"labels_until": SLOT + 30 * DAY}
+    kept(store, SLOT, lists=older, **waiting)
+    kept(store, SLOT + HOUR, **waiting)
+    kept(store, SLOT + 2 * HOUR, lists=None)
+    kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
+
+    assert store.last_lists("home-feed", before=SLOT) is None
+    assert_same(store.last_lists("home-feed", before=SLOT + HOUR), older)
+    assert_same(store.last_lists("home-feed", before=SLOT + DAY), ONE)
+    assert store.last_lists("other", before=SLOT + DAY) is None
+
+
+def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
+    kept(store, SLOT)
+    second = kept(store, SLOT + HOUR)
+    assert with_lists(store) == {second}
+
+    first_again = kept(store, SLOT)
+    assert with_lists(store) == {first_again, second}  # of use to a replay that goes on from there
+    assert store.prune(scores_before=SLOT - DAY, evidence_before=SLOT - DAY, runs_before=SLOT - DAY, now=SLOT) == {
+        "kept_lists": 2
+    }
+    assert with_lists(store) == {second}
+
+
+def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: SqlStore) -> None:
+    early = SLOT - 30 * DAY
+    ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
+
+    def left(now: Any) -> set[int]:
+        store.prune(scores_before=early, evidence_before=early, runs_before=early, now=now)
+        return with_lists(store)
+
+    assert left(SLOT + 2 * DAY) == set(ids)
+    assert left(SLOT + 4 * DAY) == set(ids[2:])
+    assert left(SLOT + 99 * DAY) == set(ids[2:])
+    assert store.prune(scores_before=SLOT + 9 * DAY, evidence_before=early, runs_before=early, now=SLOT)["kept_lists"] == 2
+    assert with_lists(store) == set()
+
+
+def arm_score(**changes: Any) -> ArmScore:
+    return replace(ArmScore(segment="all", arm=Arm.BASELINE, metric="exposure_gini", value=0.25, n=3), **changes)
+
+
+def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: SqlStore) -> None:
+    found = (
+        arm_score(metric="novelty", value=None, n=0),
+        arm_score(arm=Arm.CANDIDATE, value=float("nan")),
+        arm_score(),
+        arm_score(segment="country=UK", value=np.float64(1.0)),
+    )
+    run_id = kept(store, arm_scores=found)
+
+    assert store.arm_scores(run_id) == (found[0], replace(found[1], value=None), *found[2:])
+    assert store.latest(["home-feed"])[0].arm_scores == store.arm_scores(run_id)
+    assert store.arm_scores(999) == ()
+
+
+def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
+    run_id = kept(store, arm_scores=(arm_score(),), labels_until=SLOT + DAY, is_labelled=True)
+    assert stored_run(store, run_id).labelled_at is not None
+    other = lists({"u9": [4]}, {"u9": [5]})
+
+    again = kept(store, lists=other, labels_until=SLOT + 2 * DAY, catalogue_size=8)
+
+    assert again == run_id
+    assert_same(store.kept_lists(run_id), other)
+    assert store.arm_scores(run_id) == ()
+    run = stored_run(store, run_id)
+    assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
+
+
+def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -> None:
+    waits = {"labels_until": SLOT + 9 * DAY}
+    first = kept(store, SLOT, **waits)
+    kept(store, SLOT + HOUR, **waits, is_labelled=True)
+    kept(store, SLOT + 2 * HOUR, **waits, status=RunStatus.INSUFFICIENT)
+    kept(store, SLOT + 3 * HOUR)
+    busy = kept(store, SLOT + 4 * HOUR, **waits)
+    claimed(store, SLOT + 4 * HOUR, rerun=True)
+    last = kept(store, SLOT + 5 * HOUR, **waits)
+
+    assert [run.id for run in store.unlabelled("home-feed", since=SLOT)] == [first, last]
+    assert [run.id for run in store.unlabelled("home-feed", since=SLOT + HOUR)] == [last]
+    assert store.unlabelled("other", since=SLOT) == ()
+    assert store.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
+    assert all(run.is_unlabelled for run in store.unlabelled("home-feed", since=SLOT))
+
+
+def relevant(**changes: Any) -> Any:
+    return factories.summary(metric="ndcg", **changes)
+
+
+def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
+    run_id = kept(store, labels_until=SLOT + DAY)
+    before = store.summaries(run_id)
+    added = (relevant(), relevant(segment="activity=new", n=2))
+
+    done = store.label(
+        stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=SLOT + HOUR
+    )
+
+    assert done
+    assert store.summaries(run_id) == before + added
+    found = {(each.user, each.metric): each.value for each in store.user_scores("home-feed", "u1", limit=5)}
+    assert found == {("u1", "extended_tau"): -1.0, ("u1", "ndcg"): 0.5, ("u1", "rbo(p=0.9)"): 0.0}
+    assert [each.value for each in store.user_scores("home-feed", "u2", limit=5) if each.metric == "ndcg"] == [None]
+    assert stored_run(store, run_id).labelled_at == SLOT + HOUR
+    assert store.unlabelled("home-feed", since=SLOT) == ()
+
+
+def test_labelling_twice_leaves_what_labelling_once_leaves(store: SqlStore) -> None:
+    run_id = kept(store, labels_until=SLOT + DAY)
+    run = stored_run(store, run_id)
+
+    def label(mean: float) -> Any:
+        found = scores({"ndcg": {"u1": mean, "u3": 1.0}})
+        assert store.label(run, summaries=(relevant(mean=mean),), scores=found, at=SLOT)
+        return store.summaries(run_id), store.user_scores("home-feed", "u1", limit=5)
+
+    assert label(0.5) == label(0.5)
+    summaries, of_user = label(0.75)
+    assert [each.mean for each in summaries if each.metric == "ndcg"] == [0.75]
+    assert [each.value for each in of_user if each.metric == "ndcg"] == [0.75]
+
+
+def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_old_lists_gave(store: SqlStore) -> None:
+    run_id = kept(store, labels_until=SLOT + DAY)
+    old = stored_run(store, run_id)
+
+    claimed(store, rerun=True)
+    during = store.label(stored_run(store, run_id), summaries=(relevant(),), scores=None, at=SLOT)
+    after = store.label(old, summaries=(relevant(),), scores=None, at=SLOT)
+
+    assert (during, after) == (False, False)
+    assert "ndcg" not in {summary.metric for summary in store.summaries(run_id)}
+    assert stored_run(store, run_id).labelled_at is None
+
+
+def test_labels_go_with_their_run(store: SqlStore) -> None:
+    run_id = kept(store, labels_until=SLOT + DAY, arm_scores=(arm_score(),))
+    store.label(stored_run(store, run_id), summaries=(relevant(),), scores=scores({"ndcg": {"u1": 1.0}}), at=SLOT)
+
+    gone = store.prune(scores_before=SLOT, evidence_before=SLOT, runs_before=SLOT + DAY, now=SLOT + DAY)
+
+    assert (gone["kept_lists"], gone["arm_scores"], gone["runs"]) == (2, 1, 1)
+    assert store.runs(comparison=None, limit=9) == ()
