@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from monitor.arm_metrics.arm_metric import ArmMetric
 from monitor.arm_metrics.listing import Listing
-from monitor.kernels.exposure import coverage
+from monitor.kernels.arms.exposure import coverage
 
 
 class CatalogueCoverage(ArmMetric):
-    """Distinct items listed, by the size of the catalogue; see `monitor.kernels.exposure.coverage`."""
+    """Distinct items listed, by the size of the catalogue; see `monitor.kernels.arms.exposure.coverage`."""
 
     name: ClassVar[str] = "catalogue_coverage"
     meaning: ClassVar[str] = "share of the catalogue that is listed to anybody; high: many items get a chance"

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 from monitor.arm_metrics.arm_metric import ArmMetric
 from monitor.arm_metrics.listing import Listing
-from monitor.kernels.exposure import entropy, gini
+from monitor.kernels.arms.exposure import entropy, gini
 
 
 class ExposureGini(ArmMetric):
-    """Inequality of exposure over the whole catalogue; see `monitor.kernels.exposure.gini`."""
+    """Inequality of exposure over the whole catalogue; see `monitor.kernels.arms.exposure.gini`."""
 
     name: ClassVar[str] = "exposure_gini"
     meaning: ClassVar[str] = "inequality of the items' exposure, those never listed included; high: few items have most places"
@@ -23,7 +23,7 @@ class ExposureGini(ArmMetric):
 
 
 class ExposureEntropy(ArmMetric):
-    """Shannon entropy of the exposure in bits; see `monitor.kernels.exposure.entropy`."""
+    """Shannon entropy of the exposure in bits; see `monitor.kernels.arms.exposure.entropy`."""
 
     name: ClassVar[str] = "exposure_entropy"
     high: ClassVar[float] = math.inf

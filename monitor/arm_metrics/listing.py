@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.exposure import Counts, count_items
+from monitor.kernels.arms.exposure import Counts, count_items
 
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from monitor.arm_metrics.arm_metric import ArmMetric
 from monitor.arm_metrics.listing import ArmLists, Floats, LastLists, Listing
-from monitor.kernels.churn import churn
-from monitor.kernels.exposure import recode
+from monitor.kernels.arms.churn import churn
+from monitor.kernels.arms.exposure import recode
 from monitor.model import Arm, ArmScore, ByArm, PairBatch
 
 Rows = npt.NDArray[np.intp]

@@ -6,12 +6,12 @@ from typing import ClassVar
 
 from monitor.arm_metrics.arm_metric import ArmMetric, ArmNeed
 from monitor.arm_metrics.listing import Listing
-from monitor.kernels.exposure import kolmogorov_smirnov
+from monitor.kernels.arms.exposure import kolmogorov_smirnov
 from monitor.model import Arm
 
 
 class ScoreShift(ArmMetric):
-    """Kolmogorov and Smirnov's distance between both arms' scores at all places; see `monitor.kernels.exposure`.
+    """Kolmogorov and Smirnov's distance between both arms' scores at all places; see `monitor.kernels.arms.exposure`.
 
     One number for two arms, told of the candidate. Two models that score on different scales are at 1: then only its change
     says something.

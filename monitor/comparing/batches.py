@@ -15,8 +15,8 @@ from monitor.comparing.lists import Floats, Lists
 from monitor.comparing.ties import order_ties, order_whole_lists
 from monitor.errors import InputError
 from monitor.kernels import pad
-from monitor.kernels.labels import label, weigh
 from monitor.kernels.ragged import take_lists
+from monitor.kernels.relevance.labels import label, weigh
 from monitor.model import ByArm, PairBatch, RankingTable
 from monitor.pairing.scores import pad_scores
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels import engines
-from monitor.kernels.found import MAX_K, Found
-from monitor.kernels.inversions import Counts, inversions
-from monitor.kernels.positions import ALL_PAIRS_MAX_K, Ranks, find
+from monitor.kernels.finding import engines
+from monitor.kernels.finding.found import MAX_K, Found
+from monitor.kernels.finding.inversions import Counts, inversions
+from monitor.kernels.finding.positions import ALL_PAIRS_MAX_K, Ranks, find
 from monitor.kernels.ragged import Codes
 from monitor.model import ByArm, Labels, PairBatch
 
@@ -165,8 +165,8 @@ def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal
 def align(batch: PairBatch) -> Alignment:
     """Align a batch as a whole; memory grows with it, so that `blocks` is the way to go through a large one.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.engines` says when machine
-    code does it, which hashes long lists. Columns of nothing but padding are left out.
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.finding.engines` says when
+    machine code does it, which hashes long lists. Columns of nothing but padding are left out.
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
     found = _find_compiled(batch, longest)

@@ -72,17 +72,3 @@ def _harmonic(k: int) -> tuple[Floats, Floats]:
     lengths = np.arange(k + 1)
     seen = np.append(0.0, np.cumsum(below[:-1]))
     return below, lengths - (seen - lengths * below)
-
-
-def common_by_chance(k: int, catalogue: int) -> Floats:
-    """Chances that two random k-subsets of ``catalogue`` items share 0 to k items, hypergeometric: float64 (k + 1,).
-
-    Built from the ratios of neighbours in logarithms, since the counts themselves overflow and lose their digits in lgamma.
-    """
-    least = max(0, 2 * k - catalogue)
-    x = np.arange(least, k, dtype=np.float64)
-    strangers = float(catalogue - 2 * k) + x + 1.0
-    steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
-    logs = np.concatenate(([0.0], np.cumsum(steps)))
-    likely = np.exp(logs - logs.max())
-    return np.concatenate((np.zeros(least), likely / likely.sum()))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from monitor.kernels.rbo_weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics.chance import expect
 from monitor.metrics.footrule import (
     ElementWeightedFootrule,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from monitor.kernels.labels import label, weigh
+from monitor.kernels.relevance.labels import label, weigh
 from monitor.model import ByArm, ItemWeights, PairBatch, RelevanceTable
 from monitor.pairing.users import rows_of
 from monitor.pairing.vocabulary import codes_of

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.exposure import count_items, coverage, entropy, gini, kolmogorov_smirnov, recode
+from monitor.kernels.arms.exposure import count_items, coverage, entropy, gini, kolmogorov_smirnov, recode
 
 COUNTS = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 

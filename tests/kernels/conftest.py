@@ -2,7 +2,8 @@
 
 import pytest
 
-from monitor.kernels import alignment, engines, inversions, positions
+from monitor.kernels import alignment
+from monitor.kernels.finding import engines, inversions, positions
 
 
 @pytest.fixture(params=["numpy", "numba"])
@@ -21,7 +22,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     for module in (alignment, inversions, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
     if engine == "numba":
-        from monitor.kernels import compiled  # noqa: PLC0415 - only where numba is wanted
+        from monitor.kernels.finding import compiled  # noqa: PLC0415 - only where numba is wanted
 
         monkeypatch.setattr(compiled, "PAIRS_MAX_K", longest)
     return str(request.param)

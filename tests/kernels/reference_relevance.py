@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels import reference
 from monitor.kernels import Alignment, align
-from monitor.kernels.labels import label
+from monitor.kernels.relevance.labels import label
 from monitor.model import PairBatch
 
 Grades = Mapping[int, float]

@@ -4,8 +4,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from monitor.kernels import Alignment, align, compiled, found
-from monitor.kernels.engines import VARIABLE
+from monitor.kernels import Alignment, align
+from monitor.kernels.finding import compiled, found
+from monitor.kernels.finding.engines import VARIABLE
 from monitor.model import PairBatch
 
 EDGES = (1, 2, 3, 4, 5, 48, 49, 127, 128, 255, 256, 257, 700)

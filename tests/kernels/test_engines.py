@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.kernels import engines
-from monitor.kernels.engines import VARIABLE, Engines
+from monitor.kernels.finding import engines
+from monitor.kernels.finding.engines import VARIABLE, Engines
 
 
 @pytest.fixture(autouse=True)
@@ -120,8 +120,8 @@ def test_the_child_fills_the_cache_and_ends_well() -> None:
 
 def test_a_child_that_ends_badly_leaves_numpy_without_a_word() -> None:
     script = (
-        "import sys; from monitor.kernels.engines import Engines; sys.executable = '/bin/false'; e = Engines(worth_loading=0); "
-        "e.compiled(1); e._child.wait(); print([e.compiled(1) for _ in range(2)])"
+        "import sys; from monitor.kernels.finding.engines import Engines; sys.executable = '/bin/false'; "
+        "e = Engines(worth_loading=0); e.compiled(1); e._child.wait(); print([e.compiled(1) for _ in range(2)])"
     )
 
     done = subprocess.run([sys.executable, "-W", "error", "-c", script], check=True, capture_output=True, text=True)

@@ -8,20 +8,21 @@ import pytest
 
 from kernels import reference
 from kernels import reference_kendall as slow
-from monitor.kernels import Alignment, align, dominance
+from monitor.kernels import Alignment, align
 from monitor.kernels.alignment import Floats
-from monitor.kernels.appended import appended_tau, count_misordered, extended_tau_unscaled
-from monitor.kernels.element_weighted import (
+from monitor.kernels.kendall import dominance
+from monitor.kernels.kendall.appended import appended_tau, count_misordered, extended_tau_unscaled
+from monitor.kernels.kendall.common import kendall_distance, kendall_distance_normalized, kendall_tau
+from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
     element_weighted_tau,
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall import extended_tau
-from monitor.kernels.kendall_shared import kendall_distance, kendall_distance_normalized, kendall_tau
-from monitor.kernels.topk_kendall import topk_kendall, topk_kendall_normalized
-from monitor.kernels.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.kernels.kendall.extended import extended_tau
+from monitor.kernels.kendall.topk import topk_kendall, topk_kendall_normalized
+from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 
 Lists = tuple[list[int], list[int]]
 both_shapes = pytest.mark.parametrize("even", [True, False])

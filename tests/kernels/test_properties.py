@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from kernels import reference
 from monitor.kernels import Alignment, align
-from monitor.kernels.kendall import extended_tau
-from monitor.kernels.rbo import rbo
+from monitor.kernels.kendall.extended import extended_tau
+from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.sets import overlap
 
 RANKING = st.lists(st.integers(0, 14), unique=True, max_size=12)

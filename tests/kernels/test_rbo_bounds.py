@@ -11,9 +11,9 @@ from rbo import RankingSimilarity
 from kernels import reference, reference_rbo
 from kernels.test_against_references import alignments
 from monitor.kernels import Alignment, align
-from monitor.kernels.rbo import rbo
-from monitor.kernels.rbo_bounds import rbo_max, rbo_min, rbo_res, rbo_truncated
-from monitor.kernels.rbo_weight import rbo_weight
+from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated
+from monitor.kernels.rbo.extrapolated import rbo
+from monitor.kernels.rbo.weight import rbo_weight
 
 MEASURES = (rbo_truncated, rbo_min, rbo, rbo_max, rbo_res)
 FILMS = ([1, 2, 3, 4, 5, 6, 78], [2, 4, 5, 1, 3, 6, 78])

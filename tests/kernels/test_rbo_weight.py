@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import MetricError
-from monitor.kernels.rbo_weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 
 
 @pytest.mark.parametrize(("p", "d", "expected"), [(0.9, 10, 0.8555854467473518), (0.75, 4, 0.8640174814931874)])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels import labels as module
-from monitor.kernels.labels import label, weigh
+from monitor.kernels.relevance import labels as module
+from monitor.kernels.relevance.labels import label, weigh
 from monitor.model import Labels
 
 Graded = dict[int, list[tuple[int, float]]]

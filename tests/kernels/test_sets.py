@@ -12,7 +12,8 @@ from scipy.stats import hypergeom
 from kernels import reference
 from kernels.test_against_references import alignments
 from monitor.kernels import Alignment, align
-from monitor.kernels.sets import average_overlap, common_by_chance, jaccard
+from monitor.kernels.chance import common_by_chance
+from monitor.kernels.sets import average_overlap, jaccard
 
 A, B, C, D, E = range(5)
 

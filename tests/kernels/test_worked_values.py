@@ -7,8 +7,8 @@ import pytest
 
 from kernels import reference
 from monitor.kernels import align
-from monitor.kernels.kendall import extended_tau
-from monitor.kernels.rbo import rbo
+from monitor.kernels.kendall.extended import extended_tau
+from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.sets import overlap
 
 APPLE, PEAR, BANANA, KIWI, GRAPE, LEMON, TOMATO, PINEAPPLE, ORANGE, FIG = range(10)

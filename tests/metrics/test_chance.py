@@ -10,7 +10,7 @@ import pytest
 
 from kernels import reference
 from monitor.errors import MetricError
-from monitor.kernels.sets import common_by_chance
+from monitor.kernels.chance import common_by_chance
 from monitor.metrics import METRICS, Metric, chance, expected_by_chance, score_all
 from monitor.metrics.kendall import ExtendedTau
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW

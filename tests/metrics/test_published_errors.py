@@ -15,8 +15,8 @@ from rbo import RankingSimilarity
 
 from kernels import reference, reference_rbo
 from monitor.kernels import align
-from monitor.kernels.rbo import rbo
-from monitor.kernels.rbo_bounds import rbo_truncated
+from monitor.kernels.rbo.bounds import rbo_truncated
+from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.sets import average_overlap
 from monitor.metrics.kendall import TauAp
 

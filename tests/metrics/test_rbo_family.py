@@ -10,7 +10,7 @@ import pytest
 from kernels import reference, reference_rbo
 from monitor.errors import MetricError
 from monitor.kernels import align
-from monitor.kernels.rbo_weight import rbo_persistence, rbo_weight
+from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics import Need, score_all
 from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.rbo.persistent import Persistent

@@ -5,7 +5,7 @@ import pytest
 
 from kernels import reference
 from monitor.kernels import Alignment, alignment
-from monitor.kernels.engines import VARIABLE, Engine
+from monitor.kernels.finding.engines import VARIABLE, Engine
 from monitor.metrics import parse, score_all, scoring
 from monitor.model import PairBatch
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.weighted_footrule import element_weighted_footrule
+from monitor.kernels.footrule.weighted import element_weighted_footrule
 from monitor.metrics.metric import Metric, Need
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric, Need
 class ElementWeightedFootrule(Metric):
     """How much weight the items in common move past, each counting its own weight.
 
-    See `monitor.kernels.weighted_footrule.element_weighted_footrule`.
+    See `monitor.kernels.footrule.weighted.element_weighted_footrule`.
     """
 
     name: ClassVar[str] = "element_weighted_footrule"

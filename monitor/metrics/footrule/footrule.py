@@ -10,14 +10,14 @@ import numpy as np
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_over_shared
-from monitor.kernels.footrule import footrule
+from monitor.kernels.chance import expect_over_shared
+from monitor.kernels.footrule.plain import footrule
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footrule(Metric):
-    """How far the items in common move among each other, summed up; see `monitor.kernels.footrule.footrule`."""
+    """How far the items in common move among each other, summed up; see `monitor.kernels.footrule.plain.footrule`."""
 
     name: ClassVar[str] = "footrule"
     low: ClassVar[float] = 0.0

@@ -10,8 +10,8 @@ import numpy as np
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_over_shared
-from monitor.kernels.footrule import footrule_normalized
+from monitor.kernels.chance import expect_over_shared
+from monitor.kernels.footrule.plain import footrule_normalized
 from monitor.metrics.metric import Metric
 
 
@@ -19,7 +19,7 @@ from monitor.metrics.metric import Metric
 class FootruleNormalized(Metric):
     """How far the items in common move among each other, as a share of the most they could.
 
-    See `monitor.kernels.footrule.footrule_normalized`.
+    See `monitor.kernels.footrule.plain.footrule_normalized`.
     """
 
     name: ClassVar[str] = "footrule_normalized"

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import DISCOUNTS
-from monitor.kernels.weighted_footrule import generalized_footrule
+from monitor.kernels.footrule.weighted import generalized_footrule
+from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.metrics.metric import Metric, Need
 
 
@@ -18,7 +18,7 @@ from monitor.metrics.metric import Metric, Need
 class GeneralizedFootrule(Metric):
     """How far the items in common move, weighted by the items and by how near the top they move.
 
-    See `monitor.kernels.weighted_footrule.generalized_footrule`.
+    See `monitor.kernels.footrule.weighted.generalized_footrule`.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.

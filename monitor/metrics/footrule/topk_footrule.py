@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.footrule import topk_footrule
+from monitor.kernels.footrule.plain import topk_footrule
 from monitor.metrics.metric import Metric
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric
 class TopkFootrule(Metric):
     """How far the items of either list move, absent ones ranked right behind the list.
 
-    See `monitor.kernels.footrule.topk_footrule`.
+    See `monitor.kernels.footrule.plain.topk_footrule`.
     """
 
     name: ClassVar[str] = "topk_footrule"

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.footrule import topk_footrule_normalized
+from monitor.kernels.footrule.plain import topk_footrule_normalized
 from monitor.metrics.metric import Metric
 
 
@@ -15,7 +15,7 @@ from monitor.metrics.metric import Metric
 class TopkFootruleNormalized(Metric):
     """`topk_footrule` divided by its value on disjoint lists of the same lengths.
 
-    See `monitor.kernels.footrule.topk_footrule_normalized`.
+    See `monitor.kernels.footrule.plain.topk_footrule_normalized`.
     """
 
     name: ClassVar[str] = "topk_footrule_normalized"

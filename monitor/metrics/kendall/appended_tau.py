@@ -10,8 +10,8 @@ import numpy as np
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.appended import appended_tau
-from monitor.kernels.chance_shared import expect_over_shared
+from monitor.kernels.chance import expect_over_shared
+from monitor.kernels.kendall.appended import appended_tau
 from monitor.metrics.metric import Metric
 
 
@@ -19,7 +19,7 @@ from monitor.metrics.metric import Metric
 class AppendedTau(Metric):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end.
 
-    See `monitor.kernels.appended.appended_tau`.
+    See `monitor.kernels.kendall.appended.appended_tau`.
     """
 
     name: ClassVar[str] = "appended_tau"

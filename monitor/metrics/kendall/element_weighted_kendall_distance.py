@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import element_weighted_kendall_distance
+from monitor.kernels.kendall.element_weighted import element_weighted_kendall_distance
 from monitor.metrics.metric import Metric, Need
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric, Need
 class ElementWeightedKendallDistance(Metric):
     """Pairs of common items in opposite order, each counting the product of the items' weights.
 
-    See `monitor.kernels.element_weighted.element_weighted_kendall_distance`.
+    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance`.
     """
 
     name: ClassVar[str] = "element_weighted_kendall_distance"

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import element_weighted_kendall_distance_normalized
+from monitor.kernels.kendall.element_weighted import element_weighted_kendall_distance_normalized
 from monitor.metrics.metric import Metric, Need
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric, Need
 class ElementWeightedKendallDistanceNormalized(Metric):
     """Share of the weight of pairs of common items that stands in opposite order.
 
-    See `monitor.kernels.element_weighted.element_weighted_kendall_distance_normalized`.
+    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance_normalized`.
     """
 
     name: ClassVar[str] = "element_weighted_kendall_distance_normalized"

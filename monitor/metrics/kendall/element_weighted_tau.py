@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import element_weighted_tau
+from monitor.kernels.kendall.element_weighted import element_weighted_tau
 from monitor.metrics.metric import Metric, Need
 
 
@@ -15,7 +15,7 @@ from monitor.metrics.metric import Metric, Need
 class ElementWeightedTau(Metric):
     """Order and membership together, an item of weight w counting as w items.
 
-    See `monitor.kernels.element_weighted.element_weighted_tau`.
+    See `monitor.kernels.kendall.element_weighted.element_weighted_tau`.
     """
 
     name: ClassVar[str] = "element_weighted_tau"

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_extended_surplus
-from monitor.kernels.kendall import extended_tau
+from monitor.kernels.chance import expect_extended_surplus
+from monitor.kernels.kendall.extended import extended_tau
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExtendedTau(Metric):
-    """Order and membership together, every rank alike; see `monitor.kernels.kendall.extended_tau`."""
+    """Order and membership together, every rank alike; see `monitor.kernels.kendall.extended.extended_tau`."""
 
     name: ClassVar[str] = "extended_tau"
     low: ClassVar[float] = -1.0

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.appended import extended_tau_unscaled
-from monitor.kernels.chance_shared import expect_extended_surplus
+from monitor.kernels.chance import expect_extended_surplus
+from monitor.kernels.kendall.appended import extended_tau_unscaled
 from monitor.metrics.metric import Metric
 
 
@@ -17,7 +17,7 @@ from monitor.metrics.metric import Metric
 class ExtendedTauUnscaled(Metric):
     """Extended tau as published, its lowest value depending on the lengths.
 
-    See `monitor.kernels.appended.extended_tau_unscaled`.
+    See `monitor.kernels.kendall.appended.extended_tau_unscaled`.
     """
 
     name: ClassVar[str] = "extended_tau_unscaled"

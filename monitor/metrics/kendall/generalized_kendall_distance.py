@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import DISCOUNTS, generalized_kendall_distance
+from monitor.kernels.kendall.element_weighted import DISCOUNTS, generalized_kendall_distance
 from monitor.metrics.metric import Metric, Need
 
 
@@ -17,7 +17,7 @@ from monitor.metrics.metric import Metric, Need
 class GeneralizedKendallDistance(Metric):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move.
 
-    See `monitor.kernels.element_weighted.generalized_kendall_distance`.
+    See `monitor.kernels.kendall.element_weighted.generalized_kendall_distance`.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.

@@ -10,14 +10,14 @@ import numpy as np
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_over_shared
-from monitor.kernels.kendall_shared import kendall_distance
+from monitor.kernels.chance import expect_over_shared
+from monitor.kernels.kendall.common import kendall_distance
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistance(Metric):
-    """Pairs of common items that the lists order in opposite ways; see `monitor.kernels.kendall_shared.kendall_distance`."""
+    """Pairs of common items that the lists order in opposite ways; see `monitor.kernels.kendall.common.kendall_distance`."""
 
     name: ClassVar[str] = "kendall_distance"
     low: ClassVar[float] = 0.0

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.kendall_shared import kendall_distance_normalized
+from monitor.kernels.kendall.common import kendall_distance_normalized
 from monitor.metrics.metric import Metric
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric
 class KendallDistanceNormalized(Metric):
     """Share of the pairs of common items that the lists order in opposite ways.
 
-    See `monitor.kernels.kendall_shared.kendall_distance_normalized`.
+    See `monitor.kernels.kendall.common.kendall_distance_normalized`.
     """
 
     name: ClassVar[str] = "kendall_distance_normalized"

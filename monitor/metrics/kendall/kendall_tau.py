@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.kendall_shared import kendall_tau
+from monitor.kernels.kendall.common import kendall_tau
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KendallTau(Metric):
-    """Order alone, of the items that both lists hold: Kendall's tau-b; see `monitor.kernels.kendall_shared.kendall_tau`."""
+    """Order alone, of the items that both lists hold: Kendall's tau-b; see `monitor.kernels.kendall.common.kendall_tau`."""
 
     name: ClassVar[str] = "kendall_tau"
     low: ClassVar[float] = -1.0

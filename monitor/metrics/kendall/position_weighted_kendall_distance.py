@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.element_weighted import DISCOUNTS, position_weighted_kendall_distance
+from monitor.kernels.kendall.element_weighted import DISCOUNTS, position_weighted_kendall_distance
 from monitor.metrics.metric import Metric
 
 
@@ -17,7 +17,7 @@ from monitor.metrics.metric import Metric
 class PositionWeightedKendallDistance(Metric):
     """Pairs of common items in opposite order, those that move at the top counting most.
 
-    See `monitor.kernels.element_weighted.position_weighted_kendall_distance`.
+    See `monitor.kernels.kendall.element_weighted.position_weighted_kendall_distance`.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.weighted import tau_ap
+from monitor.kernels.kendall.weighted import tau_ap
 from monitor.metrics.metric import Metric
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric
 class TauAp(Metric):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most.
 
-    See `monitor.kernels.weighted.tau_ap`.
+    See `monitor.kernels.kendall.weighted.tau_ap`.
     """
 
     name: ClassVar[str] = "tau_ap"

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.weighted import tau_ap_symmetric
+from monitor.kernels.kendall.weighted import tau_ap_symmetric
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauApSymmetric(Metric):
-    """Mean of `tau_ap` with either list as the truth; see `monitor.kernels.weighted.tau_ap_symmetric`."""
+    """Mean of `tau_ap` with either list as the truth; see `monitor.kernels.kendall.weighted.tau_ap_symmetric`."""
 
     name: ClassVar[str] = "tau_ap_symmetric"
     low: ClassVar[float] = -1.0

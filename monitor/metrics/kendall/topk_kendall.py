@@ -9,14 +9,14 @@ from typing import ClassVar
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_topk_kendall
-from monitor.kernels.topk_kendall import topk_kendall
+from monitor.kernels.chance import expect_topk_kendall
+from monitor.kernels.kendall.topk import topk_kendall
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendall(Metric):
-    """Pairs of items of either list that the lists order in opposite ways; see `monitor.kernels.topk_kendall.topk_kendall`.
+    """Pairs of items of either list that the lists order in opposite ways; see `monitor.kernels.kendall.topk.topk_kendall`.
 
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
     0.5 neutral.

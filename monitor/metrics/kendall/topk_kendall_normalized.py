@@ -8,8 +8,8 @@ from typing import ClassVar
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.chance_shared import expect_topk_kendall
-from monitor.kernels.topk_kendall import topk_kendall_normalized
+from monitor.kernels.chance import expect_topk_kendall
+from monitor.kernels.kendall.topk import topk_kendall_normalized
 from monitor.metrics.metric import Metric
 
 
@@ -17,7 +17,7 @@ from monitor.metrics.metric import Metric
 class TopkKendallNormalized(Metric):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths.
 
-    See `monitor.kernels.topk_kendall.topk_kendall_normalized`.
+    See `monitor.kernels.kendall.topk.topk_kendall_normalized`.
 
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
     0.5 neutral.

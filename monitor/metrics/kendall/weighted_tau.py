@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.weighted import weighted_tau
+from monitor.kernels.kendall.weighted import weighted_tau
 from monitor.metrics.metric import Metric
 
 
@@ -16,7 +16,7 @@ from monitor.metrics.metric import Metric
 class WeightedTau(Metric):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights.
 
-    See `monitor.kernels.weighted.weighted_tau`.
+    See `monitor.kernels.kendall.weighted.weighted_tau`.
     """
 
     name: ClassVar[str] = "weighted_tau"

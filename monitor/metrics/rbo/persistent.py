@@ -11,8 +11,8 @@ import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
-from monitor.kernels.positions import rank_dtype
-from monitor.kernels.rbo_weight import rbo_persistence
+from monitor.kernels.finding.positions import rank_dtype
+from monitor.kernels.rbo.weight import rbo_persistence
 from monitor.metrics.metric import Metric
 
 

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo import rbo
+from monitor.kernels.rbo.extrapolated import rbo
 from monitor.metrics.rbo.persistent import Persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rbo(Persistent):
-    """Agreement at every depth, the top weighing most; see `monitor.kernels.rbo.rbo`."""
+    """Agreement at every depth, the top weighing most; see `monitor.kernels.rbo.extrapolated.rbo`."""
 
     name: ClassVar[str] = "rbo"
     identical: ClassVar[float] = 1.0

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_ties import rbo_a
+from monitor.kernels.rbo.ties import rbo_a
 from monitor.metrics.metric import Need
 from monitor.metrics.rbo.persistent import Persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboA(Persistent):
-    """RBO where a tie leaves the order open: the mean over all orders; see `monitor.kernels.rbo_ties.rbo_a`.
+    """RBO where a tie leaves the order open: the mean over all orders; see `monitor.kernels.rbo.ties.rbo_a`.
 
     A list with ties scores under 1 against itself.
     """

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_ties import rbo_b
+from monitor.kernels.rbo.ties import rbo_b
 from monitor.metrics.metric import Need
 from monitor.metrics.rbo.persistent import Persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboB(Persistent):
-    """RBO where a tie leaves the order open, normalised as tau-b is; see `monitor.kernels.rbo_ties.rbo_b`.
+    """RBO where a tie leaves the order open, normalised as tau-b is; see `monitor.kernels.rbo.ties.rbo_b`.
 
     A list scores 1 against itself, ties and all; never below `rbo_a`.
     """

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_bounds import rbo_max
+from monitor.kernels.rbo.bounds import rbo_max
 from monitor.metrics.rbo.persistent import Persistent, align_full
 from monitor.metrics.rbo.rbo_min import RboMin
 from monitor.metrics.rbo.rbo_res import RboRes
@@ -15,7 +15,7 @@ from monitor.metrics.rbo.rbo_res import RboRes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboMax(Persistent):
-    """The most RBO that the lists can have, however they go on; see `monitor.kernels.rbo_bounds.rbo_max`."""
+    """The most RBO that the lists can have, however they go on; see `monitor.kernels.rbo.bounds.rbo_max`."""
 
     name: ClassVar[str] = "rbo_max"
     identical: ClassVar[float] = 1.0

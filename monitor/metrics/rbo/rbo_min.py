@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_bounds import rbo_min
-from monitor.kernels.rbo_weight import rbo_weight
+from monitor.kernels.rbo.bounds import rbo_min
+from monitor.kernels.rbo.weight import rbo_weight
 from monitor.metrics.rbo.persistent import Persistent, align_full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboMin(Persistent):
-    """The least RBO that the lists can have, however they go on; see `monitor.kernels.rbo_bounds.rbo_min`."""
+    """The least RBO that the lists can have, however they go on; see `monitor.kernels.rbo.bounds.rbo_min`."""
 
     name: ClassVar[str] = "rbo_min"
     identical: ClassVar[None] = None

@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_bounds import rbo_res, residual_by_common
-from monitor.kernels.sets import common_by_chance
+from monitor.kernels.chance import common_by_chance
+from monitor.kernels.rbo.bounds import rbo_res, residual_by_common
 from monitor.metrics.rbo.persistent import Persistent, align_full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboRes(Persistent):
-    """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`; see `monitor.kernels.rbo_bounds.rbo_res`.
+    """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`; see `monitor.kernels.rbo.bounds.rbo_res`.
 
     No similarity: it falls as lists grow and as they share more items. Read it as the width of what `rbo` guesses in.
     """

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_bounds import rbo_truncated
+from monitor.kernels.rbo.bounds import rbo_truncated
 from monitor.metrics.rbo.persistent import Persistent, align_full
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboTruncated(Persistent):
-    """RBO@k, the sum over the depths seen: identical lists score 1 - p^k; see `monitor.kernels.rbo_bounds.rbo_truncated`.
+    """RBO@k, the sum over the depths seen: identical lists score 1 - p^k; see `monitor.kernels.rbo.bounds.rbo_truncated`.
 
     Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does not.
     """

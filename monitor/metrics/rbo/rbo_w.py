@@ -7,14 +7,14 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.rbo_ties import rbo_w
+from monitor.kernels.rbo.ties import rbo_w
 from monitor.metrics.metric import Need
 from monitor.metrics.rbo.persistent import Persistent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboW(Persistent):
-    """RBO where a tie means equality: tied items share one rank; see `monitor.kernels.rbo_ties.rbo_w`.
+    """RBO where a tie means equality: tied items share one rank; see `monitor.kernels.rbo.ties.rbo_w`.
 
     A list scores 1 against itself, ties and all.
     """

@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, cg, of_arm
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, cg, of_arm
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cg(Metric):
-    """Sum of the grades of the items listed; see `monitor.kernels.relevance.cg`.
+    """Sum of the grades of the items listed; see `monitor.kernels.relevance.gains.cg`.
 
     ``arm``: of the candidate's list, of the baseline's, or the ``difference`` candidate - baseline: above 0 the candidate is
     better, and identical lists give 0.

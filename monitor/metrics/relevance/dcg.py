@@ -9,13 +9,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, GAINS, LINEAR, dcg, of_arm
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, GAINS, LINEAR, dcg, of_arm
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dcg(Metric):
-    """Gains of the items listed, the top counting most; see `monitor.kernels.relevance.dcg`.
+    """Gains of the items listed, the top counting most; see `monitor.kernels.relevance.gains.dcg`.
 
     ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``).
 

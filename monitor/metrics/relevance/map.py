@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, average_precision, of_arm
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, average_precision, of_arm
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Map(Metric):
-    """Average precision, whose mean is the MAP; see `monitor.kernels.relevance.average_precision`.
+    """Average precision, whose mean is the MAP; see `monitor.kernels.relevance.gains.average_precision`.
 
     Divided by the number of the user's relevant items, as trec_eval does, not by min(that, k).
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, of_arm, reciprocal_rank
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, of_arm, reciprocal_rank
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mrr(Metric):
-    """1 / rank of the first relevant item, whose mean is the MRR; see `monitor.kernels.relevance.reciprocal_rank`.
+    """1 / rank of the first relevant item, whose mean is the MRR; see `monitor.kernels.relevance.gains.reciprocal_rank`.
 
     ``arm``: of the candidate's list, of the baseline's, or the ``difference`` candidate - baseline: above 0 the candidate is
     better, and identical lists give 0.

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, GAINS, LINEAR, ndcg, of_arm
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, GAINS, LINEAR, ndcg, of_arm
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ndcg(Metric):
-    """DCG by that of the user's best possible list; see `monitor.kernels.relevance.ndcg`.
+    """DCG by that of the user's best possible list; see `monitor.kernels.relevance.gains.ndcg`.
 
     ``gain``: the grade g (``linear``) or 2**g - 1 (``exponential``). The ideal holds the user's best items, listed or not.
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import GAINS, LINEAR, expected_ndcg_vs_baseline, ndcg_vs_baseline
+from monitor.kernels.relevance.gains import GAINS, LINEAR, expected_ndcg_vs_baseline, ndcg_vs_baseline
 from monitor.metrics.metric import Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NdcgVsBaseline(Metric):
-    """NDCG of the candidate's list, the baseline's ranks being the grades; see `monitor.kernels.relevance.ndcg_vs_baseline`.
+    """NDCG of the candidate's list, the baseline's ranks being the grades.
 
     ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed, and none replaced: a
     candidate better than its baseline loses by it like one that is worse.

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.relevance import ARMS, DIFFERENCE, of_arm, recall
+from monitor.kernels.relevance.gains import ARMS, DIFFERENCE, of_arm, recall
 from monitor.metrics.metric import Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recall(Metric):
-    """Share of the user's relevant items that are listed; see `monitor.kernels.relevance.recall`.
+    """Share of the user's relevant items that are listed; see `monitor.kernels.relevance.gains.recall`.
 
     ``arm``: of the candidate's list, of the baseline's, or the ``difference`` candidate - baseline: above 0 the candidate is
     better, and identical lists give 0.

@@ -9,7 +9,8 @@ import numpy as np
 
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.sets import common_by_chance, jaccard
+from monitor.kernels.chance import common_by_chance
+from monitor.kernels.sets import jaccard
 from monitor.metrics.metric import Metric
 
 

@@ -3,12 +3,12 @@
 The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
 ``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
 machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
-take, a child process of low priority makes sure that the machine code lies in numba's cache (beside
-`monitor.kernels.compiled`, in the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended
-well is the code loaded: nobody waits longer than that, and of two threads only one. Where numba is absent, where nothing can
-be cached, or where the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on without a word.
+take, a child process of low priority makes sure that the machine code lies in numba's cache (beside the module `compiled`, in
+the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody
+waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached, or where the system
+forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on without a word.
 
-To fill the cache ahead of time, such as in an image: ``python -c "import monitor.kernels.compiled"``.
+To fill the cache ahead of time, such as in an image: ``python -c "import monitor.kernels.finding.compiled"``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from monitor.errors import ConfigError
-from monitor.kernels.found import Compiled
+from monitor.kernels.finding.found import Compiled
 
 VARIABLE = "RANKWATCH_ENGINE"
 
@@ -90,7 +90,7 @@ class Engines:
                 msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
                 raise ConfigError(msg)
             try:
-                module = import_module("monitor.kernels.compiled")
+                module = import_module("monitor.kernels.finding.compiled")
             except RuntimeError as error:  # numba finds no place for its cache
                 msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
                 raise ConfigError(msg) from None
@@ -126,7 +126,7 @@ def _start_compiling() -> subprocess.Popen[bytes] | None:
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         return subprocess.Popen(  # this very Python, and nothing from outside
-            [sys.executable, "-P", "-c", "import os; os.nice(10); import monitor.kernels.compiled"],
+            [sys.executable, "-P", "-c", "import os; os.nice(10); import monitor.kernels.finding.compiled"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -9,20 +9,27 @@ import numpy as np
 from monitor.kernels.alignment import Floats
 
 
+def common_by_chance(k: int, catalogue: int) -> Floats:
+    """Chances that two random k-subsets of ``catalogue`` items share 0 to k items, hypergeometric: float64 (k + 1,).
+
+    Built from the ratios of neighbours in logarithms, since the counts themselves overflow and lose their digits in lgamma.
+    """
+    least = max(0, 2 * k - catalogue)
+    x = np.arange(least, k, dtype=np.float64)
+    strangers = float(catalogue - 2 * k) + x + 1.0
+    steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
+    logs = np.concatenate(([0.0], np.cumsum(steps)))
+    likely = np.exp(logs - logs.max())
+    return np.concatenate((np.zeros(least), likely / likely.sum()))
+
+
 def expect_over_shared(k: int, catalogue: int, values: Floats, least: int = 0) -> float | None:
     """Mean of ``values[z]`` over the number z of items that two random k-subsets of a catalogue share, given z >= ``least``.
 
-    ``values``: k + 1 of them. z is hypergeometric: P(z + 1) / P(z) = (k - z)² / ((z + 1) (N - 2 k + z + 1)). None where z
-    cannot reach ``least``.
+    ``values``: k + 1 of them. None where z cannot reach ``least``.
     """
-    fewest = max(0, 2 * k - catalogue)
-    z = np.arange(fewest, k, dtype=np.float64)
-    steps = 2 * np.log(k - z) - np.log(z + 1) - np.log(catalogue - 2 * k + z + 1)
-    logs = np.concatenate(([0.0], np.cumsum(steps)))[max(0, least - fewest) :]
-    if not len(logs):
-        return None
-    odds = np.exp(logs - logs.max())
-    return float(odds @ values[max(fewest, least) :] / odds.sum())
+    odds = common_by_chance(k, catalogue)[least:]
+    return float(odds @ values[least:] / odds.sum()) if odds.any() else None
 
 
 def draw_twice(k: int, catalogue: int) -> float:

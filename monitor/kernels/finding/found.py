@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.positions import Ranks
+from monitor.kernels.finding.positions import Ranks
 from monitor.kernels.ragged import Codes
 
 MAX_K = 4096

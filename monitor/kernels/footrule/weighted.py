@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
-from monitor.kernels.element_weighted import average_step_costs, sum_ahead, weigh, without_unweighted
+from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh, without_unweighted
 from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, rank_shared
 
 Weigh = Callable[[Alignment, Shared], Floats]
@@ -43,7 +43,7 @@ def element_weighted_footrule_normalized(alignment: Alignment) -> Floats:
 def generalized_footrule(alignment: Alignment, discount: str) -> Floats:
     """Element and position weights together: `element_weighted_footrule` with weights w p: float64 (n,), at least 0.
 
-    p is what the item pays on average for a step, as in `monitor.kernels.element_weighted.position_weighted_kendall_distance`.
+    p is what the item pays on average for a step, as in `position_weighted_kendall_distance`.
     Identical: 0. Fewer than two items in common: NaN. Symmetric.
     Source: Kumar and Vassilvitskii (2010), both kinds of weights combined.
     """

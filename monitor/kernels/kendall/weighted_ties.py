@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.kernels.alignment import Floats
-from monitor.kernels.dominance import count_earlier_larger
-from monitor.kernels.positions import rank_dtype
+from monitor.kernels.finding.positions import rank_dtype
+from monitor.kernels.kendall.dominance import count_earlier_larger
+from monitor.kernels.kendall.tied import Tied
 from monitor.kernels.shared import Integers, divide
-from monitor.kernels.tied import Tied
 
 
 def weighted_tau_of_ties(tied: Tied) -> Floats:
-    """`monitor.kernels.weighted.weighted_tau` where items are tied: float64 (n,) in [-1, 1].
+    """`monitor.kernels.kendall.weighted.weighted_tau` where items are tied: float64 (n,) in [-1, 1].
 
     A pair that is tied in a list is in neither order; with W the weight of all pairs in the same order less that of those in
     opposite order, W1 and W2 the weight of the pairs not tied in either list, tau = W / sqrt(W1 W2). Ranks follow the one

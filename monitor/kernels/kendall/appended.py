@@ -29,7 +29,7 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
         tau = S / D    S = a b + z (z - 1) / 2 - 2 K0    D = sqrt((a b + a (a - 1) / 2) (a b + b (b - 1) / 2))
 
     Identical: exactly 1. Disjoint: -a b / D, for lists of one length l -2 l / (3 l - 1): -0.69 at 10, -2/3 for long ones, which
-    is why `monitor.kernels.kendall.extended_tau` scales it. A list or both empty: NaN, tau-b of a ranking that is one tie.
+    is why `extended_tau` scales it. A list or both empty: NaN, tau-b of a ranking that is one tie.
     A proper prefix scores under 1. Symmetric. Cost: that of the inversions.
 
     Source: Rogier van der Geer, Using Kendall's tau to compare recommendations (GoDataDriven, 14 July 2016).

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
-from monitor.kernels.inversions import inversions
-from monitor.kernels.positions import rank_dtype
+from monitor.kernels.finding.inversions import inversions
+from monitor.kernels.finding.positions import rank_dtype
+from monitor.kernels.kendall.tied import Tied, find_tied, rank_tied
 from monitor.kernels.shared import Integers, count_discordant, count_shared, divide, pairs
-from monitor.kernels.tied import Tied, find_tied, rank_tied
 
 
 def kendall_tau(alignment: Alignment) -> Floats:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Floats
-from monitor.kernels.positions import Ranks
+from monitor.kernels.finding.positions import Ranks
 
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600
@@ -21,7 +21,7 @@ _BYTE_MAX_K = 255
 def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
     """Number of j < i with ``ranks[j] > ranks[i]``, for each i of each column of (k, n): integers (k, n).
 
-    Their sum over i is `monitor.kernels.inversions.inversions`. Cost as there.
+    Their sum over i is `monitor.kernels.finding.inversions.inversions`. Cost as there.
     """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:

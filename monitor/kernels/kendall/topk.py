@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
-from monitor.kernels.appended import count_misordered
+from monitor.kernels.kendall.appended import count_misordered
 from monitor.kernels.shared import count_shared, divide, pairs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.positions import Ranks
+from monitor.kernels.finding.positions import Ranks
 
 Counts = npt.NDArray[np.signedinteger[Any]]
 

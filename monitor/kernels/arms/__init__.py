@@ -1,0 +1,1 @@
+"""One arm by itself: what it exposes, and how much that changed."""

@@ -1,0 +1,1 @@
+"""Pairs of items in the same and in opposite order: Kendall, and what was made of it."""

@@ -1,0 +1,1 @@
+"""What lists are worth to users whose taste is known, and how that knowledge joins the lists."""
