@@ -66,7 +66,7 @@ class Listing:
     @cached_property
     def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
         """Items listed, and how often each is."""
-        return count_items(self._whole.codes[self._rows], self._whole.items)
+        return count_items(self._whole.codes, self._rows, self._whole.items)
 
     @property
     def counts(self) -> Counts:

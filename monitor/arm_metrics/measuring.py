@@ -10,7 +10,7 @@ import numpy.typing as npt
 from monitor.arm_metrics.arm_metric import ArmMetric
 from monitor.arm_metrics.listing import ArmLists, Floats, LastLists, Listing
 from monitor.kernels.arms.churn import churn
-from monitor.kernels.arms.exposure import recode
+from monitor.kernels.arms.exposure import list_items, recode
 from monitor.model import Arm, ArmScore, ByArm, PairBatch
 
 Rows = npt.NDArray[np.intp]
@@ -43,7 +43,7 @@ def measure_arms(
 
 def count_listed(batch: PairBatch) -> int:
     """Number of distinct items that either arm lists: the size of the catalogue as far as it can be seen."""
-    return len(recode(batch.baseline, batch.candidate)[2])
+    return len(list_items(batch.baseline, batch.candidate))
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:

@@ -186,9 +186,9 @@ class RunResult:
 
     ``reason`` says in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the
     run judged, ``transitions`` those that it caused, in order. ``scores`` is None when nothing was compared or when the
-    comparison keeps none; likewise ``lists``. ``catalogue_size``: items that could be listed, as configured, else all that
-    either arm listed. ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``: it was
-    known already.
+    comparison keeps none; likewise ``lists``. ``catalogue_size``: items that could be listed, as configured, and no fewer
+    than either arm listed. ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``:
+    it was known already.
     """
 
     claim: Claim

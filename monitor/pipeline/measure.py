@@ -93,7 +93,7 @@ def measure(
         summaries = summarize_scores(comparison, segments, scores, metrics)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
-        catalogue_size = comparison.catalogue_size or count_listed(pairing.batch) or None
+        catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
         arm_scores = _measure_arms(comparison, pairing, scores, segments, last)
         lists = kept_lists(pairing, scores.users, segments) if comparison.keep_lists else None
     unweighted = unweighted_note(pairing.batch)

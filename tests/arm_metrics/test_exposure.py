@@ -83,7 +83,7 @@ def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale: int) -> N
 
 @pytest.mark.parametrize("items", [4, 1_000_000])
 def test_items_are_counted_whether_there_are_few_or_many(items: int) -> None:
-    found, counts = count_items(np.array([[3, 0], [3, -1]], dtype=np.int32), items)
+    found, counts = count_items(np.array([[3, 0], [2, 2], [3, -1]], dtype=np.int32), np.array([0, 2]), items)
 
     assert (found.tolist(), counts.tolist()) == ([0, 3], [1, 2])
 
@@ -92,5 +92,5 @@ def test_no_lists_list_nothing() -> None:
     nothing = np.empty((0, 3), dtype=np.int32)
 
     assert [len(part) for part in recode(nothing, nothing)] == [0, 0, 0]
-    assert [len(part) for part in count_items(nothing, 5)] == [0, 0]
-    assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), 1)] == [0, 0]
+    assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
+    assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]

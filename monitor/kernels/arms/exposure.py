@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,8 @@ from monitor.kernels.ragged import PAD, Codes
 
 Counts = npt.NDArray[np.signedinteger[Any]]
 
+_BLOCK_CELLS = 1 << 20
+
 _DENSE = 4
 """Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting."""
 
@@ -19,39 +22,69 @@ def recode(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
     """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these codes; padding stays -1.
 
     O(places) by a table while codes are dense, O(places log places) by sorting where they are not, such as ids up to 2**31.
+    Memory: the results, and a block.
     """
+    items = list_items(baseline, candidate)
+    top = int(items[-1]) if len(items) else PAD
+    if not _is_dense(top, baseline, candidate):
+        return _search(baseline, items), _search(candidate, items), items
+    # The padding's code, -1, takes the last entry.
+    place = np.full(top + 2, PAD, dtype=np.int32)
+    place[items] = np.arange(len(items), dtype=np.int32)
+    return _look_up(baseline, place), _look_up(candidate, place), items
+
+
+def list_items(baseline: Codes, candidate: Codes) -> Codes:
+    """The distinct codes that either arm lists, ascending."""
     top = int(max(baseline.max(initial=PAD), candidate.max(initial=PAD)))
-    if top < _DENSE * (baseline.size + candidate.size):
-        # The padding's code, -1, takes the last entry.
-        is_listed = np.zeros(top + 2, dtype=np.bool_)
-        is_listed[baseline] = is_listed[candidate] = True
-        is_listed[-1] = False
-        place = np.cumsum(is_listed, dtype=np.int32) - 1
-        place[-1] = PAD
-        return place.take(baseline), place.take(candidate), np.flatnonzero(is_listed).astype(np.int32)
-    items = np.unique(np.concatenate((baseline, candidate), axis=None))
-    items = items[items >= 0]
-    return _places(baseline, items), _places(candidate, items), items
+    if not _is_dense(top, baseline, candidate):
+        items = np.unique(np.concatenate((baseline, candidate), axis=None))
+        return items[items >= 0]
+    is_listed = np.zeros(top + 2, dtype=np.bool_)
+    for codes in (baseline, candidate):
+        for rows in _blocks(codes):
+            is_listed[codes[rows]] = True
+    return np.flatnonzero(is_listed[:-1]).astype(np.int32)
 
 
-def _places(codes: Codes, items: Codes) -> Codes:
+def _is_dense(top: int, baseline: Codes, candidate: Codes) -> bool:
+    return top < _DENSE * (baseline.size + candidate.size)
+
+
+def _blocks(codes: Codes) -> Iterator[slice]:
+    """Rows a block at a time, since numpy widens the codes that it looks up."""
+    step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
+    return (slice(low, low + step) for low in range(0, len(codes), step))
+
+
+def _look_up(codes: Codes, place: Codes) -> Codes:
+    places = np.empty_like(codes)
+    for rows in _blocks(codes):
+        places[rows] = place[codes[rows]]
+    return places
+
+
+def _search(codes: Codes, items: Codes) -> Codes:
     places = np.searchsorted(items, codes).astype(np.int32)
     places[codes < 0] = PAD
     return places
 
 
-def count_items(codes: Codes, items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
-    """Items that stand in these lists, ascending, and how often each does; codes below ``items``, -1 for padding.
+def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
+    """Items that stand in these rows' lists, ascending, and how often each does; codes below ``items``, -1 for padding.
 
     O(places + items) by counting where places are many, O(p log p) by sorting where they are few: a small segment never pays
     for a large catalogue.
     """
-    if items < _DENSE * codes.size:
-        counts = np.bincount(codes.ravel() + 1)[1:]
-        listed = np.flatnonzero(counts)
-        return listed, counts[listed]
-    found, counts = np.unique(codes, return_counts=True)
-    return found[found >= 0], counts[found >= 0]
+    if items >= _DENSE * len(rows) * codes.shape[1]:
+        found, counts = np.unique(codes[rows], return_counts=True)
+        return found[found >= 0], counts[found >= 0]
+    total = np.zeros(items + 1, dtype=np.int64)
+    step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
+    for low in range(0, len(rows), step):
+        total += np.bincount(codes[rows[low : low + step]].ravel() + 1, minlength=items + 1)
+    listed = np.flatnonzero(total[1:])
+    return listed, total[1:][listed]
 
 
 def coverage(counts: Counts, catalogue: int) -> float:
