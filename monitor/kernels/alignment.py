@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cached_property
-from typing import Any
+from functools import cached_property, wraps
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,9 +17,13 @@ from monitor.kernels.ragged import Codes
 from monitor.model import ByArm, Labels, PairBatch
 
 Floats = npt.NDArray[np.float64]
+Derived = TypeVar("Derived")
 
 BLOCK_CELLS = 1 << 18
 """Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count."""
+
+_FEW_PAIRS = 128
+"""Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000."""
 
 
 class Alignment:
@@ -46,6 +50,7 @@ class Alignment:
         self.scores = scores
         self.weights = weights
         self.labels = labels
+        self.derived: dict[Callable[[Alignment], Any], Any] = {}
 
     def adopt(self, found: Found) -> None:
         """Take over what an engine has found in its pass, so that it is not derived again."""
@@ -109,6 +114,10 @@ class Alignment:
         steps = -np.diff(weights, append=0.0)
         if self.k <= MAX_K and (machine := engines.compiled()) is not None:
             return machine.weigh(self.agreement, steps)
+        if self.positions.shape[1] < _FEW_PAIRS:
+            # The same sums in the same order; a call a depth would cost more than the sum. Adding 0 takes the sign from -0.
+            sums: Floats = np.add.accumulate(steps[:, None] * self.agreement, axis=0)[-1] + 0.0
+            return sums
         total = np.zeros(self.positions.shape[1], dtype=np.float64)
         for step, shared in zip(steps, self.agreement, strict=True):
             total += step * shared
@@ -135,6 +144,19 @@ class Alignment:
         if "agreement" in self.__dict__:
             cut.agreement = self.agreement[:depth]
         return cut
+
+
+def derive_once(derive: Callable[[Alignment], Derived]) -> Callable[[Alignment], Derived]:
+    """A function of alignments that several measures share: each alignment keeps its result, which nobody may change."""
+
+    @wraps(derive)
+    def kept(alignment: Alignment) -> Derived:
+        if derive not in alignment.derived:
+            alignment.derived[derive] = derive(alignment)
+        found: Derived = alignment.derived[derive]
+        return found
+
+    return kept
 
 
 def _agree_by_pairs(positions: Ranks) -> Ranks:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment, Floats, derive_once
 from monitor.model import ByArm
 
 Integers = npt.NDArray[np.signedinteger[Any]]
@@ -29,6 +29,7 @@ class Shared:
     count: Integers
 
 
+@derive_once
 def rank_shared(alignment: Alignment) -> Shared:
     """Ranks of the items in common; O(k) a pair."""
     k = alignment.k
@@ -55,6 +56,7 @@ def pairs(count: Integers) -> Integers:
     return chosen
 
 
+@derive_once
 def count_discordant(alignment: Alignment) -> Integers:
     """Pairs of items in common that stand in opposite order: int64 (n,).
 

@@ -104,3 +104,13 @@ def test_lists_of_a_million_items_are_compared() -> None:
 
     assert extended_tau(alignment)[0] == pytest.approx(2 * (raw - low) / (1 - low) - 1, abs=1e-12)
     assert rbo(alignment, 0.9)[0] == pytest.approx(0.0, abs=1e-12)
+
+
+def test_weights_of_a_depth_add_up_to_the_same_bits_for_few_pairs_and_for_many() -> None:
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=40)
+    lists = [(rng.permutation(60)[:40].tolist(), rng.permutation(60)[: i % 41].tolist()) for i in range(200)]
+    many, few = align(reference.batch(lists)), [align(reference.batch(lists[i : i + 2])) for i in range(0, 200, 2)]
+
+    np.testing.assert_array_equal(np.concatenate([part.sum_by_depth(weights) for part in few]), many.sum_by_depth(weights))
+    assert not np.signbit(few[0].sum_by_depth(-weights)[few[0].common == 0]).any()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment, Floats, derive_once
 from monitor.kernels.shared import Integers, count_absent_ahead, count_discordant, count_shared, divide, pairs
 
 
+@derive_once
 def count_misordered(alignment: Alignment) -> Integers:
     """K0, Fagin, Kumar and Sivakumar's top-k Kendall distance with p = 0: int64 (n,).
 

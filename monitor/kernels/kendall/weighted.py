@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment, Floats, derive_once
 from monitor.kernels.kendall.dominance import count_earlier_larger
 from monitor.kernels.kendall.tied import find_tied, rank_tied
 from monitor.kernels.kendall.weighted_ties import weighted_tau_of_ties
@@ -50,7 +50,7 @@ def tau_ap(alignment: Alignment) -> Floats:
     Source: Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (SIGIR 2008).
     """
     shared = rank_shared(alignment)
-    return _map(by_candidate_rank(alignment, _share(_count_ahead_in_both(alignment, shared), shared.candidate)), shared)
+    return _map(by_candidate_rank(alignment, _share(_count_ahead_in_both(alignment), shared.candidate)), shared)
 
 
 def tau_ap_symmetric(alignment: Alignment) -> Floats:
@@ -60,7 +60,7 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
     Source: Yilmaz, Aslam and Robertson (2008), symmetric tau_ap.
     """
     shared = rank_shared(alignment)
-    ahead = _count_ahead_in_both(alignment, shared)
+    ahead = _count_ahead_in_both(alignment)
     there = _map(by_candidate_rank(alignment, _share(ahead, shared.candidate)), shared)
     mean: Floats = (there + _map(_share(ahead, shared.baseline), shared)) / 2
     return mean
@@ -69,7 +69,7 @@ def tau_ap_symmetric(alignment: Alignment) -> Floats:
 def _weigh_strict(alignment: Alignment) -> Floats:
     shared = rank_shared(alignment)
     ranks, places = shared.baseline, shared.candidate
-    discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment, shared), 0)
+    discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
     lost = (discordant / (ranks + 1.0)).sum(axis=0)
     # Each direction is summed down its own list, so that the arms can change places to the last bit.
     lost += by_candidate_rank(alignment, discordant / (places + 1.0)).sum(axis=0)
@@ -78,13 +78,14 @@ def _weigh_strict(alignment: Alignment) -> Floats:
     return tau
 
 
-def _count_ahead_in_both(alignment: Alignment, shared: Shared) -> Integers:
+@derive_once
+def _count_ahead_in_both(alignment: Alignment) -> Integers:
     """For each common item, the common items ahead of it in both lists; 0 for the others.
 
     What stands earlier in the baseline has either a smaller position, and so is common, or a larger one.
     """
     earlier = np.arange(alignment.k)[:, None] - count_earlier_larger(alignment.positions).astype(np.int64)
-    return np.where(shared.is_common, earlier, 0)
+    return np.where(alignment.positions < alignment.k, earlier, 0)
 
 
 def _share(ahead: Integers, rank: Integers) -> Floats:
