@@ -15,7 +15,7 @@ class Novelty(ArmMetric):
     """
 
     name: ClassVar[str] = "novelty"
-    meaning: ClassVar[str] = "share of places whose item the arm listed to nobody in its last run; high: much is new"
+    meaning: ClassVar[str] = "Share of places whose item the arm listed to nobody in its last run; high: much is new"
     need: ClassVar[ArmNeed | None] = ArmNeed.KEEP_LISTS
     source: ClassVar[str] = (
         "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, against the last run, over places"
@@ -36,7 +36,7 @@ class SelfChurn(ArmMetric):
     """
 
     name: ClassVar[str] = "self_churn"
-    meaning: ClassVar[str] = "share of a user's list that the arm replaced since its last run; high: restless"
+    meaning: ClassVar[str] = "Share of a user's list that the arm replaced since its last run; high: restless"
     need: ClassVar[ArmNeed | None] = ArmNeed.KEEP_LISTS
     source: ClassVar[str] = (
         "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists"

@@ -13,7 +13,7 @@ class CatalogueCoverage(ArmMetric):
     """Distinct items listed, by the size of the catalogue; see `monitor.kernels.arms.exposure.coverage`."""
 
     name: ClassVar[str] = "catalogue_coverage"
-    meaning: ClassVar[str] = "share of the catalogue that is listed to anybody; high: many items get a chance"
+    meaning: ClassVar[str] = "Share of the catalogue that is listed to anybody; high: many items get a chance"
     source: ClassVar[str] = "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
 
     def measure(self, listing: Listing) -> float:

@@ -14,7 +14,7 @@ class ExposureGini(ArmMetric):
     """Inequality of exposure over the whole catalogue; see `monitor.kernels.arms.exposure.gini`."""
 
     name: ClassVar[str] = "exposure_gini"
-    meaning: ClassVar[str] = "inequality of the items' exposure, those never listed included; high: few items have most places"
+    meaning: ClassVar[str] = "Inequality of the items' exposure, those never listed included; high: few items have most places"
     source: ClassVar[str] = "Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall"
 
     def measure(self, listing: Listing) -> float:
@@ -27,7 +27,7 @@ class ExposureEntropy(ArmMetric):
 
     name: ClassVar[str] = "exposure_entropy"
     high: ClassVar[float] = math.inf
-    meaning: ClassVar[str] = "variety of what is listed, in bits; one more is twice as many items listed equally often"
+    meaning: ClassVar[str] = "Variety of what is listed, in bits; one more is twice as many items listed equally often"
     source: ClassVar[str] = "Shannon (1948), A mathematical theory of communication, section 6"
 
     def measure(self, listing: Listing) -> float:
@@ -39,7 +39,7 @@ class ExposureEntropyNormalized(ArmMetric):
     """Entropy by that of a catalogue listed evenly, log2 N; undefined for a catalogue of one item."""
 
     name: ClassVar[str] = "exposure_entropy_normalized"
-    meaning: ClassVar[str] = "variety of what is listed, by that of the whole catalogue listed evenly; high: evenly spread"
+    meaning: ClassVar[str] = "Variety of what is listed, by that of the whole catalogue listed evenly; high: evenly spread"
     source: ClassVar[str] = "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
 
     def measure(self, listing: Listing) -> float | None:

@@ -50,7 +50,10 @@ class ArmLists:
 
 
 class Listing:
-    """What one arm lists to the users of one segment, cut from the whole only when a metric asks for it."""
+    """What one arm lists to the users of one segment, cut from the whole only when a metric asks for it.
+
+    ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` speak of all users, as in `ArmLists`.
+    """
 
     def __init__(self, whole: ArmLists, rows: npt.NDArray[np.intp]) -> None:
         self._whole = whole
@@ -65,22 +68,22 @@ class Listing:
 
     @cached_property
     def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
-        """Items listed, and how often each is."""
+        """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
         return count_items(self._whole.codes, self._rows, self._whole.items)
 
     @property
     def counts(self) -> Counts:
-        """How often each item that is listed at all is listed."""
+        """How often each of the m items listed is: integers (m,), at least 1, in the order of ``exposure``."""
         return self.exposure[1]
 
     @property
     def weights(self) -> Floats | None:
-        """Weights that are known of the items, one a place; None where weights are not told."""
+        """Weights that are known of the items, one a place: float64, flat; None where weights are not told."""
         return self._known(self._whole.weights)
 
     @property
     def scores(self) -> Floats | None:
-        """Scores that are known, one a place; None where the arm tells none."""
+        """Scores that are known, one a place: float64, flat; None where the arm tells none."""
         return self._known(self._whole.scores)
 
     @property
@@ -90,7 +93,7 @@ class Listing:
 
     @cached_property
     def churn(self) -> Floats | None:
-        """Churn of each user with a list in both runs; None without a last run."""
+        """Churn of each user with a list in both runs: float64, flat; None without a last run."""
         return self._known(self._whole.churn)
 
     def _known(self, values: Floats | None) -> Floats | None:

@@ -14,7 +14,7 @@ class MeanPopularity(ArmMetric):
 
     name: ClassVar[str] = "mean_popularity"
     high: ClassVar[float] = math.inf
-    meaning: ClassVar[str] = "mean weight (popularity, price) of the item at a listed place; high: leans to heavy items"
+    meaning: ClassVar[str] = "Mean weight (popularity, price) of the item at a listed place; high: leans to heavy items"
     need: ClassVar[ArmNeed | None] = ArmNeed.ITEM_WEIGHTS
     source: ClassVar[str] = (
         "average recommendation popularity, Yin et al. (2012), Challenging the long tail recommendation, over places"

@@ -18,7 +18,7 @@ class ScoreShift(ArmMetric):
     """
 
     name: ClassVar[str] = "score_shift"
-    meaning: ClassVar[str] = "distance between the distributions of the two arms' scores; high: scores lie apart"
+    meaning: ClassVar[str] = "Distance between the distributions of the two arms' scores; high: scores lie apart"
     need: ClassVar[ArmNeed | None] = ArmNeed.SCORES
     arms: ClassVar[tuple[Arm, ...]] = (Arm.CANDIDATE,)
     source: ClassVar[str] = "Smirnov (1939), two-sample statistic"

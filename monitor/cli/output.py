@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -45,22 +46,31 @@ def _plain(value: object) -> object:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title: str | None = None) -> None:
     """Print a table; a column is right-aligned where its name ends in ``>``. Cells are text, never markup.
 
-    On a terminal the last column folds to its width; into a pipe every row is one line.
+    On a terminal text folds to its width, but a number never does, nor a word of a few letters: a table that cannot be so
+    narrow is wider than the terminal. Into a pipe every row is one line.
     """
     if title is not None:
         say(title)
+    cells = [tuple(row) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     is_terminal = sys.stdout.isatty()
-    for number, column in enumerate(columns, start=1):
+    least = 0
+    for number, column in enumerate(columns):
         justify: Literal["left", "right"] = "right" if column.endswith(">") else "left"
-        is_last = number == len(columns)
-        table.add_column(column.removesuffix(">"), justify=justify, overflow="fold", no_wrap=not (is_last and is_terminal))
-    for row in rows:
+        name = column.removesuffix(">")
+        widest = max(map(cell_len, (name, *(row[number] for row in cells))))
+        narrowest = widest if justify == "right" else min(widest, _LEAST_WIDTH)
+        least += narrowest + _GAP
+        table.add_column(name, justify=justify, overflow="fold", min_width=narrowest, no_wrap=not is_terminal)
+    for row in cells:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
-    Console(width=None if is_terminal else _PIPE_WIDTH).print(table, crop=is_terminal)
+    console = Console(width=None if is_terminal else _PIPE_WIDTH)
+    console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
 
 
 _PIPE_WIDTH = 10_000
+_LEAST_WIDTH = 12
+_GAP = 2
 _STYLES = {
     "ok": "green",
     "quiet": "green",

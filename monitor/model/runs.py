@@ -39,7 +39,8 @@ class Comparison:
 
     ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both arms' lists are stored with the run,
     for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
-    its slot a run still waits for relevance; None without a source of it.
+    its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
+    asked for first.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Comparison:
     catalogue_size: int | None = None
     keep_lists: bool = False
     relevance_within: timedelta | None = None
+    relevance_after: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The opened sources of one comparison."""
+"""The opened sources of one comparison: those of both arms, and what both share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """The sources of one comparison, opened; ``weights`` and ``relevance`` where it has any."""
+    """The sources of one comparison, opened; ``weights`` and ``relevance`` where it has any.
+
+    ``dimensions``: the columns of the users' source that segments are made of.
+    """
 
     baseline: Source
     candidate: Source

@@ -20,8 +20,7 @@ from monitor.ports import Clock, RelevanceSource, Store
 class Filled:
     """What became of one run that waited for relevance.
 
-    ``summaries`` are those added; empty, with no ``trouble``, when nothing has arrived yet. ``trouble`` says what stood in the
-    way.
+    ``summaries`` are those added; empty, with no ``trouble``, when nothing has arrived yet. ``trouble``: what stood in the way.
     """
 
     run: Run
@@ -38,7 +37,7 @@ def backfill(
     start: datetime | None = None,
     end: datetime | None = None,
 ) -> Iterator[Filled]:
-    """Measure what is known by now for each run that waits, oldest first, and store it; what became of each.
+    """Measure what is known by now for each run that waits and may ask, oldest first, and store it; what became of each.
 
     Runs of slots from ``start`` (default: as far back as relevance is waited for) to ``end``, both included. Running it twice,
     or twice at once, adds nothing twice. Ends early where the source is away or hangs: the next call goes on. DatabaseError
@@ -48,7 +47,7 @@ def backfill(
     if not metrics or comparison.relevance_within is None:
         return
     for run in store.unlabelled(comparison.name, since=start or clock.now() - comparison.relevance_within):
-        if end is not None and run.slot > end:
+        if (end is not None and run.slot > end) or clock.now() < run.slot + comparison.relevance_after:
             return
         try:
             table = _ask(comparison, source, run.slot)
@@ -90,7 +89,10 @@ def _fill(
 def measure_relevance(
     comparison: Comparison, lists: KeptLists, table: RelevanceTable, metrics: Sequence[Metric]
 ) -> tuple[tuple[Summary, ...], Scores]:
-    """Summaries by segment, and scores of every user, of these metrics on these lists."""
+    """Summaries by segment, and scores of every user, of these metrics on these lists, cut to the comparison's k.
+
+    Every user of the lists had been compared, so that rows, users and segments stay as they were.
+    """
     baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
     pairing = pair(lists.panel, baseline, candidate, comparison.k, relevance=table)
     scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))

@@ -1,10 +1,10 @@
-"""The first half of a run: ask, pull, pair, score, summarize. Nothing here judges or stores."""
+"""The first half of a run: ask, pull, pair, score, summarize, measure the arms. Nothing here judges or stores."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.arm_metrics import count_listed, measure_arms, parse_arm_metric
@@ -36,7 +36,9 @@ class Measurement:
     """What a run measured.
 
     ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
-    ``left_out`` are sentences about what was not measured although it is wanted. ``is_labelled``: relevance was known.
+    ``left_out`` are sentences about what was not measured although it is wanted. ``arm_scores`` are those of each arm by
+    itself; ``catalogue_size`` the items that could be listed, None where nothing is; ``lists`` what is to be kept, None where
+    nothing is. ``is_labelled``: relevance was known.
     """
 
     coverage: Coverage
@@ -80,7 +82,8 @@ def measure(
     with watch.stage("users"):
         panel = ask_users(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
-        answers = ask(comparison, arms, panel, slot, deadline - watch.clock.monotonic())
+        asked = arms if watch.clock.now() >= slot + comparison.relevance_after else replace(arms, relevance=None)
+        answers = ask(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
         pairing = _pair(panel, answers, comparison.k)
         troubles, lacks, notes = answers.troubles, answers.lacks, _notes(answers)

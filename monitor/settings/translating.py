@@ -23,7 +23,7 @@ SHORTEST = timedelta(seconds=1)
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
-_HOW_NOT_WHAT = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows", "within"})
+_HOW_NOT_WHAT = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows", "after", "within"})
 """Settings of sources that decide how lists are fetched and not which."""
 
 
@@ -58,6 +58,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         catalogue_size=options.catalogue_size,
         keep_lists=keeps_lists(options),
         relevance_within=options.relevance.within if options.relevance else None,
+        relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
     )
 
 

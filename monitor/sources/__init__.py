@@ -92,6 +92,11 @@ class RelevanceOptions(Options):
 
     file: FileRelevanceOptions | None = Field(default=None, description="A file a slot: Parquet, CSV or JSON lines.")
     sql: SqlRelevanceOptions | None = Field(default=None, description="A database: a query or a whole table.")
+    after: Duration | None = Field(
+        default=None,
+        description="How long after its slot a run first asks what users found relevant. By then all of it must have arrived: "
+        "the first answer that is not empty is the only one. Without it the run itself asks.",
+    )
     within: Duration = Field(
         default=timedelta(days=7), description="How long after its slot a run still waits for what users found relevant."
     )
@@ -99,6 +104,13 @@ class RelevanceOptions(Options):
     @model_validator(mode="after")
     def _one_place(self) -> Self:
         _check_one(self, tuple(_RELEVANCE))
+        return self
+
+    @model_validator(mode="after")
+    def _time_to_ask(self) -> Self:
+        if self.after is not None and self.after >= self.within:
+            msg = "after must be shorter than within: a run stops waiting before it would ask"
+            raise ValueError(msg)
         return self
 
 

@@ -21,7 +21,10 @@ Pieces: TypeAlias = Mapping[Arm, Sequence[bytes]]
 
 
 def store(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
-    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those that wait for relevance."""
+    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those within relevance.
+
+    Without pieces nothing is done: the last run looked back at is then an earlier one.
+    """
     for arm, part, payload in pieces:
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
     if pieces:
@@ -58,7 +61,7 @@ def last_run(connection: Connection, comparison: str, before: datetime) -> int |
 
 
 def unneeded(before: datetime, now: datetime) -> Select[tuple[int]]:
-    """Settled runs whose lists can go: older than ``before``, or neither a comparison's newest nor waiting for relevance."""
+    """Settled runs whose lists can go: older than ``before``, or neither a comparison's newest ok run nor within relevance."""
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
         later.c.comparison == runs.c.comparison,
@@ -73,5 +76,5 @@ def unneeded(before: datetime, now: datetime) -> Select[tuple[int]]:
 
 
 def _waits(now: datetime) -> ColumnElement[bool]:
-    """Whether relevance may still come, or come again, for a run."""
+    """Whether relevance may still come for a run, or come again where the slot is run again: until its labels' time is over."""
     return and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)

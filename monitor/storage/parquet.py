@@ -59,7 +59,7 @@ def _step(table: RankingTable) -> int:
 
 
 def _memberships(lists: KeptLists) -> pa.ListArray:
-    """For each user the numbers of the segments, ascending."""
+    """For each user the numbers of the segments that the user is in, ascending: list of int32, one a user."""
     rows = np.concatenate([np.asarray(rows, dtype=np.intp) for rows in (np.empty(0), *lists.segments.values())])
     numbers = np.repeat(np.arange(len(lists.segments), dtype=np.int32), [len(rows) for rows in lists.segments.values()])
     order = np.argsort(rows, kind="stable")
@@ -69,6 +69,7 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 
 
 def _piece(table: RankingTable, memberships: pa.ListArray | None, users: slice) -> pa.Table:
+    """The rows of these users, in the columns that the module names."""
     first, last = table.offsets[users.start], table.offsets[users.stop]
     offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
     columns = {
@@ -109,7 +110,7 @@ def _read(payload: bytes) -> pa.Table:
 
 
 def _require_columns(piece: pa.Table) -> None:
-    """ValueError unless the columns are of the right types and hold no nulls, scores apart."""
+    """ValueError unless the columns are of the right types and hold no nulls; a score that is not known is NaN."""
     kinds = {field.name: field.type for field in piece.schema}
     wanted = {
         "user": (pa.large_string(),),
@@ -137,6 +138,7 @@ def _is_same(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _table(whole: pa.Table) -> RankingTable:
+    """One arm's lists from all its pieces; ValueError for a user who stands twice, or scores that fit no items."""
     users: pd.Index[str] = pd.Index(pd.array(whole["user"], dtype="str"))
     if not users.is_unique:
         msg = "a user stands twice"
@@ -166,7 +168,7 @@ def _inside(lists: pa.ListArray) -> tuple[npt.NDArray[np.int64], pa.Array]:
 
 
 def _segments(pieces: Sequence[pa.Table]) -> dict[str, npt.NDArray[np.intp]]:
-    """Rows by segment name."""
+    """Rows of the baseline's table by segment name, ascending; ValueError where numbers and names do not fit."""
     try:
         names = json.loads(pieces[0].schema.metadata[_NAMES])
         offsets, flat = _inside(pa.concat_tables(pieces)["segments"].combine_chunks())

@@ -84,6 +84,18 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     assert filled.summaries == tuple(each for each in store.summaries(at_once) if each.metric != "overlap")
 
 
+def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
+    what = watched(relevance_after=2 * DAY)
+    source = CannedRelevance({SLOT: BOUGHT})
+
+    run_id = ran(store, what, relevance=source)
+
+    assert ("all", NDCG) not in means(store, run_id)
+    assert list(backfill(what, store, source, StillClock(SLOT + 2 * DAY - timedelta(seconds=1)))) == []
+    (filled,) = backfill(what, store, source, StillClock(SLOT + 2 * DAY))
+    assert (filled.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
+
+
 def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
     what = watched()
     first, second = ran(store, what), ran(store, what, SLOT + DAY)

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, SampleSize
 from monitor.settings import Cron, Every, config_hash, loads, to_comparison, to_schedule
@@ -92,6 +93,7 @@ SAME = {
 }
 LATER = {
     "how long relevance is waited for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", within: 1d}"),
+    "when relevance is asked for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", after: 1d}"),
     "how much of the weights is read at most": (WEIGHTS, WEIGHTS.replace("sold}", "sold, max_bytes: 2000000}")),
 }
 
@@ -149,6 +151,16 @@ def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str
     for text, days in ((RELEVANCE, 7), (RELEVANCE.removesuffix("}") + ", within: 36h}", 1.5)):
         found = to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0])
         assert found.relevance_within == timedelta(days=days)
+
+
+def test_relevance_is_asked_for_at_once_or_as_told(load_text: Load, minimal: str) -> None:
+    for text, days in ((RELEVANCE, 0), (RELEVANCE.removesuffix("}") + ", after: 2d}", 2)):
+        assert to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0]).relevance_after == timedelta(days=days)
+
+
+def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
+    with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
+        load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
 
 
 def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_text: Load, minimal: str) -> None:
