@@ -102,9 +102,15 @@ def compare(  # noqa: PLR0913 - one a flag
 
 
 def _read_metrics(names: Sequence[str], given: Collection[Need]) -> list[Metric]:
-    """The metrics; MetricError for one that needs what no flag gives."""
+    """The metrics; MetricError for one that needs what no flag gives, or that is none of two lists."""
+    from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import parse
 
+    if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
+        msg = (
+            f"{arm_wide} speaks of one arm's lists together and not of two lists: name it under arm_metrics: of a configuration"
+        )
+        raise MetricError(msg)
     metrics = [parse(name) for name in names]
     for metric in metrics:
         if metric.need is not None and metric.need not in given:

@@ -25,6 +25,7 @@ from monitor.cli import (
     serving,
     showing,
 )
+from monitor.cli.output import visible
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 from monitor.service.logs import configure
@@ -88,7 +89,7 @@ def main() -> None:
     try:
         app()
     except MonitorError as error:
-        typer.echo(f"rankwatch: {error}", err=True)
+        typer.echo(f"rankwatch: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

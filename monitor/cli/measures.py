@@ -84,8 +84,11 @@ def _lines(told: Mapping[str, object]) -> list[tuple[str, str]]:
         if key in {"metric", "meaning", "high"}:
             continue
         shown = _range(told) if key == "low" else _shown(value)
-        lines.append(("range" if key == "low" else key.replace("_", " "), shown))
+        lines.append((_LABELS.get(key, key.replace("_", " ")), shown))
     return lines
+
+
+_LABELS = {"low": "range", f"by_chance_k{CHANCE_K}": f"by chance, top {CHANCE_K} of N items"}
 
 
 def _describe(metric: Metric) -> dict[str, object]:
@@ -134,10 +137,11 @@ def _first_line(metric: Metric) -> str:
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
-    """Default of each parameter, and the words that it may be."""
+    """Value and default of each parameter, and the words that it may be."""
     defaults = {field.name: field.default for field in fields(metric) if field.name in metric.parameters()}
     return {
         name: {
+            "value": getattr(metric, name),
             "default": None if default is MISSING else default,
             **({"choices": list(metric.choices[name])} if name in metric.choices else {}),
         }
@@ -178,6 +182,7 @@ def _shown(value: object) -> str:
 
 def _shown_inside(value: object) -> str:
     if isinstance(value, dict):
-        choices = value.get("choices")
-        return f"{_shown(value['default'])}" + (f" (one of {', '.join(choices)})" if choices else "")
+        default = "" if value["value"] == value["default"] else f", by default {_shown(value['default'])}"
+        choices = f" (one of {', '.join(value['choices'])})" if "choices" in value else ""
+        return f"{_shown(value['value'])}{default}{choices}"
     return number(value) if isinstance(value, float) or value is None else str(value)

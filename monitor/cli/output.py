@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
@@ -20,14 +21,23 @@ if TYPE_CHECKING:
     from monitor.model import Evidence
 
 
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def visible(text: str) -> str:
+    """The text with what could steer a terminal written out as in Python; line breaks stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def say(text: str = "") -> None:
-    """Print one line as it is, never folded or coloured."""
-    sys.stdout.write(text + "\n")
+    """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
+    sys.stdout.write(visible(text) + "\n")
 
 
 def print_json(value: object) -> None:
     """Print one JSON object on one line; instants as ISO 8601, what is no number as null."""
-    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=False) + "\n")
+    is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
     sys.stdout.flush()
 
 
@@ -50,8 +60,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     narrow is wider than the terminal. Into a pipe every row is one line.
     """
     if title is not None:
-        say(title)
-    cells = [tuple(row) for row in rows]
+        say(_one_line(title))
+    cells = [tuple(map(_one_line, row)) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     is_terminal = sys.stdout.isatty()
     least = 0
@@ -66,6 +76,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     console = Console(width=None if is_terminal else _PIPE_WIDTH)
     console.print(table, width=max(console.width, least), crop=False, no_wrap=False, soft_wrap=least > console.width)
+
+
+def _one_line(text: str) -> str:
+    return visible(text).replace("\n", "\\n")
 
 
 _PIPE_WIDTH = 10_000

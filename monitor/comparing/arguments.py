@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -14,7 +15,11 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
     """The metrics meant by one or several names; MetricError for an unknown one, InputError for none at all."""
-    given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
+    try:
+        given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
+    except TypeError:
+        msg = f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
+        raise InputError(msg) from None
     if not given:
         msg = "metrics is empty: name at least one, such as rbo(p=0.9)"
         raise InputError(msg)
@@ -38,7 +43,7 @@ _HOW = {
 
 def read_k(k: int | None) -> int | None:
     """How many items to look at, None for all; InputError for what is no whole number of at least 1."""
-    return None if k is None else _read_count(k, "k", "use None for whole lists")
+    return None if k is None else min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
 
 
 def read_catalogue(catalogue: int | None, listed: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.comparing.ids import Codes, Vocabulary, encode
+from monitor.comparing.ids import WORTH_A_THREAD, Codes, Vocabulary, encode
 from monitor.comparing.item_weights import WeightedItems, require_weights
 from monitor.comparing.lists import Floats, Lists
 from monitor.comparing.ties import order_ties, order_whole_lists
@@ -131,7 +132,7 @@ def _grade(codes: npt.NDArray[np.int32], graded: Lists, baseline: Lists, rows: n
 def chunks(pairs: Pairs) -> Iterator[tuple[npt.NDArray[np.intp], PairBatch, tuple[int, int]]]:
     """Go through the pairs: the rows of each chunk, their batch, and how many of each arm's lists held duplicates."""
     for rows, width in _groups(pairs.widths):
-        baseline, candidate = (_pad(arm, rows, width, pairs.vocabulary) for arm in pairs.arms)
+        baseline, candidate = _pad_both(pairs, rows, width)
         batch = PairBatch(
             baseline=baseline.codes,
             candidate=candidate.codes,
@@ -160,6 +161,16 @@ class _Padded:
     lengths: npt.NDArray[np.int32]
     scores: Floats | None
     duplicated: int
+
+
+def _pad_both(pairs: Pairs, rows: npt.NDArray[np.intp], width: int) -> tuple[_Padded, _Padded]:
+    """Both arms, each in a thread of its own where that pays."""
+    if len(rows) * width < WORTH_A_THREAD:
+        baseline, candidate = (_pad(arm, rows, width, pairs.vocabulary) for arm in pairs.arms)
+        return baseline, candidate
+    with ThreadPoolExecutor(max_workers=2) as threads:
+        both = [threads.submit(_pad, arm, rows, width, pairs.vocabulary) for arm in pairs.arms]
+        return both[0].result(), both[1].result()
 
 
 def _pad(arm: ArmCodes, rows: npt.NDArray[np.intp], width: int, vocabulary: Vocabulary) -> _Padded:

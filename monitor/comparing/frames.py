@@ -54,7 +54,13 @@ def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> Lists | N
     if not hasattr(column, "list") or column.hasnans:
         return None
     lengths = column.list.len().to_numpy(dtype=np.int64)
-    return Lists(users=users, offsets=offsets_of(lengths), items=from_array(column.list.flatten(), f"lists of the {arm}"))
+    return Lists(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
+
+
+def _flatten(column: pd.Series) -> pd.Series:
+    """The items of a list column of Arrow's, all in one; ``Series.list.flatten`` would repeat each user's label besides."""
+    parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
+    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
 
 
 def _read_arrow_scores(column: pd.Series, lists: Lists, arm: str) -> Floats | None:
@@ -62,7 +68,7 @@ def _read_arrow_scores(column: pd.Series, lists: Lists, arm: str) -> Floats | No
         return None
     if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
         return None  # the row by row reading says which one is odd
-    return as_scores(column.list.flatten(), f"scores of the {arm}")
+    return as_scores(_flatten(column), f"scores of the {arm}")
 
 
 def _read_long(frame: pd.DataFrame, columns: Columns, arm: str) -> Lists:
@@ -127,7 +133,8 @@ def _order_by_score(codes: npt.NDArray[np.intp], scores: Floats, users: pd.Index
 
 
 def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
-    if not pd.api.types.is_numeric_dtype(column.dtype) or column.isna().any():
+    is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
+    if not is_number or column.isna().any():
         msg = f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest is the best"
         raise InputError(msg)
     return column.to_numpy()
@@ -135,7 +142,7 @@ def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
 
 def take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
     """The column of that name; InputError when there is none, or several."""
-    if name not in frame.columns:
+    if name not in list(frame.columns):  # a name that cannot be hashed is none of them
         msg = f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one with {role}="
         raise InputError(msg)
     column: pd.Series | pd.DataFrame = frame[name]

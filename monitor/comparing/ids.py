@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -15,14 +16,19 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.comparing.tables import read_column
 from monitor.errors import InputError
+from monitor.kernels.coding.ids import code_integers, mark, recode
+from monitor.kernels.coding.texts import code_texts
+from monitor.kernels.finding.found import Coded
 
 Ids = npt.NDArray[Any] | ExtensionArray
-"""Ids without nulls: int64, float64, pandas ``str``, a Categorical of one of these, or object for everything else."""
+"""Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of one of these, or object for everything else."""
 
 Codes = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
 _CODE_LIMIT = 2**31
-_WORTH_A_THREAD = 1 << 17
+WORTH_A_THREAD = 1 << 17
+"""Ids from which on two threads are faster than one."""
+
 _MARKED = 1 << 26
 """Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing."""
 
@@ -44,7 +50,11 @@ def from_objects(values: Sequence[Any], what: str) -> Ids:
 
 
 def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.object_]:
-    if len(nulls := np.flatnonzero(pd.isna(ids))):
+    try:
+        nulls = np.flatnonzero(pd.isna(ids))
+    except ArithmeticError:  # a signalling NaN of Decimal's refuses even to be looked at
+        _refuse_null(next(item for item in ids if isinstance(item, Decimal) and item.is_snan()), what)
+    if len(nulls):
         _refuse_null(ids[nulls[0]], what)
     for item in ids:
         try:
@@ -56,7 +66,8 @@ def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.
 
 
 def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
-    """Ids from a one-dimensional array or column; InputError when one is null or unhashable."""
+    """Ids from a one-dimensional array or column; InputError when one is null, masked or unhashable, or a record."""
+    refuse_odd(values, what)
     column = pd.Series(values, copy=False)
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
@@ -70,13 +81,23 @@ def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
     if isinstance(dtype, pd.StringDtype):
         return column.astype("str").array
     if pd.api.types.is_bool_dtype(dtype) or (pd.api.types.is_integer_dtype(dtype) and column.max() < 2**63):
-        return column.to_numpy(dtype=np.int64)
+        return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
     if pd.api.types.is_float_dtype(dtype):
         return column.to_numpy(dtype=np.float64)
     return from_objects(column.tolist(), what)
 
 
-def _refuse_null(null: object, what: str) -> None:
+def refuse_odd(values: object, what: str) -> None:
+    """InputError for an array of numpy's that hides values, or whose values are records."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        msg = f"{what}: found masked values where item ids were expected: give lists without them, such as row.compressed()"
+        raise InputError(msg)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "V":
+        msg = f"{what}: found records ({values.dtype}) where item ids were expected: give the array of one field"
+        raise InputError(msg)
+
+
+def _refuse_null(null: object, what: str) -> NoReturn:
     msg = f"{what}: found {null!r} where an item id was expected: drop the item or name it"
     raise InputError(msg)
 
@@ -103,21 +124,30 @@ def encode(*parts: Ids) -> tuple[list[Codes], Vocabulary]:
     """Codes from 0 to 2**31 - 1 of each part's ids, equal where the ids are equal in Python, and the ids behind them.
 
     So "1" and 1 are two items; 1, 1.0 and True are one. Each part is coded by itself, in threads where that pays, and only
-    the distinct ids of the parts meet. Integers that can be codes already are taken as they are.
+    the distinct ids of the parts meet. Integers that can be codes already are taken as they are; text and other integers are
+    coded by machine code where there is any. Codes are the same without it: they follow the first appearance.
     """
     if all(isinstance(part, np.ndarray) and _are_codes(part) for part in parts):
         return [np.asarray(part) for part in parts], Vocabulary(None)
-    if len(parts) > 1 and max(map(len, parts)) >= _WORTH_A_THREAD:
+    if len(parts) > 1 and max(map(len, parts)) >= WORTH_A_THREAD:
         with ThreadPoolExecutor(max_workers=2) as threads:
             coded = list(threads.map(_encode_one, parts))
     else:
         coded = list(map(_encode_one, parts))
     shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
-    return [codes.take(own) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
+
+
+def _share(own: npt.NDArray[Any], shared: npt.NDArray[np.int32]) -> Codes:
+    """Shared codes instead of a part's own; the first part's mostly are the shared ones already."""
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else recode(own, shared)
 
 
 def _are_codes(ids: npt.NDArray[Any]) -> bool:
-    return ids.dtype == np.int64 and ids.min(initial=0) >= 0 and ids.max(initial=0) < _CODE_LIMIT
+    if ids.dtype not in (np.int32, np.int64):
+        return False
+    # Negative numbers seen as unsigned are above the limit, too.
+    return bool(ids.view(np.uint32 if ids.dtype == np.int32 else np.uint64).max(initial=0) < _CODE_LIMIT)
 
 
 def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
@@ -126,9 +156,19 @@ def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
         return ids.codes, from_array(pd.Series(ids.categories), "categories")
     if ids.dtype == object:
         return _encode_objects(ids)
-    if isinstance(ids, np.ndarray):
-        return pd.factorize(ids)
-    return pd.factorize(pd.Series(ids, copy=False).array)
+    if ids.dtype == np.int32:
+        ids = np.asarray(ids, dtype=np.int64)
+    if (found := _code(ids)) is None:
+        return pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
+    codes, firsts = found
+    return codes, ids.take(firsts)
+
+
+def _code(ids: Ids) -> Coded | None:
+    """Codes of whole numbers and of texts by machine code, where there is any."""
+    if not isinstance(ids, np.ndarray):
+        return code_texts(ids)
+    return code_integers(ids) if ids.dtype == np.int64 else None
 
 
 def _encode_vocabularies(parts: Sequence[Ids]) -> tuple[list[npt.NDArray[np.int32]], Vocabulary]:
@@ -155,5 +195,5 @@ def count_distinct(*parts: Codes) -> int:
         return len(pd.unique(np.concatenate(parts)))
     seen = np.zeros(top + 1, dtype=np.bool_)
     for part in parts:
-        seen[part] = True
-    return int(seen.sum())
+        mark(part, seen)
+    return int(np.count_nonzero(seen))

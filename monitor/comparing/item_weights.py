@@ -15,6 +15,7 @@ from monitor.comparing.lists import Floats, shown
 from monitor.comparing.rows import as_scores
 from monitor.comparing.tables import ArrowTable, is_table, read_table
 from monitor.errors import InputError
+from monitor.model import LEAST_WEIGHT, MOST_WEIGHT
 
 WHAT = "item_weights"
 _SHOWN = 5
@@ -60,11 +61,11 @@ def _read_frame(data: object) -> tuple[Ids, pd.Series]:
 
 
 def require_weights(listed: Sequence[Codes], weighted: npt.NDArray[Any], weights: Floats, vocabulary: Vocabulary) -> None:
-    """InputError unless every listed item has a finite weight above 0; it says how many have not, and which.
+    """InputError unless every listed item has a weight that may be; it says how many have not, and which.
 
     ``listed``: both arms' codes; ``weighted``: those of the items that have weights.
     """
-    good = np.isfinite(weights) & (weights > 0)
+    good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
     missing = pd.unique(np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed]))
     if not len(missing):
         return
@@ -72,7 +73,7 @@ def require_weights(listed: Sequence[Codes], weighted: npt.NDArray[Any], weights
     some = zip(vocabulary.take(missing[:_SHOWN]), missing[:_SHOWN].tolist(), strict=True)
     told = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
     msg = (
-        f"{WHAT}: {len(missing)} of {count_distinct(*listed)} listed items have no finite weight above 0, such as {told}: give "
-        "every listed item one, or leave such items out of the lists"
+        f"{WHAT}: {len(missing)} of {count_distinct(*listed)} listed items have no weight from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}, such as {told}: give every listed item one, or leave such items out of the lists"
     )
     raise InputError(msg)

@@ -44,10 +44,11 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     Each arm is a dict of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best; with
     ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``), a 2-D array or a sequence of
     lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever speaks the
-    Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length; they are cut to
+    Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length (rows of
+    a 2-D array are as long as it is wide: -1 is an id like any other); they are cut to
     ``k`` (None: not at all), then later duplicates are dropped. Item and user ids are equal as Python says: "1" and 1 differ;
     1, 1.0 and True do not. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost
-    for nothing, text at the speed of Arrow's hashing.
+    for nothing, text that Arrow holds (tables, ``str`` columns) in 10 to 60 nanoseconds an id where there is machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
     items' (None: do not look). What they mean is told in `compare`. A long frame with scores and without ranks is ordered by

@@ -44,8 +44,8 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     their ids (ascending as text, then by the name of their type), or as tied by a metric that speaks of ties. Where scores rise
     down the list the list rules all the same. Any number may be a score, negative and infinite ones too.
 
-    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed item must have a finite weight
-    above 0; items that are not listed may have any.
+    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed item must have a weight above
+    0, from 1e-50 to 1e50; items that are not listed may have any.
 
     ``relevance``: the user's {item: grade}, or the relevant items, grade 1 each; grades are finite and at least 0. The ideal
     list is made of all graded items, cut to ``k`` and to a metric's depth.
@@ -57,11 +57,15 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}
     """
-    wanted, depth = read_metrics(metrics), read_k(k)
-    told = {Need.SCORES: scores, Need.ITEM_WEIGHTS: item_weights, Need.RELEVANCE: relevance}
-    require_needs(wanted, [need for need, value in told.items() if value is not None])
+    wanted, depth, lists = read_metrics(metrics), read_k(k), _read(a, b, scores)
+    told = {
+        Need.SCORES: any(part.scores is not None for part in lists),
+        Need.ITEM_WEIGHTS: item_weights is not None,
+        Need.RELEVANCE: relevance is not None,
+    }
+    require_needs(wanted, [need for need, is_given in told.items() if is_given])
     pairs = pair_up(
-        _read(a, b, scores),
+        lists,
         (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)),
         depth,
         None if item_weights is None else read_item_weights(item_weights),

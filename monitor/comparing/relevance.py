@@ -55,7 +55,7 @@ def read_relevance(data: Graded, columns: Columns) -> Lists:
 def read_graded_items(data: Any) -> Lists:  # noqa: ANN401 - item -> grade, or items
     """The same for one user: {item: grade}, or the items."""
     graded = _read_mapping({0: data})
-    _check_grades(graded)
+    _check_grades(graded, is_one_user=True)
     return graded
 
 
@@ -74,8 +74,11 @@ def _read_mapping(data: Mapping[Any, Any]) -> Lists:
 def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list without duplicates
     if isinstance(row, Mapping):
         return row
-    if isinstance(row, str | bytes) or not isinstance(row, Iterable):
+    if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
+        # A Series may hold the items or, by item, the grades; guessing wrong would look like nothing relevant.
         msg = f"{WHAT}: found a value of type {type(row).__name__} where a user's items, or item -> grade, were expected"
+        if isinstance(row, pd.Series):
+            msg += ": write .tolist() for items, .to_dict() for grades by item"
         raise InputError(msg)
     items = list(row)
     try:
@@ -111,14 +114,15 @@ def _grades(frame: pd.DataFrame) -> Floats:
     return as_scores(take_column(frame, named[0], "grade", WHAT), WHAT) if named else np.ones(len(frame))
 
 
-def _check_grades(graded: Lists) -> None:
+def _check_grades(graded: Lists, *, is_one_user: bool = False) -> None:
     grades = graded.scores
     if grades is None or not len(odd := np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))):
         return
     row = int(np.searchsorted(graded.offsets, odd[0], side="right")) - 1
     user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
+    whose = "" if is_one_user else f" for user {user!r}"
     msg = (
-        f"{WHAT}: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r} for user "
-        f"{user!r}: use 0 for what is known to be irrelevant, and leave out what is not known"
+        f"{WHAT}: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}{whose}: "
+        "use 0 for what is known to be irrelevant, and leave out what is not known"
     )
     raise InputError(msg)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.comparing.ids import Ids, from_array, from_objects
+from monitor.comparing.ids import Ids, from_array, from_objects, refuse_odd
 from monitor.comparing.lists import Floats, Lists, checked_users, offsets_of
 from monitor.comparing.tables import is_table, read_column
 from monitor.errors import InputError
@@ -49,6 +49,7 @@ def as_row(row: object, what: str, of: str) -> Row:
     if isinstance(row, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         return list(row)
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
+        refuse_odd(row, what)
         return row
     if not is_table(row) and (hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__")):
         return list(read_column(row))
@@ -82,13 +83,15 @@ def as_scores(column: pd.Series, what: str) -> Floats:
     if isinstance(column.dtype, pd.ArrowDtype):
         column = read_column(column)
     if pd.api.types.is_object_dtype(column.dtype):
-        odd = [value for value in column.tolist() if isinstance(value, str | bytes | bool)]
+        odd = [value for value in column.tolist() if isinstance(value, str | bytes | bool | complex)]
+    elif pd.api.types.is_complex_dtype(column.dtype):
+        odd = column.tolist()[:1]
     else:
         odd = [] if pd.api.types.is_numeric_dtype(column.dtype) else column.tolist()[:1]
     try:
         if not odd and not pd.api.types.is_bool_dtype(column.dtype):
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         odd = [value for value in column.tolist() if not isinstance(value, int | float)]
     found = repr(odd[0]) if odd else "booleans"
     msg = f"{what}: found {found} where a number was expected: give numbers, NaN where there is none"

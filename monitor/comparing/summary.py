@@ -34,6 +34,9 @@ def summarize(frame: pd.DataFrame, by: Segments | None = None) -> pd.DataFrame:
     InputError for a ``by`` that names nothing, is not as long as the frame, or knows none of its users, and for a column of
     scores that holds no numbers.
     """
+    if not hasattr(frame, "columns"):
+        msg = f"frame is of type {type(frame).__name__}: give the frame of compare_many"
+        raise InputError(msg)
     segments, without = _segments(frame, by)
     columns = {name: _values(frame, name) for name in frame.columns if without is None or name != without}
     if not columns:
@@ -75,7 +78,14 @@ def _segments(frame: pd.DataFrame, by: Segments | None) -> tuple[dict[Any, npt.N
     if by is None:
         return everybody, None
     labels, without = _labels(frame, by)
-    codes, names = pd.factorize(labels)
+    try:
+        codes, names = pd.factorize(labels)
+    except TypeError:
+        msg = "by has segments that are no text or number: give each user one name of a segment"
+        raise InputError(msg) from None
+    if ALL in set(names):
+        msg = f"by has a segment named {ALL!r}, which stands for all users: give it another name"
+        raise InputError(msg)
     by_text = sorted(range(len(names)), key=lambda code: str(names[code]))
     return everybody | {names[code]: np.flatnonzero(codes == code) for code in by_text}, without
 
@@ -87,6 +97,9 @@ def _labels(frame: pd.DataFrame, by: Segments) -> tuple[pd.Series, Hashable | No
         return _by_user(frame, by), None
     if isinstance(by, str) or not isinstance(by, np.ndarray | pd.Index | pd.api.extensions.ExtensionArray | list | tuple):
         return _by_name(frame, by)
+    if isinstance(by, np.ndarray) and by.ndim != 1:
+        msg = "by has several dimensions: give one segment a row of the frame, or a dict of user -> segment"
+        raise InputError(msg)
     if len(by) != len(frame):
         msg = f"by has {len(by)} segments for {len(frame)} users: give one a row of the frame, or a dict of user -> segment"
         raise InputError(msg)

@@ -98,6 +98,12 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
     return moved[:-1]
 
 
+def sum_ranks(places: Floats) -> Floats:
+    """Sum of each column from the top rank down; numpy adds a lone column in another order, and the last bit would tell."""
+    total: Floats = places.cumsum(axis=0)[-1] if places.shape[1] == 1 else places.sum(axis=0)
+    return total
+
+
 def divide(numerator: Floats | Integers, denominator: Floats | Integers) -> Floats:
     """Quotients, NaN where the denominator is not above 0."""
     quotient = np.full(np.broadcast_shapes(numerator.shape, denominator.shape), np.nan)

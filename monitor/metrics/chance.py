@@ -17,6 +17,7 @@ _MOST_PAIRS = 50_000
 _LEAST_PAIRS = 4
 _RAREST = 1e-6
 _SEED = 20100401
+_LARGEST = 2**53
 
 
 def expect(metric: Metric, k: int, catalogue: int) -> float | None:
@@ -29,16 +30,21 @@ def expect(metric: Metric, k: int, catalogue: int) -> float | None:
     no part. Pairs for which the metric is undefined are left out of the mean.
 
     None for a metric that needs more than the lists, or that is undefined for all pairs. MetricError unless
-    1 <= k <= catalogue. A metric of a ``depth`` sees no more of the lists than that.
+    both are whole numbers and 1 <= k <= catalogue. A metric of a ``depth`` sees no more of the lists than that.
     """
+    for name, value in (("k", k), ("catalogue", catalogue)):
+        if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+            msg = f"chance: {name} must be a whole number, not {value!r}"
+            raise MetricError(msg)
     if not 1 <= k <= catalogue:
         msg = f"chance: k must lie between 1 and the size of the catalogue, {catalogue}, not {k}"
         raise MetricError(msg)
     if metric.need is not None:
         return None
-    seen = min(k, metric.depth or k)
-    exact = metric.expected_by_chance(seen, catalogue)
-    return _simulated(metric, seen, catalogue) if exact is None else exact
+    # Python's integers know no overflow, and floats tell no larger catalogue from this one.
+    seen, size = int(min(k, metric.depth or k)), int(min(catalogue, _LARGEST))
+    exact = metric.expected_by_chance(seen, size)
+    return _simulated(metric, seen, size) if exact is None else exact
 
 
 def _simulated(metric: Metric, k: int, catalogue: int) -> float | None:

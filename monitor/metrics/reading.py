@@ -12,11 +12,15 @@ from monitor.metrics.metric import Metric
 
 _SHAPE = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*(?:@\s*(\d{1,9}))?\s*", re.ASCII)
 _FEW = 8
+_LONGEST = 200
+_SHOWN = 40
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 
 
 def read(text: object, registry: Mapping[str, type[Metric]]) -> Metric:
     """The metric of that name; MetricError with the nearest known name or parameter otherwise."""
+    if isinstance(text, str) and len(text) > _LONGEST:
+        _fail(f"cannot read metric {text[:_SHOWN]!r}...: it has {len(text):,} characters, and no metric needs {_LONGEST}")
     match = _SHAPE.fullmatch(text) if isinstance(text, str) else None
     if match is None or not isinstance(text, str):
         _fail(f"cannot read metric {text!r}: write a name, with parameters and depth if wanted, such as rbo(p=0.9)@10")

@@ -15,6 +15,8 @@ from monitor.model.alerts import (
 )
 from monitor.model.rankings import (
     ALL,
+    LEAST_WEIGHT,
+    MOST_WEIGHT,
     Arm,
     ByArm,
     Coverage,
@@ -52,6 +54,8 @@ from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
+    "LEAST_WEIGHT",
+    "MOST_WEIGHT",
     "AlertState",
     "Arm",
     "ArmScore",

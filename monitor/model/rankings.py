@@ -98,9 +98,16 @@ class Panel:
         return len(self.users)
 
 
+LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
+"""Weights within these can be multiplied by each other four times over, as measures do, and summed up."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemWeights:
-    """A weight above zero for each of n unique items, such as popularity or price; ids as in RankingTable."""
+    """A weight for each of n unique items, such as popularity or price, from `LEAST_WEIGHT` to `MOST_WEIGHT`.
+
+    Ids as in RankingTable.
+    """
 
     items: npt.NDArray[np.int64] | ExtensionArray
     weights: npt.NDArray[np.float64]

@@ -9,6 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
+from monitor.kernels.coding.ids import code_integers
+from monitor.kernels.coding.texts import code_texts
+
 _CODE_LIMIT = np.iinfo(np.int32).max
 _WHOLE = r"0|[1-9][0-9]{0,9}"
 
@@ -28,9 +31,17 @@ def encode(baseline: ItemIds, candidate: ItemIds) -> tuple[tuple[Codes, Codes], 
         series = pd.Series(np.concatenate(ids))
     else:
         series = pd.concat([_as_text(baseline), _as_text(candidate)], ignore_index=True)
-    codes, unique = pd.factorize(series)
-    shared: Codes = codes.astype(np.int32)
-    return (shared[: len(baseline)], shared[len(baseline) :]), pd.Index(unique)
+    shared, vocabulary = _factorize(series)
+    return (shared[: len(baseline)], shared[len(baseline) :]), vocabulary
+
+
+def _factorize(ids: pd.Series) -> tuple[Codes, pd.Index]:
+    """Codes by order of first appearance, and the ids by code: by machine code where there is any."""
+    found = code_integers(ids.to_numpy()) if ids.dtype == np.int64 else code_texts(ids.array)
+    if found is None:
+        codes, unique = pd.factorize(ids)
+        return codes.astype(np.int32), pd.Index(unique)
+    return found[0], pd.Index(ids.array.take(found[1]))
 
 
 def codes_of(ids: ItemIds, vocabulary: pd.Index | None) -> Codes:

@@ -11,9 +11,21 @@ import pandas as pd
 
 from monitor.arm_metrics import count_listed
 from monitor.comparing.chance import by_chance, typical_length
-from monitor.errors import InputError
+from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, score_all
-from monitor.model import Comparison, Coverage, Evidence, EvidenceKind, PairBatch, Scores, Summary, UserTable
+from monitor.model import (
+    Arm,
+    Comparison,
+    Coverage,
+    CoverageRow,
+    Evidence,
+    EvidenceKind,
+    PairBatch,
+    Panel,
+    Scores,
+    Summary,
+    UserTable,
+)
 from monitor.pairing import pair, unweighted_note
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.pulling import Answers, ask, ask_users
@@ -83,18 +95,20 @@ def compare_files(
 ) -> Found:
     """Compare the lists of all users of two files, in all and by segment.
 
-    The ``worst`` users are those whom the first metric finds least alike. SourceError when the users cannot be read; InputError
-    when anything else cannot, or when ``catalogue`` is smaller than what is listed.
+    The ``worst`` users are those whom the first metric finds least alike. InputError when a file cannot be read, when no user
+    has a list in both, or when ``catalogue`` is smaller than what is listed.
     """
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
     arms = _open(files)
     progress("reading users", 0, 0)
-    panel = ask_users(comparison, arms, slot, _LONG.total_seconds())
+    panel = _ask_users(comparison, arms, slot)
     progress("reading lists", len(panel), 0)
     answers = _require_all(ask(comparison, arms, panel, slot, _LONG.total_seconds()), files)
     progress("pairing", len(panel), 0)
     pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+    notes = _why(answers)
     del answers
+    _require_pairs(pairing.coverage.all, notes)
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
     progress("summarizing", len(batch), len(batch))
@@ -109,7 +123,7 @@ def compare_files(
         catalogue=size,
         length=length,
         by_chance=by_chance(metrics, length, size),
-        notes=() if note is None else (note,),
+        notes=notes if note is None else (*notes, note),
     )
 
 
@@ -147,6 +161,13 @@ class _Either:
         return
 
 
+def _ask_users(comparison: Comparison, arms: Arms, slot: datetime) -> Panel:
+    try:
+        return ask_users(comparison, arms, slot, _LONG.total_seconds())
+    except SourceError as error:
+        raise InputError(str(error)) from None
+
+
 def _require_all(answers: Answers, files: Files) -> Answers:
     """The answers; InputError when one of the files told nothing."""
     if problems := (*answers.troubles, *answers.lacks):
@@ -155,6 +176,22 @@ def _require_all(answers: Answers, files: Files) -> Answers:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers
+
+
+def _why(answers: Answers) -> tuple[str, ...]:
+    """What happened to the first user of each reason, by arm."""
+    pulls = {Arm.BASELINE: answers.baseline, Arm.CANDIDATE: answers.candidate}
+    return tuple(f"{reason} in {arm}: {note}" for arm, pull in pulls.items() for reason, note in pull.notes.items())
+
+
+def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
+    if not coverage.paired:
+        reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+        msg = (
+            f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files mean the same users, and "
+            f"which columns hold users and items{''.join(f'; {note}' for note in notes)}"
+        )
+        raise InputError(msg)
 
 
 def _counting(progress: Progress, users: int) -> Callable[[int], None]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.errors import SourceError
-from monitor.model import ItemWeights
+from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights
 from monitor.sources.columns import id_column, join_items, on_one_line
 from monitor.sources.numbers import number_column
 
@@ -40,9 +40,10 @@ def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> No
         row = read + pc.index(ids.is_null(), True).as_py() + 1
         msg = f"row {row} of {where} has no item id: ids must be integers or text"
         raise SourceError(msg)
-    odd = np.flatnonzero(~(np.isfinite(weights) & (weights > 0)))
+    odd = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
     if len(odd):
-        msg = f"item {_named(ids, odd[0])} of {where} has no weight above 0: give a finite number, or leave the item out"
+        told = f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        msg = f"{told}: give it one, or leave the item out"
         raise SourceError(msg)
 
 

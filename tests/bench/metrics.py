@@ -1,7 +1,7 @@
 """Pairs a second on one core: {extended tau, RBO} and all pairwise measures, by both engines, beside what others offer.
 
-Others are measured on even lists only: some are wrong on uneven ones. Then: ids that are text, two threads, and the memory that
-ten million pairs take.
+Others are measured on even lists only: some are wrong on uneven ones. Then: two threads, ids that are text, from Arrow tables
+to a frame of scores, on one core and on two, and the memory that ten million pairs take.
 """
 
 import json
@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
 from monitor import compare_many
+from monitor.comparing.ids import encode
 from monitor.kernels.finding.engines import VARIABLE, Engine
 from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.model import PairBatch
@@ -41,7 +43,7 @@ CASES = (
     (1000, 1_000, 50, 5),
 )
 """k, pairs for two measures, for all measures, for the others."""
-TEXT_PAIRS, MEMORY_PAIRS = 300_000, 10_000_000
+TEXT_PAIRS, MEMORY_PAIRS = 1_000_000, 10_000_000
 
 Row = tuple[str, float, str, float, str]
 Lists = Sequence[tuple[list[int], list[int]]]
@@ -65,11 +67,11 @@ def _run_apart(what: str) -> Iterator[Row]:
 def main(what: str) -> list[Row]:
     """The rows of one process."""
     if what == "threads":
-        return list(_measure_threads())
+        return [*_measure_threads(), *_measure_text(2)]
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     if what == "memory":
         return list(_measure_memory())
-    return [*(row for case in CASES for row in _measure(*case)), *_measure_text()]
+    return [*(row for case in CASES for row in _measure(*case)), *_measure_text(1)]
 
 
 def _measure(k: int, many: int, fewer: int, few: int) -> Iterator[Row]:
@@ -114,18 +116,30 @@ def _measure_others(lists: Lists) -> Iterator[tuple[str, float]]:
     yield from zip(works, _medians(*((len(lists), work) for work in works.values())), strict=True)
 
 
-def _measure_text() -> Iterator[Row]:
-    """Strings from Arrow against integers from Arrow, all of `compare_many` counted."""
+def _measure_text(cores: int) -> Iterator[Row]:
+    """Strings from Arrow: coded and scored against scored alone, and all of `compare_many` against integers from Arrow."""
     batch = draw(TEXT_PAIRS, 10, ragged=False)
     os.environ[VARIABLE] = Engine.NUMBA
-    integers = [_as_arrow(codes, pa.array(codes.ravel())) for codes in (batch.baseline, batch.candidate)]
+    arms = (batch.baseline, batch.candidate)
     names = pa.array([f"item-{code}" for code in range(CATALOGUE)])
-    texts = [_as_arrow(codes, names.take(pa.array(codes.ravel()))) for codes in (batch.baseline, batch.candidate)]
-    by_text, by_integer = _medians(
-        (TEXT_PAIRS, lambda: compare_many(texts[0], texts[1], metrics=PAIR)),
-        (TEXT_PAIRS, lambda: compare_many(integers[0], integers[1], metrics=PAIR)),
+    texts = [names.take(pa.array(codes.ravel())) for codes in arms]
+    text_lists = [_as_arrow(codes, items) for codes, items in zip(arms, texts, strict=True)]
+    integer_lists = [_as_arrow(codes, pa.array(codes.ravel())) for codes in arms]
+    columns = [pd.array(items, dtype="str") for items in texts]
+
+    def code_and_score() -> object:
+        (ours, theirs), _ = encode(*columns)
+        baseline, candidate = (codes.astype(np.int32, copy=False).reshape(-1, 10) for codes in (ours, theirs))
+        return score_all(replace(batch, baseline=baseline, candidate=candidate), PAIR, threads=cores)
+
+    coded, scored, by_text, by_integer = _medians(
+        (TEXT_PAIRS, code_and_score),
+        (TEXT_PAIRS, _score(Engine.NUMBA, batch, PAIR, cores)),
+        (TEXT_PAIRS, lambda: compare_many(text_lists[0], text_lists[1], metrics=PAIR)),
+        (TEXT_PAIRS, lambda: compare_many(integer_lists[0], integer_lists[1], metrics=PAIR)),
     )
-    yield ("compare_many on Arrow lists of text, k=10", by_text, "lists of integers", by_integer, "pairs/s")
+    yield (f"coding of text + scoring, k=10, cores: {cores}", coded, "scoring alone", scored, "pairs/s")
+    yield (f"compare_many on Arrow lists of text, k=10, cores: {cores}", by_text, "lists of integers", by_integer, "pairs/s")
 
 
 def _as_arrow(codes: npt.NDArray[np.int32], items: pa.Array) -> pa.Table:

@@ -193,8 +193,8 @@ MISTAKES = [
     (("--item-weights", "weights.csv", "--weight", "wieght"), 2, "did you mean 'weight'?"),
     (("--catalogue", "5"), 2, "--catalogue 5: 26 different items are listed"),
     (("--item", "product"), 2, "give either items"),
-    (("--by", "contry"), 3, "did you mean 'country'?"),
-    (("--users", "none.csv"), 3, "none.csv does not exist"),
+    (("--by", "contry"), 2, "did you mean 'country'?"),
+    (("--users", "none.csv"), 2, "none.csv does not exist"),
 ]
 ONE_AFTER_ANOTHER = """
 import contextlib, io, json, sys
@@ -223,6 +223,35 @@ def test_every_mistake_is_one_line_that_says_what_to_do(world: Path) -> None:
         assert (ended, out, len(err.strip().splitlines()), words in err) == (code, "", 1, True), (flags, err)
 
 
+UNPAIRED: dict[str, tuple[list[dict[str, Any]], str]] = {
+    "users of other names": ([{"user_id": "z", "items": [1]}], "none of 13 users could be compared (12 missing in baseline,"),
+    "lists that are none": ([{"user_id": "u1", "items": "1;2"}], "; malformed in baseline: the text is no JSON array of ids"),
+    "empty lists": ([{"user_id": "u1", "items": []}], "1 empty in baseline"),
+}
+
+
+@pytest.mark.parametrize("case", UNPAIRED)
+def test_files_without_a_pair_of_lists_are_an_error_that_says_why(world: Path, case: str) -> None:
+    rows, words = UNPAIRED[case]
+    (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    done = rankwatch("odd.jsonl", "candidate.jsonl", "--json", cwd=world)
+
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert words in done.stderr
+    assert "check that both files mean the same users" in done.stderr
+
+
+def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
+    rows = [{"user_id": "u1", "items": "1;2"}, {"user_id": "u2", "items": [1]}]
+    (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    said = found(rankwatch("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
+
+    assert said["paired"] == 1
+    assert said["notes"] == ["malformed in baseline: the text is no JSON array of ids"]
+
+
 def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
     main, side = pty.openpty()
     with subprocess.Popen(
@@ -237,3 +266,22 @@ def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
     assert (process.returncode, said["paired"]) == (0, 12)
     assert "of 12 users" in seen
     assert rankwatch(*FILES, cwd=world).stderr == ""
+
+
+WRONG = {
+    "a file that is not there": (["nowhere.jsonl", "candidate.jsonl"], "nowhere.jsonl"),
+    "no such segment": (["base.jsonl", "candidate.jsonl", "--by", "planet"], "planet"),
+    "no such column of users": (["base.jsonl", "candidate.jsonl", "--user", "who"], "who"),
+    "no such column of items": (["base.jsonl", "candidate.jsonl", "--items", "what"], "what"),
+    "a measure of one arm": (["base.jsonl", "candidate.jsonl", "-m", "novelty"], "arm_metrics"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_with_the_call_or_its_files_ends_with_two(world: Path, case: str) -> None:
+    arguments, words = WRONG[case]
+
+    done = rankwatch(*arguments, cwd=world)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr

@@ -111,6 +111,8 @@ def test_wrong_metrics_are_refused() -> None:
         monitor.compare(["a"], ["a"], metrics=())
     with pytest.raises(MetricError, match="did you mean 'rbo'"):
         monitor.compare(["a"], ["a"], metrics=["rob"])
+    with pytest.raises(InputError, match=r"^metrics must be a name or several, such as rbo\(p=0.9\), not None"):
+        monitor.compare(["a"], ["a"], metrics=None)  # type: ignore[arg-type]
 
 
 def test_the_front_door_holds_what_it_lists() -> None:

@@ -1,7 +1,7 @@
 """What happens to odd input: a rule each, as the docstrings of compare and compare_many state it."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -128,9 +128,9 @@ def test_an_arm_of_no_known_shape_is_refused(data: Any) -> None:
 def test_k_beyond_the_lists_k_none_and_a_k_of_numpy_mean_whole_lists() -> None:
     lists = ({"u": ["a", "b"]}, {"u": ["b", "c", "d"]})
 
-    found = [monitor.compare_many(*lists, k=k).to_numpy().tolist() for k in (None, 3, 10**12, np.int8(3))]  # type: ignore[arg-type]
+    found = [monitor.compare_many(*lists, k=k).to_numpy().tolist() for k in (None, 3, 10**12, 10**30, np.int8(3))]  # type: ignore[arg-type]
 
-    assert found[1:] == found[:1] * 3
+    assert found[1:] == found[:1] * 4
 
 
 @pytest.mark.parametrize("k", [0, -1, 2.0, "2", True, math.nan, [2]])
@@ -151,6 +151,34 @@ def test_duplicates_count_once_at_their_first_place_and_are_told() -> None:
 
     assert found["extended_tau"].tolist() == [1.0, 1.0]
     assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (2, 0)
+
+
+RANKED = pd.DataFrame({"user": [1], "item": [1], "rank": [1]})
+ODD_MATRIX: Any = np.ma.masked_equal([[1, 2]], 2)
+ODD_COLUMN: Any = ["rank"]
+IMAGINARY: Any = [1j, 2]
+HIDING: dict[str, tuple[Callable[[], object], str]] = {
+    "a masked row": (lambda: monitor.compare(np.ma.masked_equal([1, 2, 3], 2), [1, 3], OVERLAP), "masked values"),
+    "masked rows": (lambda: monitor.compare_many({"u": ODD_MATRIX[0]}, {"u": [1]}, OVERLAP), "masked values"),
+    "a masked matrix": (lambda: monitor.compare_many(ODD_MATRIX, np.array([[1, 3]]), OVERLAP), "masked values"),
+    "records": (lambda: monitor.compare(np.zeros(2, dtype=[("a", "i4")]), [1], OVERLAP), "records"),
+    "a signalling NaN": (lambda: monitor.compare([1, Decimal("sNaN")], [1], OVERLAP), "sNaN"),
+    "imaginary scores": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=(IMAGINARY, [1, 2])), "1j"),
+    "an array of them": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=(np.array(IMAGINARY), [1, 2])), "1j"),
+    "a score beyond floats": (lambda: monitor.compare([1, 2], [2, 1], "rbo_a", scores=([10**400, 2], [1, 2])), "a number"),
+    "a list as a column": (lambda: monitor.compare_many(RANKED, RANKED, OVERLAP, rank=ODD_COLUMN), "no column ['rank']"),
+    "ranks of yes and no": (lambda: monitor.compare_many(RANKED.astype({"rank": bool}), RANKED, OVERLAP), "must hold numbers"),
+}
+
+
+@pytest.mark.parametrize("case", HIDING)
+def test_what_numpy_or_python_would_quietly_misread_is_refused(case: str) -> None:
+    call, words = HIDING[case]
+
+    with pytest.raises(InputError) as caught:
+        call()
+
+    assert words in str(caught.value)
 
 
 def test_lists_of_a_million_items_are_compared_as_they_are() -> None:

@@ -1,5 +1,6 @@
 """Weights of items and relevance, in every shape that they come in."""
 
+import math
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 import monitor
 from monitor.comparing import batches
 from monitor.errors import InputError, MetricError
+from monitor.metrics import METRICS as REGISTRY
+from monitor.metrics import Need
 
 WEIGHTED = "element_weighted_tau"
 WEIGHTS = {"a": 1.0, "b": 2.0, "c": 4.0, "z": 9.0}
@@ -54,13 +57,15 @@ def test_weights_of_whole_number_ids_are_found_by_number() -> None:
     [
         (
             {"a": 1.0},
-            r"2 of 3 listed items have no finite weight above 0, such as 'b' \(no weight\), 'c' \(no weight\): give every",
+            r"2 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(no weight\), 'c' \(no weight\): ",
         ),
-        (WEIGHTS | {"b": 0}, r"1 of 3 listed items have no finite weight above 0, such as 'b' \(0\)"),
+        (WEIGHTS | {"b": 0}, r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(0\)"),
         (WEIGHTS | {"b": -1}, r"such as 'b' \(-1\)"),
         (WEIGHTS | {"b": float("inf")}, r"such as 'b' \(inf\)"),
         (WEIGHTS | {"b": float("nan")}, r"such as 'b' \(nan\)"),
         (WEIGHTS | {"b": None}, r"such as 'b' \(nan\)"),
+        (WEIGHTS | {"b": 1e51}, r"1 of 3 listed items have no weight from 1e-50 to 1e\+50, such as 'b' \(1e\+51\): give"),
+        (WEIGHTS | {"b": 1e-51}, r"such as 'b' \(1e-51\)"),
         (WEIGHTS | {"b": "2"}, "item_weights: found '2' where a number was expected"),
         ({}, "3 of 3 listed items"),
         (pd.concat([FRAME, FRAME]), "item 'a' stands twice"),
@@ -72,6 +77,14 @@ def test_weights_of_whole_number_ids_are_found_by_number() -> None:
 def test_weights_that_leave_an_item_without_one_are_refused_by_name(weights: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         monitor.compare(["a", "b", "c"], ["c", "b", "a"], WEIGHTED, item_weights=weights)
+
+
+@pytest.mark.parametrize("metric", [name for name, kind in REGISTRY.items() if kind.need == Need.ITEM_WEIGHTS])
+def test_the_least_and_the_largest_weights_go_together(metric: str) -> None:
+    for a, b in (([1, 2, 3, 4], [3, 1, 4, 2]), ([4, 3, 2, 1], [1, 2, 3, 4]), ([1, 3], [3, 2, 1])):
+        found = monitor.compare(a, b, metric, item_weights={1: 1e-50, 2: 1e50, 3: 1, 4: 1e50})
+
+        assert all(map(math.isfinite, found.values()))
 
 
 def test_weights_of_items_that_nobody_lists_may_be_anything() -> None:
@@ -174,6 +187,8 @@ def test_many_users_with_all_that_can_be_known_score_like_each_alone(
         ({"u1": {"a": "3"}}, "relevance: found '3' where"),
         ({"u1": "abc"}, "found a value of type str where a user's items"),
         ({"u1": 3}, "found a value of type int where a user's items"),
+        ({"u1": pd.Series({"a": 1})}, r"type Series where a user's items.*: write \.tolist\(\) for items, \.to_dict\(\) for"),
+        ({"u1": LONG}, "found a value of type DataFrame where a user's items"),
         ({"u1": [["a"]]}, "an item of type list: ids must be hashable"),
         ({"u1": [None]}, "found None where an item id was expected"),
         ({None: ["a"]}, "relevance holds a missing user id"),
@@ -187,3 +202,8 @@ def test_many_users_with_all_that_can_be_known_score_like_each_alone(
 def test_relevance_that_cannot_be_read_is_refused_by_name(relevance: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         monitor.compare_many(BASE, OTHER, METRICS, relevance=relevance)
+
+
+def test_a_grade_of_one_pair_is_refused_without_naming_a_user() -> None:
+    with pytest.raises(InputError, match="such as -1 of item 'a': use 0"):
+        monitor.compare(["a"], ["a"], "recall", relevance={"a": -1})

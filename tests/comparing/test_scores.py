@@ -74,6 +74,11 @@ def test_a_metric_that_needs_scores_says_how_to_give_them() -> None:
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "rbo_a")
 
 
+def test_two_lists_without_scores_are_told_how_to_give_them() -> None:
+    with pytest.raises(MetricError, match="needs scores: give scores="):
+        monitor.compare(["a"], ["a"], "rbo_a", scores=(None, None))
+
+
 def test_a_long_frame_without_ranks_is_ordered_by_its_scores() -> None:
     frame = long([("u", "c", 1.0), ("v", "x", 0.0), ("u", "b", 7.0), ("u", "a", 7.0)], "user", "item", "score")
 

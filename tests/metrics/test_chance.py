@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from kernels import reference
 from monitor.errors import MetricError
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics import METRICS, Metric, chance, expected_by_chance, score_all
-from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.kendall import ExtendedTau, PositionWeightedKendallDistance
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
 
@@ -21,8 +22,18 @@ OURS = [
     *(kind(p=p) for kind in (Rbo, RboMin, RboMax, RboRes, RboTruncated) for p in (0.5, 0.9)),
     *(kind() for kind in (Overlap, Jaccard, AverageOverlap)),
 ]
-EXACT = [metric for metric in FREE if metric.expected_by_chance(3, 5) is not None]
-SIMULATED = [metric for metric in FREE if metric.expected_by_chance(3, 5) is None]
+EXACT = [*FREE, PositionWeightedKendallDistance(discount="hyperbolic")]
+
+
+class Unsolved(PositionWeightedKendallDistance):
+    """A metric whose closed form is not known."""
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        del k, catalogue
+        return None
+
+
+SIMULATED = [Unsolved()]
 TINY = [(1, 1), (1, 4), (2, 2), (2, 3), (2, 5), (3, 3), (3, 4), (3, 6), (4, 5), (4, 7)]
 
 
@@ -107,6 +118,32 @@ def test_a_depth_sees_lists_of_that_many_items(metric: Metric) -> None:
 def test_lists_longer_than_the_catalogue_are_refused(k: int, catalogue: int) -> None:
     with pytest.raises(MetricError, match=f"between 1 and the size of the catalogue, {catalogue}, not {k}"):
         expected_by_chance(Rbo(), k, catalogue)
+
+
+@pytest.mark.parametrize(
+    ("k", "catalogue"),
+    [(2.5, 10), (3, 10.0), ("3", 10), (3, None), (True, 10), (np.float64(3), 10), (3, math.inf), (3, math.nan)],
+)
+def test_a_length_or_catalogue_that_is_no_whole_number_is_refused(k: Any, catalogue: Any) -> None:
+    with pytest.raises(MetricError, match=r"^chance: (k|catalogue) must be a whole number, not "):
+        expected_by_chance("rbo", k, catalogue)
+
+
+@pytest.mark.parametrize("metric", FREE, ids=str)
+def test_whole_numbers_of_numpy_do_not_overflow(metric: Metric) -> None:
+    found = expected_by_chance(metric, np.int16(300), np.int16(30_000))  # type: ignore[arg-type] # as a user would
+
+    assert found == expected_by_chance(metric, 300, 30_000)
+
+
+@pytest.mark.parametrize("metric", FREE, ids=str)
+def test_a_catalogue_beyond_all_floats_counts_as_a_huge_one(metric: Metric) -> None:
+    assert expected_by_chance(metric, 10, 10**400) == expected_by_chance(metric, 10, 2**53)
+
+
+def test_lists_that_rarely_share_two_items_are_told_from_those_that_do() -> None:
+    # Two items in common are in the same order or in the other, at a cost of 1.
+    assert expected_by_chance("position_weighted_kendall_distance", 10, 10**9) == pytest.approx(0.5, abs=1e-6)
 
 
 def test_a_metric_that_needs_more_than_the_lists_has_no_chance_value() -> None:

@@ -78,6 +78,14 @@ def test_what_has_no_name_s_shape_is_refused(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("text", ["r" * 100_000, "rbo(" + "p=1," * 20_000 + ")"])
+def test_a_name_of_any_length_is_refused_in_one_short_line(text: str) -> None:
+    with pytest.raises(MetricError, match=r"^cannot read metric 'r.{39}'\.\.\.: it has [0-9,]+ characters") as refused:
+        parse(text)
+
+    assert len(str(refused.value)) < 130
+
+
 @pytest.mark.parametrize("p", [0.0, 1.0, math.nan, math.inf, -0.1])
 def test_a_metric_built_directly_checks_its_parameters_too(p: float) -> None:
     with pytest.raises(MetricError, match="p must lie between 0 and 1"):

@@ -127,3 +127,10 @@ def test_chance_is_told_without_labels_only() -> None:
     assert expected_by_chance(NdcgVsBaseline(), 2, 2) == pytest.approx((1 + swapped) / 2, abs=1e-12)
     assert expected_by_chance(NdcgVsBaseline(), 2, 200) == pytest.approx((1 + swapped) / 200, abs=1e-12)
     assert expected_by_chance(Ndcg(), 10, 1000) is None
+
+
+@every_variant
+def test_grades_that_sum_up_to_infinity_warn_of_nothing(metric: Metric) -> None:
+    found = score(metric, {0: 1.7e308, 1: 1.7e308}, [0, 1], [1, 2, 0])
+
+    assert found == math.inf or math.isnan(found) or abs(found) <= 1.7e308

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from kernels import reference
+from metrics import knowing
 from monitor.kernels import Alignment, alignment
 from monitor.kernels.finding.engines import VARIABLE, Engine
-from monitor.metrics import parse, score_all, scoring
+from monitor.metrics import METRICS as REGISTRY
+from monitor.metrics import Metric, parse, score_all, scoring
 from monitor.model import PairBatch
 
 PAIRS = [
@@ -63,6 +65,17 @@ def test_many_pairs_cut_anywhere_score_the_same_bits() -> None:
 
     for name, scores in whole.items():
         np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), scores)
+
+
+@pytest.mark.parametrize("kind", REGISTRY.values(), ids=REGISTRY)
+def test_a_pair_alone_scores_the_same_bits_as_among_others(kind: type[Metric]) -> None:
+    rng = np.random.default_rng(5)
+    rows = rng.random((60, 90)).argsort(axis=1)[:, :60].tolist()
+    pairs = list(zip(rows[:30], rows[30:], strict=True))
+
+    together = knowing.scores(kind(), pairs)
+
+    np.testing.assert_array_equal([knowing.scores(kind(), [pair])[0] for pair in pairs], together)
 
 
 def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:

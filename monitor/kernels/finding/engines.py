@@ -8,7 +8,7 @@ the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the ch
 waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached, or where the system
 forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on without a word.
 
-To fill the cache ahead of time, such as in an image: ``python -c "import monitor.kernels.finding.compiled"``.
+To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.finding.engines import load; load()"``.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from monitor.errors import ConfigError
 from monitor.kernels.finding.found import Compiled
 
 VARIABLE = "RANKWATCH_ENGINE"
 
+_MODULES = ("monitor.kernels.finding.compiled", "monitor.kernels.coding.compiled")
+
 WORTH_LOADING = 4_000_000_000
-"""Comparisons (k**2 a pair) by numpy until loading is worth while: one to three seconds, by the length of lists."""
+"""Comparisons by numpy, or as much other work, until loading is worth while: one to three seconds, by the length of lists.
+
+A pair counts k**2; an id that is coded what `monitor.kernels.coding.ids` says."""
 
 
 class Engine(StrEnum):
@@ -90,11 +95,18 @@ class Engines:
                 msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
                 raise ConfigError(msg)
             try:
-                module = import_module("monitor.kernels.finding.compiled")
+                finding, coding = load()
             except RuntimeError as error:  # numba finds no place for its cache
                 msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
                 raise ConfigError(msg) from None
-            self._compiled = Compiled(find=module.find, weigh=module.weigh)
+            self._compiled = Compiled(
+                find=finding.find,
+                weigh=finding.weigh,
+                code_text=coding.code_text,
+                code_integers=coding.code_integers,
+                recode=coding.recode,
+                mark=coding.mark,
+            )
         return self._compiled
 
 
@@ -106,6 +118,11 @@ def asked() -> Engine:
     except ValueError:
         msg = f"{VARIABLE}={word}: must be one of {', '.join(Engine)}"
         raise ConfigError(msg) from None
+
+
+def load() -> list[ModuleType]:
+    """The modules of machine code, compiled now as far as they lie in no cache."""
+    return [import_module(name) for name in _MODULES]
 
 
 def _obstacle() -> str | None:
@@ -126,7 +143,7 @@ def _start_compiling() -> subprocess.Popen[bytes] | None:
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         return subprocess.Popen(  # this very Python, and nothing from outside
-            [sys.executable, "-P", "-c", "import os; os.nice(10); import monitor.kernels.finding.compiled"],
+            [sys.executable, "-P", "-c", "import os; os.nice(10); from monitor.kernels.finding import engines; engines.load()"],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

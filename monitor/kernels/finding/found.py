@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +26,23 @@ class Found:
     inversions: npt.NDArray[np.int32]
 
 
+Coded = tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]
+"""Codes of ids by order of first appearance, and where each code appears first."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compiled:
-    """Machine code for lists of up to `MAX_K` items.
+    """Machine code for lists of up to `MAX_K` items, and for any number of ids.
 
     ``find(baseline, candidate, (baseline_lengths, candidate_lengths), k)`` goes over the first k places of codes
     (n, at least k). ``weigh(counts, weights)`` is ``weights @ counts`` for counts (k, n), added up from the first row on.
+    ``code_text(offsets, data)`` codes texts, ``code_integers(values)`` integers of 64 bits.
+    ``recode(codes, others)`` is ``others[codes]``. ``mark(codes, seen)`` sets ``seen[code]``.
     """
 
     find: Callable[[Codes, Codes, tuple[Codes, Codes], int], Found]
     weigh: Callable[[Ranks, npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+    code_text: Callable[[npt.NDArray[np.int64], npt.NDArray[np.uint8]], Coded]
+    code_integers: Callable[[npt.NDArray[np.int64]], Coded]
+    recode: Callable[[npt.NDArray[np.int32], npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+    mark: Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], None]

@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
 from monitor.kernels.kendall.element_weighted import average_step_costs, sum_ahead, weigh, without_unweighted
-from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, rank_shared
+from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, rank_shared, sum_ranks
 
 Weigh = Callable[[Alignment, Shared], Floats]
 
@@ -65,9 +65,9 @@ def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
     theirs = _at_baseline(alignment, sum_ahead(by_candidate_rank(alignment, weights)))
-    moved = (weights * np.abs(ours - theirs)).sum(axis=0)
-    from_middle = (weights - weights.sum(axis=0)) / 2
-    most = (weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle))).sum(axis=0)
+    moved = sum_ranks(weights * np.abs(ours - theirs))
+    from_middle = (weights - sum_ranks(weights)) / 2
+    most = sum_ranks(weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle)))
     moved[shared.count <= 1] = np.nan
     return moved, most
 

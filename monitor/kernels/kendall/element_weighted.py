@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
 from monitor.kernels.kendall.dominance import sum_earlier_larger
-from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared
+from monitor.kernels.shared import Integers, Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.model import ByArm
 
 DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
@@ -128,17 +128,34 @@ def sum_ahead(weights: Floats) -> Floats:
 
 def sum_pairs(weights: Floats) -> Floats:
     """Sum of w_i w_j over all pairs of each column; adds only, so that small weights survive beside large ones."""
-    total: Floats = (weights * sum_ahead(weights)).sum(axis=0)
-    return total
+    return sum_ranks(weights * sum_ahead(weights))
 
 
 def average_step_costs(shared: Shared, discount: str) -> Floats:
     """What each common item pays on average for a step from its baseline's rank to its candidate's: (k, n), 1 if it stays."""
-    worth = DISCOUNTS[discount](np.arange(1.0, len(shared.is_common) + 2))
+    return _average(shared.baseline, shared.candidate, discount)
+
+
+def expect_position_weighted(most: int, discount: str) -> Floats:
+    """Mean `position_weighted_kendall_distance` of z = 0 to ``most`` common items in random order: float64 (most + 1,).
+
+    What an item pays depends on its two ranks alone, and two items at ranks i < j go to ranks a > b in one of z (z - 1) ways:
+    the sum over all of these of p(i, a) p(j, b) grows with z by a row and a column. Cost: O(most²), in memory too.
+    """
+    ranks = np.arange(most)
+    costs = _average(ranks[:, None], ranks[None], discount)
+    above, left = (np.cumsum(costs, axis=axis) - costs for axis in (0, 1))
+    sums = np.cumsum(np.cumsum(above * left, axis=0), axis=1).diagonal()
+    return np.append(0.0, sums / np.maximum(ranks * (ranks + 1), 1))
+
+
+def _average(ours: Integers, theirs: Integers, discount: str) -> Floats:
+    """Average cost of a step between these ranks from 0, k of them by the first axis; 1 where they are the same."""
+    worth = DISCOUNTS[discount](np.arange(1.0, len(ours) + 2))
     potential = (worth[0] - worth) / (worth[0] - worth[1])
-    steps = (shared.baseline - shared.candidate).astype(np.float64)
+    steps = (ours - theirs).astype(np.float64)
     costs = np.ones(steps.shape)
-    np.divide(potential[shared.baseline] - potential[shared.candidate], steps, out=costs, where=steps != 0)
+    np.divide(potential[ours] - potential[theirs], steps, out=costs, where=steps != 0)
     return costs
 
 
@@ -148,7 +165,7 @@ def _weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
     """Sum of products over inverted pairs, weights being 0 where there is no common item; NaN below two of those."""
-    distance: Floats = (weights * sum_earlier_larger(alignment.positions, weights)).sum(axis=0)
+    distance = sum_ranks(weights * sum_earlier_larger(alignment.positions, weights))
     distance[count_shared(alignment) <= 1] = np.nan
     return distance
 
@@ -159,11 +176,11 @@ def _extended_one_way(alignment: Alignment) -> Floats:
     ours, theirs = weights.baseline, weights.candidate
     only_ours, only_theirs = ours * (alignment.positions >= k), theirs * (alignment.candidate_positions >= k)
     misordered = (
-        (ours * sum_earlier_larger(alignment.positions, ours)).sum(axis=0)
-        + ((theirs - only_theirs) * sum_ahead(only_theirs)).sum(axis=0)
-        + only_ours.sum(axis=0) * only_theirs.sum(axis=0)
+        sum_ranks(ours * sum_earlier_larger(alignment.positions, ours))
+        + sum_ranks((theirs - only_theirs) * sum_ahead(only_theirs))
+        + sum_ranks(only_ours) * sum_ranks(only_theirs)
     )
-    product = ours.sum(axis=0) * theirs.sum(axis=0)
+    product = sum_ranks(ours) * sum_ranks(theirs)
     surplus = product + sum_pairs(ours - only_ours) - 2 * misordered
     norm = np.sqrt((product + sum_pairs(ours)) * (product + sum_pairs(theirs)))
     return divide((surplus - norm) + (surplus + product), norm + product)

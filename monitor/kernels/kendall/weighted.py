@@ -8,7 +8,7 @@ from monitor.kernels.alignment import Alignment, Floats, derive_once
 from monitor.kernels.kendall.dominance import count_earlier_larger
 from monitor.kernels.kendall.tied import find_tied, rank_tied
 from monitor.kernels.kendall.weighted_ties import weighted_tau_of_ties
-from monitor.kernels.shared import Integers, Shared, by_candidate_rank, divide, rank_shared
+from monitor.kernels.shared import Integers, Shared, by_candidate_rank, divide, rank_shared, sum_ranks
 
 
 def weighted_tau(alignment: Alignment) -> Floats:
@@ -70,9 +70,9 @@ def _weigh_strict(alignment: Alignment) -> Floats:
     shared = rank_shared(alignment)
     ranks, places = shared.baseline, shared.candidate
     discordant = np.where(shared.is_common, ranks + places - 2 * _count_ahead_in_both(alignment), 0)
-    lost = (discordant / (ranks + 1.0)).sum(axis=0)
+    lost = sum_ranks(discordant / (ranks + 1.0))
     # Each direction is summed down its own list, so that the arms can change places to the last bit.
-    lost += by_candidate_rank(alignment, discordant / (places + 1.0)).sum(axis=0)
+    lost += sum_ranks(by_candidate_rank(alignment, discordant / (places + 1.0)))
     harmonic = np.concatenate(([0.0], np.cumsum(1.0 / np.arange(1, alignment.k + 1))))
     tau: Floats = np.maximum(1.0 - divide(lost, (shared.count - 1) * harmonic[shared.count]), -1.0)
     return tau
@@ -93,5 +93,5 @@ def _share(ahead: Integers, rank: Integers) -> Floats:
 
 
 def _map(shares: Floats, shared: Shared) -> Floats:
-    tau: Floats = 2.0 * divide(shares.sum(axis=0), shared.count - 1) - 1.0
+    tau: Floats = 2.0 * divide(sum_ranks(shares), shared.count - 1) - 1.0
     return tau

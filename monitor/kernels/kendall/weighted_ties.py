@@ -8,7 +8,7 @@ from monitor.kernels.alignment import Floats
 from monitor.kernels.finding.positions import rank_dtype
 from monitor.kernels.kendall.dominance import count_earlier_larger
 from monitor.kernels.kendall.tied import Tied
-from monitor.kernels.shared import Integers, divide
+from monitor.kernels.shared import Integers, divide, sum_ranks
 
 
 def weighted_tau_of_ties(tied: Tied) -> Floats:
@@ -31,8 +31,8 @@ def _one_way(tied: Tied) -> Floats:
     untied_ours, untied_theirs = z - _count_equal(ours), z - _count_equal(theirs)
     untied = untied_ours + untied_theirs - (z - _count_equal(_number(keys)))
     surplus = untied - 2 * _count_opposite(theirs)
-    norms = ((weights * part).sum(axis=0) for part in (untied_ours, untied_theirs))
-    return divide((weights * surplus).sum(axis=0), np.sqrt(np.prod(list(norms), axis=0)))
+    norms = (sum_ranks(weights * part) for part in (untied_ours, untied_theirs))
+    return divide(sum_ranks(weights * surplus), np.sqrt(np.prod(list(norms), axis=0)))
 
 
 def _count_opposite(ranks: Integers) -> Integers:

@@ -13,6 +13,8 @@ import numpy.typing as npt
 from monitor.kernels.alignment import Alignment, Floats
 
 _UNIT = 2.0**-52
+_FINEST = 2.0**-62
+_DEEPEST = 1 << 16
 _Counts = npt.NDArray[np.signedinteger[Any]]
 
 
@@ -108,13 +110,26 @@ class _Tables:
 @lru_cache(maxsize=32)
 def _tables(p: float, k: int) -> _Tables:
     depth = np.arange(2 * k + 1)
-    power = p ** depth.astype(np.float64)
-    h = _rounded(np.concatenate(([0.0], np.cumsum((1 - p) * power[:-1] / depth[1:]))))
-    below = np.maximum(_rounded(np.array(-(1 - p) / p * math.log1p(-p))), h[-1]) - h
-    power = _rounded(power)
+    power = _rounded(p ** depth.astype(np.float64))
+    below = _sum_below(p, 2 * k)
+    h = below[0] - below
     seen = np.concatenate(([0.0], np.cumsum(below[:k])))
     residue = 1.0 - (seen + power[: k + 1] - depth[: k + 1] * below[: k + 1])
     return _Tables(power=power, h=h, below=below, residue=residue)
+
+
+def _sum_below(p: float, deepest: int) -> Floats:
+    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is.
+
+    Added up in whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise
+    count once for each of a million items in common.
+    """
+    vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _DEEPEST)
+    depth = np.arange(1.0, max(deepest, vanished) + 1)
+    steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
+    seen = np.append(0, np.cumsum(steps))
+    whole = seen[-1] if steps[-1] == 0 else max(seen[-1], round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
+    return _rounded((whole - seen[: deepest + 1]) * _FINEST)
 
 
 def _rounded(values: Floats) -> Floats:

@@ -14,6 +14,7 @@ import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats
 from monitor.kernels.ragged import Codes
+from monitor.kernels.shared import sum_ranks
 from monitor.model import Arm, Labels
 
 DIFFERENCE = "difference"
@@ -34,12 +35,12 @@ def of_arm(alignment: Alignment, arm: str, score: Score) -> Floats:
     if labels is None:
         msg = "these lists were aligned without labels"
         raise ValueError(msg)
-    if arm == DIFFERENCE:
-        # Where exponential gains are infinite in both arms, their difference is rightly undefined.
-        with np.errstate(invalid="ignore"):
+    # Gains may sum up to infinity, and what is infinite in both arms differs by nothing known.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if arm == DIFFERENCE:
             found = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
-    else:
-        found = score(labels.grades.baseline if arm == Arm.BASELINE else labels.grades.candidate, labels)
+        else:
+            found = score(labels.grades.baseline if arm == Arm.BASELINE else labels.grades.candidate, labels)
     return np.where((labels.relevant == 0) | (alignment.long == 0), np.nan, found)
 
 
@@ -48,7 +49,7 @@ def cg(grades: Floats) -> Floats:
 
     Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002, equation 1.
     """
-    return _sum_ranks(grades)
+    return sum_ranks(grades)
 
 
 def dcg(grades: Floats, gain: str) -> Floats:
@@ -62,9 +63,9 @@ def dcg(grades: Floats, gain: str) -> Floats:
     sums to 16.047: it shows 2.585 at rank 5, which is log2(6), the discount, where (2**1 - 1) / 2.585 = 0.387 belongs.
     """
     if gain == LINEAR:
-        return _sum_ranks(grades * _discounts(len(grades))[:, None])
+        return sum_ranks(grades * _discounts(len(grades))[:, None])
     with np.errstate(over="ignore"):
-        return _sum_ranks((np.exp2(grades) - 1) * _discounts(len(grades))[:, None])
+        return sum_ranks((np.exp2(grades) - 1) * _discounts(len(grades))[:, None])
 
 
 def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
@@ -115,7 +116,7 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
     """
     is_relevant = grades > 0
     precision = is_relevant.cumsum(axis=0) / np.arange(1.0, len(grades) + 1)[:, None]
-    return _share(_sum_ranks(precision * is_relevant), relevant)
+    return _share(sum_ranks(precision * is_relevant), relevant)
 
 
 def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
@@ -131,8 +132,8 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
     lengths = np.array([alignment.k]) if alignment.is_full else alignment.baseline_lengths
     gains = _gains_by_rank(lengths, alignment.k, gain)
     discounts = _discounts(alignment.k)
-    best = np.broadcast_to(_sum_ranks(gains * discounts[:, None]), alignment.long.shape)
-    found = _sum_ranks(gains * np.append(discounts, 0.0).take(alignment.positions))
+    best = np.broadcast_to(sum_ranks(gains * discounts[:, None]), alignment.long.shape)
+    found = sum_ranks(gains * np.append(discounts, 0.0).take(alignment.positions))
     score: Floats = np.where(alignment.long > 0, 0.0, np.nan)
     np.divide(found, best, out=score, where=best > 0)
     return np.minimum(score, 1.0, out=score)
@@ -160,12 +161,6 @@ def _share(part: Floats | Codes, relevant: Codes) -> Floats:
     share = np.full(len(relevant), np.nan)
     np.divide(part, relevant, out=share, where=relevant > 0)
     return share
-
-
-def _sum_ranks(places: Floats) -> Floats:
-    """Sum of each column from the top rank down; numpy adds a lone column in another order, and the last bit would tell."""
-    total: Floats = places.cumsum(axis=0)[-1] if places.shape[1] == 1 else places.sum(axis=0)
-    return total
 
 
 @lru_cache(maxsize=32)

@@ -7,10 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
+
 from monitor.kernels import Alignment
 from monitor.kernels.alignment import Floats
-from monitor.kernels.kendall.element_weighted import DISCOUNTS, position_weighted_kendall_distance
+from monitor.kernels.chance import common_by_chance, expect_over_shared
+from monitor.kernels.kendall.element_weighted import DISCOUNTS, expect_position_weighted, position_weighted_kendall_distance
 from monitor.metrics.metric import Metric
+
+_MOST_SHARED = 2000
+_NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,3 +49,12 @@ class PositionWeightedKendallDistance(Metric):
     def measure(self, alignment: Alignment) -> Floats:
         """Position-weighted discordant pairs of each pair of lists."""
         return position_weighted_kendall_distance(alignment, self.discount)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact where lists share no more than `_MOST_SHARED` items or so; None, so that it is simulated, where they do."""
+        most = min(k, _MOST_SHARED)
+        if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
+            return None
+        values = np.zeros(k + 1)
+        values[: most + 1] = expect_position_weighted(most, self.discount)
+        return expect_over_shared(k, catalogue, values, least=2)

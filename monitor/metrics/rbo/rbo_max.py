@@ -34,4 +34,4 @@ class RboMax(Persistent):
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The sum of what chance gives of the lower bound and of the residual."""
-        return RboMin(p=self.p).expected_by_chance(k, catalogue) + RboRes(p=self.p).expected_by_chance(k, catalogue)
+        return min(1.0, RboMin(p=self.p).expected_by_chance(k, catalogue) + RboRes(p=self.p).expected_by_chance(k, catalogue))
