@@ -8,8 +8,9 @@ PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constr
 demo: .venv/run/.done
 	.venv/run/bin/rankwatch demo $(ARGS)
 
+# Each worker starts servers of its own; a file's tests stay with one worker, so that they share what its fixtures cost.
 test: .venv/dev/.done
-	.venv/dev/bin/python -m pytest $(ARGS)
+	.venv/dev/bin/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 lint: .venv/dev/.done
 	.venv/dev/bin/ruff check

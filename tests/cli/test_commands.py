@@ -188,7 +188,7 @@ def test_the_configuration_is_found_by_option_then_environment(world: Path, tmp_
         (("run-once", "--slot", "2130-01-01"), 2, "lies in the future"),
         (("replay", "--from", "2024-01-01", "--to", "2130-01-01"), 2, "lies in the future"),
         (("run-once", "--comparison", "nope"), 2, "no comparison named 'nope'"),
-        (("compare", "none.parquet", "candidate.jsonl"), 3, "none.parquet"),
+        (("compare", "none.parquet", "candidate.jsonl"), 2, "none.parquet"),
         (("compare", "candidate.jsonl", "candidate.jsonl", "-m", "rob"), 2, "rbo"),
         (("compare", "candidate.jsonl", "candidate.jsonl", "--items", "itms"), 2, "items"),
         (("db", "downgrade", "base"), 4, "does not exist"),

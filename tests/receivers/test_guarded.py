@@ -88,7 +88,11 @@ def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
         assert 0.45 < time.monotonic() - started < 1.5
 
 
-@pytest.mark.parametrize(("reply", "is_taken"), [(gzip_bomb, True), (flood_chunk_size, True), (flood_headers, False)], ids=str)
+@pytest.mark.parametrize(
+    ("reply", "is_taken"),
+    [(gzip_bomb, True), (flood_chunk_size, True), (flood_headers, False)],
+    ids=["gzip_bomb", "flood_chunk_size", "flood_headers"],
+)
 def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Collector, reply: Reply, is_taken: bool) -> None:  # noqa: FBT001 - a parameter
     collector.default = reply
     gc.collect()

@@ -136,14 +136,23 @@ def _obstacle() -> str | None:
     return None
 
 
+_FILL_CACHE = """
+import contextlib, os
+with contextlib.suppress(OSError):  # where priorities are not ours to choose
+    os.nice(10)
+from monitor.kernels.finding import engines
+engines.load()
+"""
+
+
 def _start_compiling() -> subprocess.Popen[bytes] | None:
     """A child that compiles what is not in the cache yet, and ends with 0 when all is there; None where that is hopeless."""
     if not sys.executable or _obstacle():
         return None
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
-        return subprocess.Popen(  # this very Python, and nothing from outside
-            [sys.executable, "-P", "-c", "import os; os.nice(10); from monitor.kernels.finding import engines; engines.load()"],
+        return subprocess.Popen(  # noqa: S603 - this very Python, and nothing from outside
+            [sys.executable, "-P", "-c", _FILL_CACHE],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
