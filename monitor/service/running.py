@@ -20,6 +20,7 @@ from monitor.pipeline.arms import Arms
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
+from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
 
 T = TypeVar("T")
@@ -89,31 +90,40 @@ class Runner:
 
         ``receivers`` are owed every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
         """
-        claim = self.patiently(partial(self._claim, watched.comparison, slot, rerun=rerun))
-        if claim is None:
-            return None
-        self.claims[claim.run_id] = claim
-        with structlog.contextvars.bound_contextvars(comparison=claim.comparison, run=claim.run_id, slot=slot.isoformat()):
-            try:
-                result = self._execute(watched, claim, judged_at or self.clock)
-                return self._finish(replace(result, finished_at=self.clock.now()), receivers)
-            except BaseException:
+        taken: list[Claim] = []
+        try:
+            self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
+            return self._run(watched, taken[0], receivers, judged_at or self.clock) if taken else None
+        except BaseException:
+            for claim in taken:
                 self._give_back(claim)
-                raise
-            finally:
+            raise
+        finally:
+            for claim in taken:
                 self.claims.pop(claim.run_id, None)
 
-    def _claim(self, comparison: Comparison, slot: datetime, *, rerun: bool) -> Claim | None:
+    def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
+        """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
         now = self.clock.now()
-        return self.store.claim(
-            comparison.name,
-            slot,
-            owner=self.owner,
-            now=now,
-            until=now + comparison.deadline + STORING,
-            config_hash=comparison.config_hash,
-            rerun=rerun,
-        )
+        with interrupts_held():
+            claim = self.store.claim(
+                comparison.name,
+                slot,
+                owner=self.owner,
+                now=now,
+                until=now + comparison.deadline + STORING,
+                config_hash=comparison.config_hash,
+                rerun=rerun,
+            )
+            if claim is not None:
+                taken.append(claim)
+                self.claims[claim.run_id] = claim
+
+    def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
+        bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": claim.slot.isoformat()}
+        with structlog.contextvars.bound_contextvars(**bound):
+            result = self._execute(watched, claim, judged_at)
+            return self._finish(replace(result, finished_at=self.clock.now()), receivers)
 
     def _give_back(self, claim: Claim) -> None:
         try:
