@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from monitor.alerts.coverage import judge_coverage
 from monitor.alerts.machine import Look, advance
 from monitor.alerts.verdicts import judge
-from monitor.model import ALL, AlertState, Comparison, Outcome, Rule, RunStatus, State, Summary, Transition
+from monitor.model import (
+    ALL,
+    COVERAGE,
+    AlertState,
+    Comparison,
+    Coverage,
+    Outcome,
+    Rule,
+    RunStatus,
+    State,
+    Summary,
+    Transition,
+)
 
 
 def judge_run(  # noqa: PLR0913 - a run is all of this
@@ -20,21 +33,27 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     summaries: Sequence[Summary],
     states: Sequence[AlertState],
     thin: Mapping[str, str] | None = None,
+    coverage: Coverage | None = None,
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
     ``states`` are the stored ones of this comparison; those that no rule looks at are not returned. ``at`` is the time of
     judging, ``run_reason`` says why a run is not ok. ``thin`` names segments of which too little was compared, each with the
-    reason. The same arguments give the same answer, and a slot judged before none.
+    reason; ``coverage`` is that of the run, where it got so far. The same arguments give the same answer, and a slot judged
+    before none.
     """
     reasons = thin or {}
+    covered = {row.segment: row for row in coverage.rows} if coverage else {}
     measured = {(summary.segment, summary.metric): summary for summary in summaries}
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
     for rule in comparison.rules:
-        for segment in segments_of(rule, summaries, states):
-            verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason, reasons.get(segment))
+        for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
+            if rule.metric == COVERAGE:
+                verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
+            else:
+                verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason, reasons.get(segment))
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             state, transition = advance(rule, verdict, stored.get((rule.alert, segment)), look)
             moved.append(state)
@@ -42,19 +61,22 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     return tuple(moved), tuple(transitions)
 
 
-def segments_of(rule: Rule, summaries: Iterable[Summary], states: Iterable[AlertState]) -> tuple[str, ...]:
+def _measured(rule: Rule, summaries: Iterable[Summary]) -> set[str]:
+    return {summary.segment for summary in summaries if summary.metric == rule.metric}
+
+
+def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:
     """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
 
-    ``each`` is ``all``, every segment measured, and those that are not measured now but are in alarm or had data when this
-    rule was judged last: none goes on to read as ok when it has vanished or the run has failed.
+    ``each`` is ``all``, every segment in ``measured``, and those that are not measured now but are in alarm or had data when
+    this rule was judged last: none goes on to read as ok when it has vanished or the run has failed.
     """
     if rule.segments == "all":
         return (ALL,)
     if rule.segments != "each":
         return tuple(dict.fromkeys(rule.segments))
-    measured = {summary.segment for summary in summaries if summary.metric == rule.metric}
     known = _known([state for state in states if state.alert == rule.alert])
-    return (ALL, *sorted((measured | known) - {ALL}))
+    return (ALL, *sorted({*measured, *known} - {ALL}))
 
 
 def _known(states: Sequence[AlertState]) -> set[str]:

@@ -23,40 +23,43 @@ def judge(
     ``ok``, recovered once it reaches ``resolve_at``.
     """
     if status is RunStatus.INSUFFICIENT:
-        return _silent(Outcome.NO_DATA, _because("too little of the panel could be compared", run_reason))
+        return silent(Outcome.NO_DATA, because("too little of the panel could be compared", run_reason))
     if status is not RunStatus.OK:
         said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
-        return _silent(Outcome.ERROR, _because(said.get(status, "the run has not ended"), run_reason))
+        return silent(Outcome.ERROR, because(said.get(status, "the run has not ended"), run_reason))
     if thin_reason is not None:
-        return _silent(Outcome.NO_DATA, _because(f"too little{_of(segment)} could be compared", thin_reason))
+        return silent(Outcome.NO_DATA, because(f"too little{_of(segment)} could be compared", thin_reason))
     if summary is None or summary.n == 0:
-        return _silent(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
+        return silent(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
     return _measured(rule, segment, summary)
 
 
 def _measured(rule: Rule, segment: str, summary: Summary) -> Verdict:
     if summary.n < rule.min_users:
-        reason = f"{_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
-        return _silent(Outcome.TOO_FEW, reason, summary.n)
+        reason = f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
+        return silent(Outcome.TOO_FEW, reason, summary.n)
     value = summary.value(rule.statistic)
     if value is None or not math.isfinite(value):
-        reason = f"{rule.statistic} of {rule.metric} has no value over {_users(summary.n, segment)}"
-        return _silent(Outcome.NO_DATA, reason, summary.n)
-    return _compared(rule, segment, value, summary.n)
+        reason = f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
+        return silent(Outcome.NO_DATA, reason, summary.n)
+    shown = figure(value, rule.threshold, rule.resolve_at)
+    return compare(
+        rule, f"{rule.statistic} of {rule.metric} is {shown} over {count_users(summary.n, segment)}", value, summary.n
+    )
 
 
-def _silent(outcome: Outcome, reason: str, users: int = 0) -> Verdict:
+def silent(outcome: Outcome, reason: str, users: int = 0) -> Verdict:
+    """A verdict that says nothing of the value."""
     return Verdict(outcome=outcome, reason=reason, value=None, users=users)
 
 
-def _compared(rule: Rule, segment: str, value: float, users: int) -> Verdict:
+def compare(rule: Rule, measured: str, value: float, users: int) -> Verdict:
+    """The value against the rule's threshold; ``measured`` tells the value in words."""
     is_breach = _beyond(rule.direction, value, rule.threshold)
     is_recovered = not is_breach and not _beyond(rule.direction, value, rule.resolve_at)
-    shown = _figure(value, rule.threshold, rule.resolve_at)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{rule.statistic} of {rule.metric} is {shown} over {_users(users, segment)}, "
-        + _standing(rule, is_breach=is_breach, is_recovered=is_recovered),
+        reason=f"{measured}, {_standing(rule, is_breach=is_breach, is_recovered=is_recovered)}",
         value=value,
         users=users,
         is_recovered=is_recovered,
@@ -76,7 +79,7 @@ def _standing(rule: Rule, *, is_breach: bool, is_recovered: bool) -> str:
     return f"not {rule.direction} {threshold} but still {rule.direction} {resolve_at}, where it resolves"
 
 
-def _figure(value: float, *limits: float) -> str:
+def figure(value: float, *limits: float) -> str:
     """Shortest form of three or more figures that stands on the same side of every limit as the value itself."""
     for figures in range(3, 17):
         text = f"{value:.{figures}g}"
@@ -89,7 +92,8 @@ def _number(value: float) -> str:
     return f"{value:.12g}"
 
 
-def _users(count: int, segment: str) -> str:
+def count_users(count: int, segment: str) -> str:
+    """``1,874 users of country=UK``."""
     return f"{count:,} user{'' if count == 1 else 's'}{_of(segment)}"
 
 
@@ -97,5 +101,6 @@ def _of(segment: str) -> str:
     return "" if segment == ALL else f" of {segment}"
 
 
-def _because(what: str, why: str | None) -> str:
+def because(what: str, why: str | None) -> str:
+    """What, and why where that is known."""
     return f"{what}: {why}" if why else what

@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    COVERAGE,
     AlertState,
     Delivery,
     DeliveryStatus,
@@ -13,6 +14,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
+from monitor.model.coverage_share import CoverageShare, Lack
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -54,6 +56,7 @@ from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
+    "COVERAGE",
     "LEAST_WEIGHT",
     "MOST_WEIGHT",
     "AlertState",
@@ -65,6 +68,7 @@ __all__ = [
     "Coverage",
     "CoverageReason",
     "CoverageRow",
+    "CoverageShare",
     "Delivery",
     "DeliveryStatus",
     "Direction",
@@ -74,6 +78,7 @@ __all__ = [
     "ItemWeights",
     "KeptLists",
     "Labels",
+    "Lack",
     "LatestRun",
     "Notification",
     "Outcome",

@@ -8,6 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
+COVERAGE = "coverage"
+"""What stands for the metric in rules on coverage; their statistic is a CoverageShare."""
+
 
 class Severity(StrEnum):
     """How loudly a rule speaks."""
@@ -44,7 +47,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A condition on one statistic of one metric.
+    """A condition on one statistic of one metric, or on one share of coverage (``metric`` is then `COVERAGE`).
 
     In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
     breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.

@@ -71,7 +71,15 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     measured = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
     summaries = tuple(summary for summary in measured if summary.segment not in thin)
     moved, transitions = judge_run(
-        comparison, slot=claim.slot, at=at, status=status, run_reason=reason, summaries=summaries, states=states, thin=thin
+        comparison,
+        slot=claim.slot,
+        at=at,
+        status=status,
+        run_reason=reason,
+        summaries=summaries,
+        states=states,
+        thin=thin,
+        coverage=measurement.coverage if measurement else None,
     )
     keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
     is_ok = measurement is not None and status is RunStatus.OK

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary
+from monitor.model import COVERAGE, Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary
 from monitor.pairing.vocabulary import decode
 from monitor.summaries import choose_evidence, summarize
 
@@ -45,7 +45,7 @@ def summarize_scores(
 ) -> tuple[Summary, ...]:
     """Summaries with the statistics that the comparison's rules ask for; ``segments`` are rows of the scores."""
     wanted: dict[str, list[Statistic]] = {}
-    for rule in comparison.rules:
+    for rule in (each for each in comparison.rules if each.metric != COVERAGE):
         wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
     ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics}
     return summarize(segments, scores.by_metric, ranges=ranges, wanted=wanted)

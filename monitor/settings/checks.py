@@ -87,8 +87,11 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
 
 
 def _rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    yield from _rule_metric(rule, comparison)
-    yield from check_judged(rule)
+    if rule.has("coverage"):
+        yield from _rule_coverage(rule)
+    else:
+        yield from _rule_metric(rule, comparison)
+        yield from check_judged(rule)
     yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
@@ -134,10 +137,25 @@ def _users(comparison: Partial) -> Iterator[Problem]:
 
 
 def _rule_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    if not rule.has("metric") and not rule.misspells("metric", "coverage"):
+        yield Problem((), "says nothing to judge: give metric, or coverage")
     wanted = rule.get("metric")
     measured = comparison.get("metrics")
     if wanted is not None and measured is not None and wanted not in measured:
         yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
+
+
+def _rule_coverage(rule: Partial) -> Iterator[Problem]:
+    for key in ("metric", "statistic"):
+        if rule.has(key):
+            yield Problem((key,), "does not go with coverage, which is a share of the users asked: remove one of them")
+    if rule.has("below"):
+        yield Problem(("below",), "the share of users grows as less is covered: write above")
+    above, end = rule.get("above"), rule.get("resolve_below")
+    if above is not None and not 0 <= above < 1:
+        yield Problem(("above",), "can never be reached: a share lies between 0 and 1")
+    elif end is not None and end < 0:
+        yield Problem(("resolve_below",), "can never be reached: a share lies between 0 and 1")
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
@@ -161,7 +179,7 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     """A threshold must be somewhere the statistic can be, on either side of it."""
     metric, statistic = read_metric(rule.get("metric")), rule.get("statistic")
-    if metric is None or statistic is None:
+    if metric is None or rule.has("coverage") or statistic is None:
         return
     floor = Statistic.parse(statistic).floor
     lowest, highest = (metric.low, metric.high) if k is None else metric.bounds(k)

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MetricError
 from monitor.metrics import parse
-from monitor.model import ALL, Statistic
+from monitor.model import ALL, CoverageShare, Statistic
 from monitor.settings.cron import Cron, parse_zone
 from monitor.settings.problems import suggestion
 from monitor.storage.address import parse_url
@@ -62,6 +62,13 @@ def _statistic(text: str) -> str:
         near = _nearest_statistic(text)
         msg = "unknown statistic: use mean, p01 to p99, or share_below(x)" + (f'; did you mean "{near}"?' if near else "")
         raise ValueError(msg) from None
+
+
+def _coverage(text: str) -> str:
+    try:
+        return str(CoverageShare.parse(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
 
 
 def _nearest_statistic(text: str) -> str | None:
@@ -175,6 +182,7 @@ AlertName = Annotated[
 ]
 MetricName = Annotated[str, AfterValidator(_metric)]
 ArmMetricName = Annotated[str, AfterValidator(_arm_metric)]
+CoverageName = Annotated[str, AfterValidator(_coverage)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]
 CronText = Annotated[str, AfterValidator(_cron)]
 ZoneName = Annotated[str, AfterValidator(_zone)]

@@ -18,6 +18,7 @@ from monitor.settings.fields import (
     AlertName,
     ArmMetricName,
     ComparisonName,
+    CoverageName,
     CronText,
     DatabaseUrl,
     LabelName,
@@ -34,12 +35,29 @@ from monitor.sources import ItemWeightsOptions, RelevanceOptions, SourceOptions,
 
 
 class RuleOptions(Options):
-    """When to alert: a statistic of a metric on the wrong side of a threshold, for some runs in a row."""
+    """When to alert: a statistic of a metric, or a share of coverage, beyond a threshold for some runs in a row."""
 
-    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["below"]}, {"required": ["above"]}]})
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": ["below"]}, {"required": ["above"]}],
+            "anyOf": [
+                {"required": ["metric"], "properties": {"coverage": False}},
+                {"required": ["coverage", "above"], "properties": {"metric": False, "statistic": False}},
+            ],
+        }
+    )
 
     alert: AlertName = Field(description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"])
-    metric: MetricName = Field(description="One of the comparison's metrics.", examples=["rbo(p=0.9)"])
+    metric: MetricName | None = Field(
+        default=None, description="One of the comparison's metrics. Or give `coverage`.", examples=["rbo(p=0.9)"]
+    )
+    coverage: CoverageName | None = Field(
+        default=None,
+        description="Instead of `metric`: the share of the users asked who got no list (`missing`), an `empty`, `short` or "
+        "`duplicated` one, for whom the arm `failed` to answer, or who could not be compared (`unpaired`). Of the candidate "
+        "unless it names the arm; judged in every run that asked somebody.",
+        examples=["missing", "failed(baseline)"],
+    )
     statistic: StatisticName = Field(
         default="mean",
         description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from monitor.options import Options
+from monitor.settings.problems import suggestion
 
 T = TypeVar("T", bound=Options)
 
@@ -24,6 +25,11 @@ class Partial:
     def has(self, *keys: str) -> bool:
         """Whether any of the keys is given, right or wrong, and not null."""
         return any(self.raw.get(key) is not None for key in keys)
+
+    def misspells(self, *keys: str) -> bool:
+        """Whether an unknown key looks like one of these: it is reported by itself."""
+        known = {field.alias or name for name, field in self._model.model_fields.items()}
+        return any(key not in known and suggestion(key, keys) for key in self.raw)
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - a value of whatever type the field has
         """The key's value, its default when it is absent; None when it could not be read."""

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
-from monitor.model import Comparison, Direction, Rule, SampleSize
+from monitor.model import COVERAGE, Comparison, Direction, Rule, SampleSize
 from monitor.settings.cron import Cron
 from monitor.settings.models import ComparisonOptions, RuleOptions
 from monitor.settings.schedule import Every, Schedule
@@ -70,8 +70,8 @@ def to_rule(options: RuleOptions) -> Rule:
         direction, threshold, end = Direction.ABOVE, options.above or 0.0, options.resolve_below
     return Rule(
         alert=options.alert,
-        metric=options.metric,
-        statistic=options.statistic,
+        metric=options.metric or COVERAGE,
+        statistic=options.coverage or options.statistic,
         direction=direction,
         threshold=threshold,
         resolve_at=threshold if end is None else end,

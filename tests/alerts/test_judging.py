@@ -3,7 +3,6 @@ from datetime import timedelta
 
 from factories import SLOT, comparison, rule, summary
 from monitor.alerts import judge_run
-from monitor.alerts.judging import segments_of
 from monitor.model import AlertState, Comparison, Outcome, RunStatus, State, Summary, Transition
 
 DAY = timedelta(days=1)
@@ -49,7 +48,8 @@ def test_each_is_all_first_and_then_every_measured_segment_by_name() -> None:
 
 def test_each_counts_a_segment_only_where_the_rule_s_metric_was_measured() -> None:
     other = summary(segment="country=UK", metric="overlap")
-    assert segments_of(EACH.rules[0], [summary(), other], ()) == ("all",)
+    states, _ = run(EACH, 0, [summary(), other])
+    assert [state.segment for state in states] == ["all"]
 
 
 def test_a_firing_segment_that_vanished_has_no_data_and_keeps_firing() -> None:

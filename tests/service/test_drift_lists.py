@@ -136,6 +136,24 @@ def test_coverage_shows_truncated_and_missing_lists(tmp_path: Path, database_url
     assert found["missing5", "2024-01-08"]["coverage"] == {"candidate.missing": len(lost)}
 
 
+def test_rules_on_coverage_fire_on_the_first_bad_day_for_faults_that_similarity_hardly_shows(tmp_path: Path) -> None:
+    config = write_config(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}")
+    rules = """
+      - {alert: ListsMissing, coverage: missing, above: 0.02, segments: each}
+      - {alert: ListsShort, coverage: short, above: 0.1}
+"""
+    config.write_text(config.read_text().replace("    rules:\n", f"    rules:{rules}"))
+    run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
+
+    changes = run_cli("alerts", "--config", str(config), "--json")
+    found = {(each["comparison"], each["alert"], each["segment"], each["slot"][:10], each["to"]) for each in changes}
+    on_coverage = {each for each in found if each[1] != "SimilarityLow"}
+    assert {each for each in on_coverage if each[0] == "trunc5"} == {("trunc5", "ListsShort", "all", "2024-01-08", "firing")}
+    assert ("missing5", "ListsMissing", "all", "2024-01-08", "firing") in on_coverage
+    assert {each[:2] for each in on_coverage} == {("trunc5", "ListsShort"), ("missing5", "ListsMissing")}
+    assert min(each[3] for each in on_coverage) == "2024-01-08"
+
+
 def test_the_rule_fires_once_on_the_second_bad_day_and_never_over_the_healthy_candidate(
     tmp_path: Path, database_url: str
 ) -> None:

@@ -15,6 +15,21 @@ RULES = """    rules:
 """
 
 
+def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}    rules:
+      - {{alert: A, coverage: missing, above: 0.02, resolve_below: 0.01}}
+      - {{alert: B, coverage: failed(baseline), above: 0}}
+      - {{alert: C, coverage: unpaired, above: 0.5}}
+"""
+    rules = to_comparison(load_text(text).comparisons[0]).rules
+
+    assert [(rule.metric, rule.statistic, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
+        ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
+        ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
+        ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
+    ]
+
+
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
     low, far = to_comparison(load_text(minimal + RULES).comparisons[0]).rules
     assert (low.metric, low.statistic, low.direction) == ("rbo(p=0.9)", "mean", Direction.BELOW)

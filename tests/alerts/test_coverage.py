@@ -1,0 +1,159 @@
+"""Rules on coverage: what similarity cannot see."""
+
+from typing import Any
+
+import pytest
+
+from factories import SLOT, comparison, rule, summary
+from monitor.alerts import judge_run
+from monitor.alerts.coverage import judge_coverage
+from monitor.errors import ConfigError
+from monitor.model import (
+    COVERAGE,
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    CoverageShare,
+    Direction,
+    Lack,
+    Outcome,
+    RunStatus,
+    State,
+    Verdict,
+)
+
+COUNTS = {
+    (Arm.CANDIDATE, CoverageReason.MISSING): 36,
+    (Arm.CANDIDATE, CoverageReason.TIMEOUT): 5,
+    (Arm.CANDIDATE, CoverageReason.MALFORMED): 2,
+    (Arm.CANDIDATE, CoverageReason.SHORT): 300,
+    (Arm.BASELINE, CoverageReason.EMPTY): 7,
+}
+ROW = CoverageRow(segment="all", asked=704, paired=654, reasons=COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical", "count"),
+    [
+        ("missing", "missing(candidate)", 36),
+        (" missing( candidate ) ", "missing(candidate)", 36),
+        ("missing(baseline)", "missing(baseline)", 0),
+        ("empty(baseline)", "empty(baseline)", 7),
+        ("short", "short(candidate)", 300),
+        ("duplicated", "duplicated(candidate)", 0),
+        ("failed", "failed(candidate)", 7),
+        ("unpaired", "unpaired", 50),
+    ],
+)
+def test_a_share_counts_its_users_and_prints_whose(name: str, canonical: str, count: int) -> None:
+    share = CoverageShare.parse(name)
+
+    assert (str(share), share.count(ROW)) == (canonical, count)
+    assert CoverageShare.parse(canonical) == share
+
+
+@pytest.mark.parametrize("name", ["", "lost", "missing(candidates)", "unpaired(candidate)", "missing(candidate", "MISSING"])
+def test_what_is_no_share_is_refused_with_all_there_are(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"use unpaired, or one of missing, empty, short, duplicated, failed, with an arm"):
+        CoverageShare.parse(name)
+
+
+def test_every_reason_is_counted_by_exactly_one_share_of_an_arm() -> None:
+    for reason in CoverageReason:
+        row = CoverageRow(segment="all", asked=10, paired=5, reasons={(Arm.BASELINE, reason): 3})
+        counts = [CoverageShare(lack, Arm.BASELINE).count(row) for lack in Lack if lack is not Lack.UNPAIRED]
+        assert sorted(counts) == [0, 0, 0, 0, 3]
+
+
+def judged(statistic: str, above: float = 0.02, row: CoverageRow | None = ROW, **more: Any) -> Verdict:
+    watched = rule(metric=COVERAGE, statistic=statistic, direction=Direction.ABOVE, threshold=above, resolve_at=above)
+    return judge_coverage(watched, "all", more.get("status", RunStatus.OK), row, more.get("reason"))
+
+
+@pytest.mark.parametrize(
+    ("statistic", "said"),
+    [
+        ("missing(candidate)", "the candidate gave no list for 36 of 704 users (0.0511), above 0.02"),
+        ("failed(candidate)", "the candidate failed to answer for 7 of 704 users (0.00994), not above 0.02"),
+        ("short(candidate)", "the candidate gave a list shorter than k for 300 of 704 users (0.426), above 0.02"),
+        ("empty(baseline)", "the baseline gave an empty list for 7 of 704 users (0.00994), not above 0.02"),
+        ("duplicated(candidate)", "the candidate gave a list with duplicates for 0 of 704 users (0), not above 0.02"),
+        ("unpaired", "50 of 704 users could not be compared (0.071), above 0.02"),
+    ],
+)
+def test_a_verdict_tells_whose_lists_lack_what_for_how_many(statistic: str, said: str) -> None:
+    found = judged(statistic)
+
+    assert found.reason == said
+    assert (found.outcome is Outcome.BREACH) == (", above" in said)
+    assert found.users == 704
+
+
+@pytest.mark.parametrize("status", [RunStatus.INSUFFICIENT, RunStatus.FAILED])
+def test_a_run_that_could_not_compare_enough_is_judged_all_the_same(status: RunStatus) -> None:
+    assert judged("missing(candidate)", status=status, reason="too few").outcome is Outcome.BREACH
+
+
+def test_a_run_that_asked_nobody_is_an_error_with_its_reason() -> None:
+    found = judged("missing(candidate)", row=None, status=RunStatus.FAILED, reason="users.csv does not exist")
+
+    assert (found.outcome, found.reason) == (
+        Outcome.ERROR,
+        "the run ended before its coverage was known: users.csv does not exist",
+    )
+
+
+def test_a_segment_of_which_nobody_was_asked_has_no_data() -> None:
+    assert judged("missing(candidate)", row=None).outcome is Outcome.NO_DATA
+
+
+def test_few_users_are_not_judged() -> None:
+    watched = rule(
+        metric=COVERAGE, statistic="unpaired", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.1, min_users=30
+    )
+    row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
+
+    found = judge_coverage(watched, "x=y", RunStatus.OK, row, None)
+
+    assert (found.outcome, found.reason) == (
+        Outcome.TOO_FEW,
+        "only 29 users of x=y were asked, fewer than the 30 needed",
+    )
+
+
+def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared() -> None:
+    watched = comparison(
+        rules=(
+            rule(
+                metric=COVERAGE,
+                statistic="missing(candidate)",
+                direction=Direction.ABOVE,
+                threshold=0.5,
+                resolve_at=0.5,
+                segments="each",
+                for_runs=1,
+            ),
+            rule(alert="Other"),
+        )
+    )
+    lost = CoverageRow(segment="country=DE", asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
+    coverage = Coverage(rows=(ROW, lost))
+    states, transitions = judge_run(
+        watched,
+        slot=SLOT,
+        at=SLOT,
+        status=RunStatus.OK,
+        run_reason=None,
+        summaries=[summary()],
+        states=(),
+        thin={"country=DE": "0 of 40 users, under min_paired_share 50%"},
+        coverage=coverage,
+    )
+
+    assert [(state.alert, state.segment, state.state) for state in states] == [
+        ("SimilarityLow", "all", State.QUIET),
+        ("SimilarityLow", "country=DE", State.FIRING),
+        ("Other", "all", State.QUIET),
+    ]
+    assert transitions[0].statistic == "missing(candidate)"
