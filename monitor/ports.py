@@ -20,6 +20,7 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Notification,
+    PastRun,
     Pull,
     PullRequest,
     RelevanceTable,
@@ -230,6 +231,9 @@ class Store(Protocol):
 
     def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
         """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
+
+    def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
+        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first."""
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         """Arm-wide scores of one run as they were stored."""

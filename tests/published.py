@@ -13,6 +13,7 @@ from monitor.model import (
     Coverage,
     CoverageReason,
     CoverageRow,
+    Expectation,
     Histogram,
     LatestRun,
     Outcome,
@@ -108,6 +109,7 @@ def latest(**changes: Any) -> LatestRun:
         states=(state(),),
         last_ok_slot=SLOT,
         last_ok_at=SLOT + timedelta(seconds=4),
+        expectations=(Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.625, limit=0.5, z=3.5),),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
     )

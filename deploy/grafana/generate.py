@@ -151,6 +151,7 @@ def _similarity() -> list[Panel]:
             {
                 f"rankwatch_alert_value{{{alerts}}}": "{{alert}} {{segment}}",
                 f"rankwatch_alert_threshold{{{alerts}}}": "{{alert}} {{segment}} threshold",
+                f"rankwatch_alert_expected{{{alerts}}}": "{{alert}} {{segment}} expected",
             },
         ),
         _lines(

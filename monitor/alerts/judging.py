@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from monitor.alerts.coverage import judge_coverage
+from monitor.alerts.learned import learn
 from monitor.alerts.machine import Look, advance
 from monitor.alerts.verdicts import judge
 from monitor.model import (
@@ -14,8 +16,10 @@ from monitor.model import (
     AlertState,
     Comparison,
     Coverage,
+    Expectation,
     Outcome,
     Rule,
+    RuleKind,
     RunStatus,
     State,
     Summary,
@@ -34,6 +38,7 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     states: Sequence[AlertState],
     thin: Mapping[str, str] | None = None,
     coverage: Coverage | None = None,
+    expectations: Sequence[Expectation] = (),
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
@@ -43,6 +48,7 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     before none.
     """
     reasons = thin or {}
+    learned = {(each.alert, each.segment): each for each in expectations}
     covered = {row.segment: row for row in coverage.rows} if coverage else {}
     measured = {(summary.segment, summary.metric): summary for summary in summaries}
     stored = {(state.alert, state.segment): state for state in states}
@@ -50,15 +56,27 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     transitions: list[Transition] = []
     for rule in comparison.rules:
         for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
+            summary, thin_reason = measured.get((segment, rule.metric)), reasons.get(segment)
+            expectation = learned.get((rule.alert, segment))
             if rule.metric == COVERAGE:
                 verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
             else:
-                verdict = judge(rule, segment, status, measured.get((segment, rule.metric)), run_reason, reasons.get(segment))
+                verdict = judge(rule, segment, status, summary, run_reason, thin_reason)
+            if rule.kind is not RuleKind.THRESHOLD and summary is not None:
+                verdict = learn(rule, verdict, summary, expectation)
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
-            state, transition = advance(rule, verdict, stored.get((rule.alert, segment)), look)
+            previous = stored.get((rule.alert, segment))
+            state, transition = advance(_limited(rule, expectation), verdict, previous, look)
             moved.append(state)
             transitions.extend([transition] if transition else [])
     return tuple(moved), tuple(transitions)
+
+
+def _limited(rule: Rule, expectation: Expectation | None) -> Rule:
+    """The rule with the limit that was learned for this run, for states and messages."""
+    if expectation is None or expectation.limit is None:
+        return rule
+    return replace(rule, threshold=expectation.limit, resolve_at=expectation.limit)
 
 
 def _measured(rule: Rule, summaries: Iterable[Summary]) -> set[str]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from monitor.model import CoverageRow, Evidence, Summary
     from monitor.options import Options
     from monitor.service.comparing import Found, Progress
+    from monitor.service.explaining import Apart
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
@@ -152,11 +153,14 @@ def _print(found: Found, k: int, by: str | None) -> None:
     columns = ("metric", "mean>", "by chance>", "std.error>", "p05>", "median>", "p95>", "users>", "undefined>")
     print_table(columns, (_row(summary, found) for summary in whole))
     say(_chance_line(found))
+    say(_apart_line(found.apart[coverage.segment]))
     for row in found.coverage.rows[1:] if by is not None else ():
         say()
         parts = [summary for summary in found.summaries if summary.segment == row.segment]
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
         print_table(columns, (_row(summary, found) for summary in parts), title=title)
+        if row.paired:
+            say(_apart_line(found.apart[row.segment]))
     for each in found.worst:
         say()
         scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
@@ -184,6 +188,24 @@ def _chance_line(found: Found) -> str:
     )
 
 
+def _apart_line(apart: Apart) -> str:
+    """The parts of the mean distance from identical lists, and how many lists changed in which way."""
+    kinds = ", ".join(f"{share:.0%} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
+    if apart.parts is None:
+        return f"lists: {kinds}"
+    parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
+    told = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
+    return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {told}; lists: {kinds}"
+
+
+def _apart_dict(apart: Apart | None) -> dict[str, object] | None:
+    if apart is None:
+        return None
+    parts = apart.parts
+    split = None if parts is None else {"membership": parts.membership, "order": parts.order, "length": parts.length}
+    return {"metric": apart.metric, "parts": split, "lists": {kind.value: share for kind, share in apart.kinds.items()}}
+
+
 def _as_dict(found: Found, k: int) -> dict[str, object]:
     coverage = found.coverage.all
     return {
@@ -194,12 +216,14 @@ def _as_dict(found: Found, k: int) -> dict[str, object]:
         "catalogue": found.catalogue,
         "typical_length": found.length,
         "metrics": _metrics(found, coverage.segment),
+        "apart": _apart_dict(found.apart.get(coverage.segment)),
         "segments": {
             row.segment: {
                 "users": row.asked,
                 "paired": row.paired,
                 "coverage": _coverage(row),
                 "metrics": _metrics(found, row.segment),
+                "apart": _apart_dict(found.apart.get(row.segment)),
             }
             for row in found.coverage.rows[1:]
         },

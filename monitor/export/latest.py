@@ -44,6 +44,7 @@ def latest_families(latest: Sequence[LatestRun]) -> tuple[Metric, ...]:
             _add_summaries(gauges, one.run.comparison, one.summaries)
             _add_chance(gauges, one.run, one.summaries)
             _add_arms(gauges, one.run.comparison, one.arm_scores)
+            _add_expectations(gauges, one)
         _add_alerts(gauges, one.states, is_ok=is_ok)
     return gauges.families()
 
@@ -116,3 +117,10 @@ def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) ->
         if is_ok and state.value is not None:
             gauges.set("alert_value", key, state.value)
             gauges.set("alert_users", key, state.users)
+
+
+def _add_expectations(gauges: Gauges, latest: LatestRun) -> None:
+    expected = {(each.alert, each.segment): each.expected for each in latest.expectations}
+    for state in latest.states:
+        key = (state.comparison, state.alert, state.segment, state.severity.value)
+        gauges.set("alert_expected", key, expected.get((state.alert, state.segment)))

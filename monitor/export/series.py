@@ -94,6 +94,12 @@ _TABLE = (
     _series(_G, "alert_value", _ALERT, "Value the rule last judged. Absent unless the newest finished run is ok."),
     _series(_G, "alert_users", _ALERT, "Users behind the value the rule last judged. Absent together with it."),
     _series(_G, "alert_threshold", _ALERT, "Threshold beyond which the rule is in breach."),
+    _series(
+        _G,
+        "alert_expected",
+        _ALERT,
+        "Value that a rule that learns expected of the newest finished run. Absent while it learns.",
+    ),
     # Runs.
     _series(_G, "run_status", "comparison status", "1 for the status of the newest finished run, 0 for the others."),
     _series(_G, "run_last_slot_timestamp_seconds", "comparison", "Slot of the newest finished run."),

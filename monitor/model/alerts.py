@@ -27,6 +27,21 @@ class Direction(StrEnum):
     ABOVE = "above"
 
 
+LEAST_RUNS = 5
+"""Healthy runs that must have been seen before a rule that learns expects anything."""
+
+
+class RuleKind(StrEnum):
+    """What a rule holds a value against: a threshold that somebody wrote down, or what was normal so far.
+
+    ``drop``: one run beyond what is to be expected; ``trend``: runs that add up to a lasting change.
+    """
+
+    THRESHOLD = "threshold"
+    DROP = "drop"
+    TREND = "trend"
+
+
 class Outcome(StrEnum):
     """What a rule found in one run. Only ``ok`` and ``breach`` speak of similarity."""
 
@@ -51,7 +66,8 @@ class Rule:
 
     In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
     breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.
-    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones.
+    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. A ``kind`` other than threshold has its
+    limit from the series' own past, and ``threshold`` is the value that it never passes, shown while nothing is known yet.
     """
 
     alert: str
@@ -66,6 +82,26 @@ class Rule:
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    kind: RuleKind = RuleKind.THRESHOLD
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectation:
+    """What one rule expected of one segment's run from the ``runs`` healthy ones before it, None where these are too few.
+
+    ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
+    counts against it; ``z``: how far out this run's value lies, standard normal in healthy runs, large on the rule's side;
+    ``evidence`` of a trend so far, which fires at ``evidence_limit``.
+    """
+
+    alert: str
+    segment: str
+    runs: int
+    expected: float | None = None
+    limit: float | None = None
+    z: float | None = None
+    evidence: float | None = None
+    evidence_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

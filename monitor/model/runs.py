@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model.alerts import AlertState, Rule, Transition
+from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 
@@ -40,7 +40,7 @@ class Comparison:
     ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both arms' lists are stored with the run,
     for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
     its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
-    asked for first.
+    asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
     """
 
     name: str
@@ -60,6 +60,7 @@ class Comparison:
     keep_lists: bool = False
     relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)
+    runs_a_false_page: float = 90.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,6 +212,20 @@ class RunResult:
     lists: KeptLists | None = None
     labels_until: datetime | None = None
     is_labelled: bool = False
+    expectations: tuple[Expectation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastRun:
+    """An ok run of the same configuration, as far as later ones learn from it.
+
+    ``states``: alerts, by name and segment, that were not quiet after it.
+    """
+
+    slot: datetime
+    summaries: tuple[Summary, ...]
+    states: Mapping[tuple[str, str], State]
+    expectations: tuple[Expectation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,3 +273,4 @@ class LatestRun:
     last_ok_at: datetime | None
     arm_scores: tuple[ArmScore, ...] = ()
     unlabelled: int = 0
+    expectations: tuple[Expectation, ...] = ()

@@ -19,10 +19,12 @@ from monitor.model import (
     Coverage,
     CoverageReason,
     KeptLists,
+    PastRun,
     RunResult,
     RunStatus,
 )
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.expecting import expect
 from monitor.pipeline.measure import Measurement, Stopwatch, measure
 from monitor.pipeline.scoring import needing_relevance
 from monitor.ports import Clock
@@ -31,7 +33,7 @@ _TOLD_OTHERWISE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReas
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
 
 
-def execute(
+def execute(  # noqa: PLR0913 - what a run is judged by
     comparison: Comparison,
     arms: Arms,
     claim: Claim,
@@ -39,10 +41,12 @@ def execute(
     clock: Clock,
     *,
     last: KeptLists | None = None,
+    past: Sequence[PastRun] = (),
 ) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
-    ``states`` are the comparison's alert states as stored, ``last`` the lists of its last run. Running the same slot again over
+    ``states`` are the comparison's alert states as stored, ``last`` the lists of its last run, ``past`` its ok runs of this
+    configuration, oldest first. Running the same slot again over
     the same lists gives the same summaries; states that this slot has moved already stay as they are.
     """
     watch = Stopwatch(clock)
@@ -51,7 +55,9 @@ def execute(
     except SourceError as error:
         return conclude(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
     status, reason = assess(measurement, comparison.min_paired_share)
-    return conclude(comparison, claim, states, clock, status=status, reason=reason, watch=watch, measurement=measurement)
+    return conclude(
+        comparison, claim, states, clock, status=status, reason=reason, watch=watch, measurement=measurement, past=past
+    )
 
 
 def conclude(  # noqa: PLR0913 - the parts of a result
@@ -64,12 +70,14 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     reason: str | None,
     watch: Stopwatch | None = None,
     measurement: Measurement | None = None,
+    past: Sequence[PastRun] = (),
 ) -> RunResult:
     """Judge what was measured, or that nothing was, and put the result together."""
     at = clock.now()
     thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
     measured = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
     summaries = tuple(summary for summary in measured if summary.segment not in thin)
+    expectations = expect(comparison, claim.slot, summaries, past, states) if status is RunStatus.OK else ()
     moved, transitions = judge_run(
         comparison,
         slot=claim.slot,
@@ -80,6 +88,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         states=states,
         thin=thin,
         coverage=measurement.coverage if measurement else None,
+        expectations=expectations,
     )
     keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
     is_ok = measurement is not None and status is RunStatus.OK
@@ -102,6 +111,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         catalogue_size=measurement.catalogue_size if measurement else None,
         lists=lists,
         labels_until=_labels_until(comparison, claim) if is_ok else None,
+        expectations=expectations if is_ok else (),
         is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
 

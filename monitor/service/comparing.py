@@ -31,6 +31,7 @@ from monitor.pipeline.arms import Arms
 from monitor.pipeline.pulling import Answers, ask, ask_users
 from monitor.pipeline.scoring import gather_evidence, summarize_scores
 from monitor.ports import UserSource
+from monitor.service.explaining import Apart, set_apart
 from monitor.sources.file import (
     FileItemWeights,
     FileItemWeightsOptions,
@@ -71,8 +72,8 @@ class Found:
     """What two files' lists say of each other.
 
     ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
-    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``notes`` are sentences about
-    what was left out.
+    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``apart``: by segment
+    what sets the lists apart by the first metric. ``notes`` are sentences about what was left out.
     """
 
     coverage: Coverage
@@ -81,6 +82,7 @@ class Found:
     catalogue: int
     length: int | None
     by_chance: Mapping[str, float | None]
+    apart: Mapping[str, Apart]
     notes: tuple[str, ...]
 
 
@@ -115,14 +117,15 @@ def compare_files(
     listed, length = count_listed(batch), _typical_length(batch)
     size = _catalogue(catalogue, listed)
     evidence = gather_evidence(comparison, pairing, scores, metrics)
-    note = unweighted_note(batch)
+    segments, note = rows_of_segments(panel, pairing.panel_rows), unweighted_note(batch)
     return Found(
         coverage=pairing.coverage,
-        summaries=summarize_scores(comparison, rows_of_segments(panel, pairing.panel_rows), scores, metrics),
+        summaries=summarize_scores(comparison, segments, scores, metrics),
         worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
         catalogue=size,
         length=length,
         by_chance=by_chance(metrics, length, size),
+        apart=set_apart(batch, metrics[0], segments),
         notes=notes if note is None else (*notes, note),
     )
 

@@ -15,8 +15,9 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.model import Claim, Comparison, KeptLists, RunResult, RunStatus
+from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.expecting import REMEMBERED, learns
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
@@ -133,10 +134,10 @@ class Runner:
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         states = self.patiently(partial(self.store.alert_states, claim.comparison))
-        last = self._last_lists(watched.comparison, claim)
+        last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)
         try:
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, states, clock, last=last)
+                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past)
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
@@ -153,6 +154,15 @@ class Runner:
                 raise
             log.warning("last run's lists not read", reason=str(error))
             return None
+
+    def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
+        """The runs that rules learn from, where any does."""
+        if not learns(comparison):
+            return ()
+        read = partial(
+            self.store.past, claim.comparison, config_hash=comparison.config_hash, before=claim.slot, limit=REMEMBERED
+        )
+        return self.patiently(read)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""

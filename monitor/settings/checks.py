@@ -159,11 +159,14 @@ def _rule_coverage(rule: Partial) -> Iterator[Problem]:
 
 
 def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
+    if rule.has("learned"):
+        yield from _learned(rule)
+        return
     if rule.has("below") and rule.has("above"):
         yield Problem(("above",), "give either below or above, not both")
         return
     if not rule.has("below", "above"):
-        yield Problem((), "has no threshold: give below (or, for share_below, above)")
+        yield Problem((), "has no threshold: give below (or, for share_below, above), or learned: drop")
         return
     side, other = ("below", "above") if rule.has("below") else ("above", "below")
     resolve, wrong = f"resolve_{other}", f"resolve_{side}"
@@ -174,6 +177,14 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
         order = "at least" if side == "below" else "at most"
         yield Problem((resolve,), f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach")
     yield from _reach(rule, side, resolve, k)
+
+
+def _learned(rule: Partial) -> Iterator[Problem]:
+    for key in ("below", "above", "resolve_above", "resolve_below"):
+        if rule.has(key):
+            yield Problem((key,), "does not go with learned: the limit comes from the runs before")
+    if rule.has("coverage"):
+        yield Problem(("learned",), "coverage is judged against a threshold: write above")
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:

@@ -39,7 +39,7 @@ class RuleOptions(Options):
 
     model_config = ConfigDict(
         json_schema_extra={
-            "oneOf": [{"required": ["below"]}, {"required": ["above"]}],
+            "oneOf": [{"required": ["below"]}, {"required": ["above"]}, {"required": ["learned"]}],
             "anyOf": [
                 {"required": ["metric"], "properties": {"coverage": False}},
                 {"required": ["coverage", "above"], "properties": {"metric": False, "statistic": False}},
@@ -72,6 +72,11 @@ class RuleOptions(Options):
     above: FiniteFloat | None = Field(
         default=None,
         description="In breach while the statistic is over this: `share_below` grows as lists drift apart.",
+    )
+    learned: Literal["drop", "trend"] | None = Field(
+        default=None,
+        description="Instead of a threshold: what is normal is learned from the healthy runs before, five at least. `drop` is "
+        "in breach when one run lies beyond what is to be expected, `trend` when runs add up to a lasting change.",
     )
     for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
     resolve_above: FiniteFloat | None = Field(
@@ -136,6 +141,10 @@ class ComparisonOptions(Options):
     relevance: RelevanceOptions | None = Field(
         default=None,
         description="What users found relevant, for the metrics that need it; it may arrive days later. Never judged by rules.",
+    )
+    false_alarm_every: Duration = Field(
+        default=timedelta(days=90),
+        description="How often on-call accepts to be woken for nothing by the rules that learn what is normal, all together.",
     )
     rules: tuple[RuleOptions, ...] = Field(default=(), max_length=200, description="When to alert.")
     deadline: Duration | None = Field(

@@ -12,7 +12,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
-from monitor.model import COVERAGE, Comparison, Direction, Rule, SampleSize
+from monitor.model import COVERAGE, Comparison, Direction, Rule, RuleKind, SampleSize, Statistic
 from monitor.settings.cron import Cron
 from monitor.settings.models import ComparisonOptions, RuleOptions
 from monitor.settings.schedule import Every, Schedule
@@ -57,6 +57,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         arm_metrics=options.arm_metrics,
         catalogue_size=options.catalogue_size,
         keep_lists=keeps_lists(options),
+        runs_a_false_page=options.false_alarm_every / to_schedule(options).interval,
         relevance_within=options.relevance.within if options.relevance else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
     )
@@ -64,7 +65,10 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
 
 def to_rule(options: RuleOptions) -> Rule:
     """One rule with its side, threshold and point of recovery made explicit."""
-    if options.below is not None:
+    kind = RuleKind(options.learned) if options.learned else RuleKind.THRESHOLD
+    if options.learned is not None:
+        direction, threshold, end = *_drifting(options), None
+    elif options.below is not None:
         direction, threshold, end = Direction.BELOW, options.below, options.resolve_above
     else:
         direction, threshold, end = Direction.ABOVE, options.above or 0.0, options.resolve_below
@@ -81,7 +85,16 @@ def to_rule(options: RuleOptions) -> Rule:
         severity=options.severity,
         runbook_url=options.runbook_url,
         labels=dict(options.labels),
+        kind=kind,
     )
+
+
+def _drifting(options: RuleOptions) -> tuple[Direction, float]:
+    """The side on which the statistic lies when lists drift apart, and the value that it never passes there."""
+    metric, statistic = parse(options.metric or ""), Statistic.parse(options.statistic)
+    if statistic.floor is not None:
+        return (Direction.ABOVE, 1.0) if metric.higher_is_more_alike else (Direction.BELOW, 0.0)
+    return (Direction.BELOW, metric.low) if metric.higher_is_more_alike else (Direction.ABOVE, metric.high)
 
 
 def sample_size(sample: int | SampleOptions) -> SampleSize:

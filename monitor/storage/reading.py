@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -33,9 +34,13 @@ def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRu
     found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name)) is not None]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
-    of_arms = results.arm_scores_of(connection, ids)
+    of_arms, expected = results.arm_scores_of(connection, ids), results.expectations_of(connection, ids)
     return tuple(
-        _latest(connection, run, covered.get(run.id), measured.get(run.id, ()), of_arms.get(run.id, ())) for run in found
+        replace(
+            _latest(connection, run, covered.get(run.id), measured.get(run.id, ()), of_arms.get(run.id, ())),
+            expectations=expected.get(run.id, ()),
+        )
+        for run in found
     )
 
 

@@ -17,6 +17,7 @@ from monitor.model import (
     CoverageRow,
     Evidence,
     EvidenceKind,
+    Expectation,
     Histogram,
     RunResult,
     Summary,
@@ -27,6 +28,7 @@ from monitor.storage.tables import (
     coverage,
     coverage_reasons,
     evidence,
+    expectations,
     kept_lists,
     scores,
     stages,
@@ -41,6 +43,7 @@ PARTS: tuple[Table, ...] = (
     statistics,
     summaries,
     arm_scores,
+    expectations,
     evidence,
     kept_lists,
     scores,
@@ -59,6 +62,7 @@ def replace(connection: Connection, result: RunResult) -> None:
     _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
     put_summaries(connection, run_id, result.summaries)
     _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
+    _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
         per_user.store(connection, run_id, result.scores)
@@ -78,6 +82,40 @@ def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, t
         score = ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
         found[row.run_id].append(score)
     return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
+    """What was expected of the runs, by alert and segment."""
+    found: dict[int, list[Expectation]] = defaultdict(list)
+    query = (
+        select(expectations).where(expectations.c.run_id.in_(run_ids)).order_by(expectations.c.alert, expectations.c.segment)
+    )
+    for row in connection.execute(query):
+        expectation = Expectation(
+            alert=row.alert,
+            segment=row.segment,
+            runs=row.learned_from,
+            expected=row.expected,
+            limit=row.bound,
+            z=row.z,
+            evidence=row.evidence,
+            evidence_limit=row.evidence_bound,
+        )
+        found[row.run_id].append(expectation)
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def _expectation_row(each: Expectation) -> dict[str, Any]:
+    return {
+        "alert": each.alert,
+        "segment": each.segment,
+        "learned_from": each.runs,
+        "expected": number(each.expected),
+        "bound": number(each.limit),
+        "z": number(each.z),
+        "evidence": number(each.evidence),
+        "evidence_bound": number(each.evidence_limit),
+    }
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:

@@ -19,6 +19,7 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Notification,
+    PastRun,
     Run,
     RunResult,
     Scores,
@@ -33,6 +34,7 @@ from monitor.storage import (
     lists,
     outbox,
     parquet,
+    past,
     pruning,
     reading,
     results,
@@ -137,6 +139,10 @@ class SqlStore:
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         with self.database.read() as connection:
             return results.summaries_of(connection, [run_id]).get(run_id, ())
+
+    def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
+        with self.database.read() as connection:
+            return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:

@@ -204,6 +204,23 @@ arm_scores = Table(
     sqlite_with_rowid=False,
 )
 
+expectations = Table(
+    "expectations",
+    metadata,
+    _of_run(),
+    Column("alert", Name, nullable=False),
+    Column("segment", Name, nullable=False),
+    Column("learned_from", Integer, nullable=False),
+    Column("expected", Double),
+    Column("bound", Double),
+    Column("z", Double),
+    Column("evidence", Double),
+    Column("evidence_bound", Double),
+    PrimaryKeyConstraint("run_id", "alert", "segment"),
+    sqlite_with_rowid=False,
+)
+"""What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
+
 kept_lists = Table(
     "kept_lists",
     metadata,

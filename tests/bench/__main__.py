@@ -7,12 +7,17 @@ from rich.console import Console
 from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "million")
+CALIBRATION = "calibration"
+"""Simulations with a table of their own, run only when asked for: how often rules that learn page falsely, and how soon rightly."""
 
 
 def main(names: list[str]) -> None:
+    if names == [CALIBRATION]:
+        importlib.import_module(f"tests.bench.{CALIBRATION}").main()
+        return
     unknown = set(names) - set(MODULES)
     if unknown:
-        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}")
+        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}, and {CALIBRATION} by itself")
     table = Table("what", "rankwatch", "instead", "", "ratio", "unit", title="Medians of one run", title_justify="left")
     for column in (1, 3, 4):
         table.columns[column].justify = "right"

@@ -81,8 +81,40 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
     assert lines[0] == "12 of 12 users compared at k=10"
     assert "by chance" in lines[1]
     assert "0.0100" in next(line for line in lines if line.startswith("overlap"))
-    assert "unrelated lists" in lines[-1]
-    assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-1]
+    assert "unrelated lists" in lines[-2]
+    assert "10 items each, drawn at random from a catalogue of 1,000" in lines[-2]
+
+
+def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(world: Path) -> None:
+    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+
+    for told in (said, *said["segments"].values()):
+        apart = told["apart"]
+        assert apart["metric"] == "extended_tau"
+        assert set(apart["parts"]) == {"membership", "order", "length"}
+        assert sum(apart["parts"].values()) == pytest.approx(1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12)
+        assert sum(apart["lists"].values()) == pytest.approx(1)
+    line = rankwatch(*FILES, cwd=world).stdout.splitlines()[-1]
+    assert line.startswith("extended_tau is 0.")
+    assert "from that of identical lists: items replaced" in line
+
+
+def test_lists_cut_short_are_told_apart_from_replaced_items(world: Path) -> None:
+    rows = [json.dumps({"user_id": user, "items": items[:5]}) for user, items in BASE.items()]
+    (world / "cut.jsonl").write_text("\n".join(rows))
+    apart = found(rankwatch("base.jsonl", "cut.jsonl", "--json", cwd=world))["apart"]
+
+    assert (apart["parts"]["membership"], apart["parts"]["order"]) == (0, 0)
+    cut = monitor.compare(list(range(10)), list(range(5)), "extended_tau")["extended_tau"]
+    assert apart["parts"]["length"] == pytest.approx(1 - cut, abs=1e-12)
+    assert apart["lists"]["cut_short"] == 1
+
+
+def test_a_measure_of_relevance_has_no_identical_lists_to_be_apart_from(world: Path) -> None:
+    (world / "bought.jsonl").write_text(json.dumps({"user_id": "u1", "items": [1]}))
+    done = rankwatch(*FILES, "-m", "recall", "--relevance", "bought.jsonl", "--json", cwd=world)
+
+    assert found(done)["apart"]["parts"] is None
 
 
 def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_run_that_is_not_ok_shows_its_status_and_coverage_but_no_similarity(
     page = scrape(publisher)
 
     assert not {name for name in page.names() if name.startswith("rankwatch_similarity")}
-    assert not {"rankwatch_alert_value", "rankwatch_alert_users"} & page.names()
+    assert not {"rankwatch_alert_value", "rankwatch_alert_users", "rankwatch_alert_expected"} & page.names()
     assert page.value("alert_judged", **ALERT) == 0
     assert page.value("alert_state", **ALERT) == 2
     assert page.value("alert_threshold", **ALERT) == 0.35
@@ -103,7 +103,7 @@ def test_coverage_shows_every_reason_for_all_and_only_what_occurred_elsewhere(
 
 
 @pytest.mark.parametrize(("state", "number"), [(State.QUIET, 0), (State.PENDING, 1), (State.FIRING, 2)])
-def test_an_alert_shows_its_state_value_users_and_threshold(
+def test_an_alert_shows_its_state_value_users_threshold_and_what_was_expected(
     publisher: PrometheusPublisher, scrape: Scrape, state: State, number: int
 ) -> None:
     publisher.publish([published.latest(states=(published.state(state=state),))])
@@ -114,6 +114,7 @@ def test_an_alert_shows_its_state_value_users_and_threshold(
     assert page.value("alert_value", **ALERT) == 0.25
     assert page.value("alert_users", **ALERT) == 188
     assert page.value("alert_threshold", **ALERT) == 0.35
+    assert page.value("alert_expected", **ALERT) == 0.625
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -35,10 +36,10 @@ COMPARISON = """
 """
 
 
-def write_config(folder: Path, url: str, receivers: str = "") -> Path:
+def write_config(folder: Path, url: str, receivers: str = "", names: tuple[str, ...] = CANDIDATES) -> Path:
     if not LISTS.is_dir():
         missing(f"{LISTS} is not there")
-    comparisons = "".join(COMPARISON.format(name=name, lists=LISTS) for name in CANDIDATES)
+    comparisons = "".join(COMPARISON.format(name=name, lists=LISTS) for name in names)
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
     return path
@@ -152,6 +153,33 @@ def test_rules_on_coverage_fire_on_the_first_bad_day_for_faults_that_similarity_
     assert ("missing5", "ListsMissing", "all", "2024-01-08", "firing") in on_coverage
     assert {each[:2] for each in on_coverage} == {("trunc5", "ListsShort"), ("missing5", "ListsMissing")}
     assert min(each[3] for each in on_coverage) == "2024-01-08"
+
+
+def test_rules_that_learn_fire_on_the_first_bad_day_and_are_quiet_over_healthy_candidates(tmp_path: Path) -> None:
+    config = write_config(
+        tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", names=("ok-seed", "ok-hyper", "pop20", "seg2-nonUK-pop")
+    )
+    rules = """
+      - {alert: MeanDrop, metric: extended_tau, learned: drop, segments: each}
+      - {alert: FarUsers, metric: extended_tau, statistic: share_below(0), learned: drop, segments: each}
+      - {alert: MeanTrend, metric: extended_tau, learned: trend, segments: each}
+      - {alert: FarTrend, metric: extended_tau, statistic: share_below(0), learned: trend, segments: each}
+"""
+    text_before = config.read_text()
+    config.write_text(re.sub(r"    rules:\n.*\n", f"    rules:{rules}", text_before))
+    runs = run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
+    assert {run["status"] for run in runs} == {"ok"}
+
+    changes = run_cli("alerts", "--config", str(config), "--json")
+    firing = {(each["comparison"], each["alert"], each["segment"]): each["slot"][:10] for each in changes}
+    assert {name for name, _, _ in firing} == {"pop20", "seg2-nonUK-pop"}
+    assert {each["to"] for each in changes} == {"firing"}
+    assert min(firing.values()) == "2024-01-08"
+    assert firing["pop20", "MeanDrop", "all"] == firing["pop20", "FarUsers", "all"] == "2024-01-08"
+    assert firing["seg2-nonUK-pop", "MeanDrop", "country=nonUK"] == "2024-01-08"
+    (drop,) = [each for each in changes if (each["comparison"], each["alert"], each["segment"]) == ("pop20", "MeanDrop", "all")]
+    assert drop["value"] < drop["threshold"]
+    assert "after 7 healthy runs" in drop["reason"]
 
 
 def test_the_rule_fires_once_on_the_second_bad_day_and_never_over_the_healthy_candidate(

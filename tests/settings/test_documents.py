@@ -18,7 +18,7 @@ REJECTED = [
     "unknown_key_at_top", "unknown_key_in_rule", "unknown_key_in_source", "name_missing", "comparisons_empty", "every_and_cron",
     "neither_every_nor_cron", "every_without_unit", "every_in_words", "k_zero", "k_as_word", "share_above_one",
     "source_of_no_kind", "source_of_two_kinds", "rule_below_and_above", "rule_without_threshold",
-    "rule_severity_unknown", "rule_for_zero", "rule_on_nothing", "coverage_and_metric", "coverage_below",
+    "rule_severity_unknown", "rule_for_zero", "rule_on_nothing", "coverage_and_metric", "coverage_below", "learned_and_below",
     "receiver_of_unknown_kind", "secret_and_its_file", "log_level_warn", "sample_of_words",
 ]  # fmt: skip
 

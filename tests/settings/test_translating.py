@@ -5,7 +5,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, SampleSize
+from monitor.model import Direction, RuleKind, SampleSize
 from monitor.settings import Cron, Every, config_hash, loads, to_comparison, to_schedule
 from settings.minimal import Load
 
@@ -28,6 +28,24 @@ def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, m
         ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
         ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
     ]
+
+
+def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}    metrics: [extended_tau, footrule_normalized]
+    false_alarm_every: 30d
+    rules:
+      - {{alert: A, metric: extended_tau, learned: drop}}
+      - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: trend}}
+      - {{alert: C, metric: footrule_normalized, statistic: p95, learned: drop}}
+"""
+    found = to_comparison(load_text(text).comparisons[0])
+
+    assert [(rule.kind, rule.direction, rule.threshold) for rule in found.rules] == [
+        (RuleKind.DROP, Direction.BELOW, -1.0),
+        (RuleKind.TREND, Direction.ABOVE, 1.0),
+        (RuleKind.DROP, Direction.ABOVE, 1.0),
+    ]
+    assert found.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:

@@ -1,0 +1,54 @@
+"""What one rule that learns says of one segment in one run, held against what was normal so far."""
+
+from __future__ import annotations
+
+import math
+
+from monitor.alerts.verdicts import count_users, figure, silent
+from monitor.model import LEAST_RUNS, Direction, Expectation, Outcome, Rule, RuleKind, Summary, Verdict
+
+NORMAL_AGAIN = 2.0
+"""A firing ends once the value lies within so many standard deviations of what is expected."""
+
+
+def learn(rule: Rule, plain: Verdict, summary: Summary, expectation: Expectation | None) -> Verdict:
+    """The verdict of a rule that learns; ``plain`` is what `judge` says of the value itself, and stands where it is silent.
+
+    ``too_few`` while fewer than LEAST_RUNS healthy runs were seen ("learning"), ``no_data`` for a value too uncertain to be
+    judged. A drop is a value beyond the limit, a trend is evidence that has reached its own; recovered once the value is
+    normal again.
+    """
+    if plain.value is None:
+        return plain
+    users = count_users(summary.n, summary.segment)
+    if expectation is None or expectation.expected is None or expectation.limit is None:
+        runs = 0 if expectation is None else expectation.runs
+        return silent(Outcome.TOO_FEW, f"learning what is normal: {runs} of {LEAST_RUNS} healthy runs", summary.n)
+    if expectation.z is None:
+        reason = f"{rule.statistic} of {rule.metric} over {users} is too uncertain to be judged"
+        return silent(Outcome.NO_DATA, reason, summary.n)
+    value, limit = plain.value, expectation.limit
+    shown = f"{rule.statistic} of {rule.metric} is {figure(value, limit)} over {users}"
+    after = f"{expectation.expected:.3g} was expected after {expectation.runs} healthy runs"
+    is_breach, said = (_see_drop if rule.kind is RuleKind.DROP else _see_trend)(rule, value, limit, expectation)
+    return Verdict(
+        outcome=Outcome.BREACH if is_breach else Outcome.OK,
+        reason=f"{shown}, {said}; {after}",
+        value=value,
+        users=summary.n,
+        is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN,
+    )
+
+
+def _see_drop(rule: Rule, value: float, limit: float, _: Expectation) -> tuple[bool, str]:
+    is_breach = value < limit if rule.direction is Direction.BELOW else value > limit
+    end = "least" if rule.direction is Direction.BELOW else "most"
+    return is_breach, f"{'' if is_breach else 'not '}{rule.direction} {figure(limit, value)}, the {end} that is normal"
+
+
+def _see_trend(rule: Rule, _value: float, _limit: float, expectation: Expectation) -> tuple[bool, str]:
+    evidence, needed = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
+    drift = "fall" if rule.direction is Direction.BELOW else "rise"
+    is_breach = evidence >= needed
+    told = f"with the runs before it a lasting {drift}" if is_breach else f"no lasting {drift}"
+    return is_breach, f"{told} (evidence {evidence:,.3g}, limit {needed:,.3g})"

@@ -1,0 +1,60 @@
+"""Why a mean fell: the drop split exactly, who carries it, which items came and went, in one sentence. No I/O, no metric.
+
+A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to be held
+against (`pool_runs`, `pool_kinds`), `explain`.
+"""
+
+from monitor.explaining.causes import Cause, find_leader, rank_causes
+from monitor.explaining.drop import OTHERS, Drop, Part, SegmentDrop, decompose_drop, explain_drop
+from monitor.explaining.explain import Explanation, Past, Present, explain
+from monitor.explaining.exposure import ExposureShift, ItemShift, compare_exposure, rank_weights
+from monitor.explaining.groups import CHANGES, Change, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
+from monitor.explaining.means import PartMeans, average_parts, pool_runs
+from monitor.explaining.missing import Missing, bound_missing
+from monitor.explaining.narrowing import Narrowed, narrow
+from monitor.explaining.rises import Rise, Rises, find_rises
+from monitor.explaining.sentence import shorten, write_sentence
+from monitor.explaining.split import Parts, Score, split_distances
+
+__all__ = [
+    "CHANGES",
+    "OTHERS",
+    "Cause",
+    "Change",
+    "Drop",
+    "Explanation",
+    "ExposureShift",
+    "Group",
+    "ItemShift",
+    "Missing",
+    "Narrowed",
+    "Part",
+    "PartMeans",
+    "Parts",
+    "Past",
+    "Present",
+    "Rise",
+    "Rises",
+    "Score",
+    "SegmentDrop",
+    "average_parts",
+    "bound_missing",
+    "classify",
+    "compare_exposure",
+    "decompose_drop",
+    "explain",
+    "explain_drop",
+    "find_leader",
+    "find_medoids",
+    "find_rises",
+    "group_users",
+    "narrow",
+    "pool_kinds",
+    "pool_runs",
+    "rank_causes",
+    "rank_weights",
+    "share_kinds",
+    "shorten",
+    "split_distances",
+    "write_sentence",
+]

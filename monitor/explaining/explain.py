@@ -1,0 +1,100 @@
+"""Put an explanation together: of one metric in one run against runs of the past."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor.explaining.causes import Cause, find_leader, rank_causes
+from monitor.explaining.drop import Drop, SegmentDrop, explain_drop
+from monitor.explaining.exposure import ExposureShift, compare_exposure
+from monitor.explaining.groups import Change, Group, classify, group_users
+from monitor.explaining.means import PartMeans
+from monitor.explaining.missing import Missing, bound_missing
+from monitor.explaining.narrowing import narrow
+from monitor.explaining.rises import Rises, find_rises
+from monitor.explaining.sentence import write_sentence
+from monitor.explaining.split import Parts, Rows
+from monitor.model import ALL, PairBatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """Why a mean fell: one sentence, and what stands behind it.
+
+    ``segment``: the one that leads, or two joined by `AND`, ``all`` when none does; ``items`` (by code, from baseline to
+    candidate) and ``groups`` (rows of the batch) are of its users, of all when none of its has lists. ``causes`` are the drop
+    in ranked pieces that sum to it.
+    """
+
+    sentence: str
+    segment: str
+    causes: tuple[Cause, ...]
+    drop: Drop
+    missing: Missing
+    rises: Mapping[Change, Rises]
+    items: ExposureShift
+    groups: tuple[Group, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Present:
+    """One metric in this run: its pairs, their parts, rows by segment (``all`` among them), and the means by segment."""
+
+    batch: PairBatch
+    parts: Parts
+    segments: Mapping[str, Rows]
+    means: Sequence[PartMeans]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What earlier healthy runs left: means of the parts, pooled, and shares of the kinds of change by segment."""
+
+    means: Sequence[PartMeans]
+    kinds: Mapping[str, Mapping[Change, float]] = field(default_factory=dict)
+
+
+def explain(present: Present, past: Past, *, farthest: float = math.inf, top: int = 10) -> Explanation | None:
+    """The explanation of one metric's drop; None when either side has no user whose parts are known.
+
+    ``farthest``: the metric's greatest distance from identical lists, infinite where it has none. ``top``: items told that
+    gained and that lost, and medoids of a kind of change.
+    """
+    drop = explain_drop(present.means, past.means)
+    missing = bound_missing(present.means, past.means, farthest=farthest)
+    if drop is None or missing is None:
+        return None
+    leader, users, rows = _find_users(drop, present, past)
+    batch, kinds = present.batch.take(rows), classify(present.batch)
+    items = compare_exposure(batch.baseline, batch.candidate, top)
+    segment = ALL if leader is None else leader.segment
+    rises = find_rises(kinds, present.segments, past.kinds)
+    left = items.left if users == segment else 0
+    return Explanation(
+        sentence=write_sentence(drop, leader, left=left, rises=rises, missing=missing, farthest=farthest),
+        segment=segment,
+        causes=rank_causes(drop, leader),
+        drop=drop,
+        missing=missing,
+        rises=rises,
+        items=items,
+        groups=group_users(kinds, present.parts, rows, before=past.kinds.get(users), medoids=top),
+    )
+
+
+def _find_users(drop: Drop, present: Present, past: Past) -> tuple[SegmentDrop | None, str, Rows]:
+    """The segment that leads, as narrow as can be, and the users to look at: its own by name and rows, or else all."""
+    leader = find_leader(drop)
+    if leader is None or not len(rows := present.segments.get(leader.segment, _NOBODY)):
+        return leader, ALL, present.segments[ALL]
+    narrowed = narrow(leader, present.parts, present.segments, past.means)
+    if narrowed is None:
+        return leader, leader.segment, rows
+    return narrowed.drop, narrowed.drop.segment, narrowed.rows
+
+
+_NOBODY: Rows = np.empty(0, dtype=np.intp)

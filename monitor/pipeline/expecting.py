@@ -1,0 +1,139 @@
+"""What the rules that learn expect of a run, from the healthy runs before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import numpy as np
+
+from monitor.alerts import segments_of
+from monitor.model import LEAST_RUNS, AlertState, Comparison, Direction, Expectation, PastRun, RuleKind, Summary
+from monitor.pipeline.series import Flags, Floats, Series, find_alarms, find_firings, find_phases, measure_all, recall_z
+from monitor.reference import (
+    Budget,
+    Evidence,
+    Reference,
+    correlate,
+    count_suspects,
+    discount,
+    follow,
+    predict,
+    refer,
+    start,
+    surprise,
+    to_normal,
+)
+
+REMEMBERED = 120
+"""Newest runs that are looked back at."""
+
+
+def learns(comparison: Comparison) -> bool:
+    """Whether any rule looks back at earlier runs."""
+    return any(rule.kind is not RuleKind.THRESHOLD for rule in comparison.rules)
+
+
+def expect(
+    comparison: Comparison,
+    slot: datetime,
+    summaries: Sequence[Summary],
+    past: Sequence[PastRun],
+    states: Sequence[AlertState],
+) -> tuple[Expectation, ...]:
+    """What each rule that learns expects of each segment of this run, in the order of rules and segments.
+
+    ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if the alert was quiet
+    after it and no drift was under way there. The same arguments give the same answer.
+    """
+    series = [
+        Series(rule, segment)
+        for rule in comparison.rules
+        if rule.kind is not RuleKind.THRESHOLD
+        for segment in segments_of(rule, {each.segment for each in summaries if each.metric == rule.metric}, states)
+    ]
+    if not series:
+        return ()
+    shares = _share_out(comparison, series)
+    values, errors = measure_all(series, [run.summaries for run in past])
+    is_quiet = ~find_alarms(series, past)
+    correlation = correlate(np.where(is_quiet, values, np.nan))
+    evidence, was_drifting = _gather(series, past, correlation, shares)
+    counts = is_quiet & ~was_drifting
+    reference = refer(np.where(counts, values, np.nan), np.where(counts, errors, np.nan), phases=find_phases(past, slot))
+    return _tell(series, summaries, reference, evidence, (shares, correlation))
+
+
+def _share_out(comparison: Comparison, series: Sequence[Series]) -> Floats:
+    """The chance of a false alarm that each series may take in one run, (m,)."""
+    budget = Budget(
+        runs=max(1.0, comparison.runs_a_false_page),
+        segments=[*dict.fromkeys(each.segment for each in series)],
+        looks={each.rule.alert: 1.0 for each in series},
+    )
+    return np.array([budget.share(each.segment, each.rule.alert) for each in series])
+
+
+def _gather(series: Sequence[Series], past: Sequence[PastRun], correlation: Floats, shares: Floats) -> tuple[Evidence, Flags]:
+    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or was told.
+
+    Evidence begins anew where an alert fired; what led to it stays left out.
+    """
+    fired = find_firings(series, past)
+    evidence, none = start(len(series)), start(len(series))
+    drifting = np.zeros(fired.shape, dtype=np.bool_)
+    rows = np.arange(len(past))[:, np.newaxis]
+    for row, z in enumerate(discount(recall_z(series, past), correlation)):
+        evidence = follow(evidence, z)
+        is_last = fired[row] | (row == len(past) - 1)
+        drifting |= is_last & (rows <= row) & (rows > row - count_suspects(evidence, shares))
+        evidence = Evidence(
+            mass=np.where(fired[row], none.mass, evidence.mass),
+            rise=np.where(fired[row], none.rise, evidence.rise),
+            since=np.where(fired[row], none.since, evidence.since),
+        )
+    return evidence, drifting
+
+
+def _tell(
+    series: Sequence[Series],
+    summaries: Sequence[Summary],
+    reference: Reference,
+    before: Evidence,
+    given: tuple[Floats, Floats],
+) -> tuple[Expectation, ...]:
+    shares, correlation = given
+    values, errors = (row[0] for row in measure_all(series, [summaries]))
+    limits, z = _look(series, reference, (values, errors), shares)
+    evidence = follow(before, discount(z, correlation)).total
+    by_name = {(each.segment, each.metric): each for each in summaries}
+    found = []
+    for n, each in enumerate(series):
+        summary = by_name.get((each.segment, each.rule.metric))
+        is_trend = each.rule.kind is RuleKind.TREND
+        is_known = reference.runs[n] >= LEAST_RUNS
+        found.append(
+            Expectation(
+                alert=each.rule.alert,
+                segment=each.segment,
+                runs=int(reference.runs[n]),
+                expected=each.show(reference.center[n], summary) if is_known else None,
+                limit=each.show(limits[n], summary) if is_known else None,
+                z=float(z[n]) if is_known and np.isfinite(z[n]) else None,
+                evidence=float(evidence[n]) if is_known and is_trend else None,
+                evidence_limit=1.0 / float(shares[n]) if is_trend else None,
+            )
+        )
+    return tuple(found)
+
+
+def _look(series: Sequence[Series], reference: Reference, now: tuple[Floats, Floats], shares: Floats) -> tuple[Floats, Floats]:
+    """The limit on the watched side and how far out this run lies, (m,) each; z is NaN while too little is known."""
+    values, errors = now
+    limits, z = np.full(len(series), np.nan), np.full(len(series), np.nan)
+    for direction in Direction:
+        mine = np.array([each.rule.direction is direction for each in series])
+        prediction = predict(reference, np.nan_to_num(errors), shares, direction=direction)
+        limits = np.where(mine, prediction.low if direction is Direction.BELOW else prediction.high, limits)
+        z = np.where(mine, to_normal(surprise(reference, values, errors, direction=direction)), z)
+    return limits, np.where(reference.runs >= LEAST_RUNS, z, np.nan)

@@ -1,0 +1,69 @@
+"""Past values of m series as arrays: which of them count, and how they lie."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import InputError
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Counts: TypeAlias = npt.NDArray[np.intp]
+
+MAD_TO_SIGMA = 1.4826
+"""1 / the upper quartile of N(0, 1)."""
+FAR_OUT = 3.0
+
+
+def read_history(values: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
+    """Values and sampling errors as float64 (runs, m), NaN in both where a run does not count.
+
+    A run counts with a finite value and a finite sampling error of at least 0. InputError when the shapes differ.
+    """
+    past, doubts = np.asarray(values, dtype=np.float64), np.asarray(errors, dtype=np.float64)
+    if past.ndim != 2 or past.shape != doubts.shape:  # noqa: PLR2004 - rows and columns
+        msg = f"values and errors must be two arrays of one shape (runs, series), not {past.shape} and {doubts.shape}"
+        raise InputError(msg)
+    counted = np.isfinite(past) & np.isfinite(doubts) & (doubts >= 0)
+    return np.where(counted, past, np.nan), np.where(counted, doubts, np.nan)
+
+
+def keep_newest(values: Floats, errors: Floats, count: int) -> tuple[Floats, Floats]:
+    """The newest ``count`` runs that count of every series, oldest first; NaN on top where there are fewer."""
+    if len(values) <= count:
+        return values, errors
+    newest = np.argsort(~np.isnan(values), axis=0, kind="stable")[-count:]  # False, a run left out, sorts before True
+    return np.take_along_axis(values, newest, axis=0), np.take_along_axis(errors, newest, axis=0)
+
+
+def find_median(values: Floats) -> Floats:
+    """Median of each column, (m,), NaN passed over; NaN where there is nothing. Sorting all columns beats numpy.nanmedian."""
+    counts = np.sum(~np.isnan(values), axis=0)
+    ordered = np.sort(values, axis=0)
+    return (pick(ordered, (counts - 1) // 2) + pick(ordered, counts // 2)) / 2
+
+
+def find_scale(values: Floats) -> Floats:
+    """Standard deviation of normal values by their median absolute deviation, (m,): a few bad runs do not move it."""
+    return MAD_TO_SIGMA * find_median(np.abs(values - find_median(values)))
+
+
+def pull_in(values: Floats) -> Floats:
+    """Deviations from the mean, (runs, m), values beyond FAR_OUT scales from the median pulled in to there first; NaN kept."""
+    far = FAR_OUT * find_scale(values)
+    near = np.clip(values - find_median(values), -far, far)
+    counts = np.maximum(np.sum(~np.isnan(near), axis=0), 1)
+    means: Floats = np.nansum(near, axis=0) / counts
+    return near - means
+
+
+def pick(table: Floats, rows: Counts) -> Floats:
+    """``table[rows[j], j]`` for each column j, (m,); NaN where the row lies outside."""
+    inside = (rows >= 0) & (rows < len(table))
+    if not len(table):
+        return np.full(rows.shape, np.nan)
+    found = np.take_along_axis(table, np.where(inside, rows, 0)[np.newaxis], axis=0)[0]
+    return np.where(inside, found, np.nan)

@@ -1,0 +1,115 @@
+"""Effects of the weekday or of the hour on a series, removed where they show."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.reference.history import FAR_OUT, Counts, Flags, Floats, find_median, find_scale
+
+LEAST_IN_PHASE = 3
+"""Runs that every phase needs before a season is looked for: three weeks of days, three days of hours."""
+LEAST_GAIN = 0.15
+"""Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Phases:
+    """Where runs stand in a cycle, such as the weekday 0 to 6: ``past`` (runs,) of the history, ``now`` of the next run."""
+
+    past: npt.NDArray[np.intp]
+    now: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seasonal:
+    """``values`` (runs, m) as though all runs stood where the next one does, and what that took from them, (m,) each.
+
+    ``paid`` is the part of the degrees of freedom that went into the effects, under a third a cycle; ``doubt`` the variance of
+    the effect of the next run's phase as a multiple of the variance between runs.
+    """
+
+    values: Floats
+    paid: Floats
+    doubt: Floats
+
+
+def remove_seasons(values: Floats, phases: Sequence[Phases]) -> Seasonal:
+    """Remove one cycle after another from (runs, m) values, NaN where a run does not count."""
+    series = values.shape[1]
+    found = Seasonal(values=values, paid=np.zeros(series), doubt=np.zeros(series))
+    for cycle in phases:
+        one = _remove(found.values, cycle)
+        found = Seasonal(values=one.values, paid=found.paid + one.paid, doubt=found.doubt + one.doubt)
+    return found
+
+
+def _remove(values: Floats, phases: Phases) -> Seasonal:
+    """Shrunk means of the phases (James and Stein 1961), far-out values pulled in; only of series in which they show.
+
+    A phase's mean of n runs keeps the part B = T / (T + W / n) of its distance from the overall mean, T and W the variances
+    between and within phases. That costs about the sum of the B degrees of freedom, of as many as there are runs.
+    """
+    names, rows = np.unique(phases.past, return_inverse=True)
+    member = (rows[:, np.newaxis] == np.arange(len(names))).astype(np.float64)
+    deviations = _pull_in(values, rows, len(names))
+    counts, means = _average(member, deviations)
+    kept = _shrink(deviations, counts, means)
+    shows = _is_enough(counts, names, phases.now) & _falls(member, deviations, (counts, means, kept))
+    effects = np.where(shows, kept * means, 0.0)
+    now = np.flatnonzero(names == phases.now)
+    here = int(now[0]) if len(now) else 0
+    moved = values - member @ effects + effects[here] if len(names) else values
+    paid = np.where(shows, kept.sum(axis=0) * (1.0 - 1.0 / max(len(names), 1)) / np.maximum(counts.sum(axis=0), 1), 0.0)
+    doubt = np.where(shows, kept[here] / np.maximum(counts[here], 1), 0.0) if len(names) else paid
+    return Seasonal(values=moved, paid=paid, doubt=doubt)
+
+
+def _pull_in(values: Floats, rows: Counts, phases: int) -> Floats:
+    """Deviations from the mean, values far from their own phase's median pulled in: a weekend is no outlier of a week."""
+    medians = np.array([find_median(values[rows == phase]) for phase in range(phases)]).reshape(phases, values.shape[1])
+    middle = medians[rows]
+    far = FAR_OUT * find_scale(values - middle)
+    near = middle + np.clip(values - middle, -far, far)
+    centred: Floats = near - np.nansum(near, axis=0) / np.maximum(np.sum(~np.isnan(near), axis=0), 1)
+    return centred
+
+
+def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
+    """Counts and means by phase, (phases, m)."""
+    counts = member.T @ ~np.isnan(deviations)
+    return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
+
+
+def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
+    """The part B of each phase's effect that is kept, (phases, m), from a one-way analysis of variance."""
+    total, phases = counts.sum(axis=0), np.sum(counts > 0, axis=0)
+    squares = (counts * means**2).sum(axis=0)
+    within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
+    typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
+    between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
+    noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
+    kept: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
+    return kept
+
+
+def _is_enough(counts: Floats, names: Counts, now: int) -> Flags:
+    """Whether a series has LEAST_IN_PHASE runs in every phase that it was seen in, in two or more and in that of now."""
+    seen = counts > 0
+    enough: Flags = np.all(~seen | (counts >= LEAST_IN_PHASE), axis=0) & (seen.sum(axis=0) > 1)
+    enough &= np.any(seen[names == now], axis=0)
+    return enough
+
+
+def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Floats]) -> Flags:
+    """Whether predicting each run from the others errs less with the season than without, by LEAST_GAIN."""
+    counts, means, kept = (member @ each for each in effects)
+    total = np.sum(~np.isnan(deviations), axis=0)
+    plain = deviations * total / np.maximum(total - 1, 1)
+    others = (counts * means - deviations) / np.maximum(counts - 1, 1)
+    seasonal = deviations - kept * others
+    falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)
+    return falls

@@ -1,0 +1,53 @@
+"""Earlier runs as later ones learn from them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from sqlalchemy import Connection, and_, select
+
+from monitor.model import PastRun, RunStatus, State
+from monitor.storage import results
+from monitor.storage.tables import runs, transitions
+
+Watch = tuple[str, str]
+"""Alert and segment."""
+
+
+def read(connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
+    """The newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
+    is_past = and_(
+        runs.c.comparison == comparison,
+        runs.c.status == RunStatus.OK,
+        runs.c.config_hash == config_hash,
+        runs.c.scheduled_for < before,
+    )
+    query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
+    newest = connection.execute(query).all()[::-1]
+    ids, slots = [row.id for row in newest], [row.scheduled_for for row in newest]
+    measured, expected = results.summaries_of(connection, ids), results.expectations_of(connection, ids)
+    return tuple(
+        PastRun(slot=slot, summaries=measured.get(run_id, ()), states=states, expectations=expected.get(run_id, ()))
+        for run_id, slot, states in zip(ids, slots, _states(connection, comparison, slots), strict=True)
+    )
+
+
+def _states(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
+    """The alerts that were not quiet after each of the slots, which ascend."""
+    query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
+        transitions.c.comparison == comparison
+    )
+    changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
+    states: dict[Watch, State] = {}
+    found, done = [], 0
+    for slot in slots:
+        while done < len(changes) and changes[done].scheduled_for <= slot:
+            states[changes[done].alert, changes[done].segment] = State(changes[done].to_state)
+            done += 1
+        found.append(_not_quiet(states, {State.PENDING, State.FIRING}))
+    return found
+
+
+def _not_quiet(states: dict[Watch, State], wanted: Collection[State]) -> dict[Watch, State]:
+    return {watch: state for watch, state in states.items() if state in wanted}

@@ -1,0 +1,176 @@
+"""False pages beside the stated rate, and how soon a fault is seen. `python -m tests.bench.calibration [calibration] [power]`.
+
+Runs of the worlds are judged one after another as a service would: what fires is counted and left out of the history, suspects
+are left out, one budget is shared by all segments, series and kinds of look. Columns are comparison x segment x series.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+from rich.console import Console
+from rich.table import Table
+from scipy.special import chdtri
+
+from monitor.model import ALL
+from monitor.reference import (
+    SHARE_OF_ALL,
+    Budget,
+    Evidence,
+    Phases,
+    correlate,
+    count_suspects,
+    discount,
+    follow,
+    refer,
+    start,
+    surprise,
+    to_normal,
+)
+
+from .worlds import LEAST_RUNS, SERIES, WEEK, Floats, World, draw
+
+Flags = npt.NDArray[np.bool_]
+
+STATED = 90.0
+"""Runs between false pages that are asked for."""
+KEPT_RUNS = 63
+"""Nine weeks of days; a reference looks at 60."""
+KINDS = ("drop", "trend")
+LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
+
+
+@dataclass
+class Watch:
+    """What is stored between runs: past values and errors (runs, columns), evidence, and each column's share of the budget."""
+
+    values: Floats
+    errors: Floats
+    evidence: Evidence
+    share: Floats
+
+    def judge(self, now: Floats, errors: Floats, phases: list[Phases]) -> Flags:
+        """Which looks fire in this run, (kinds, columns)."""
+        past = self._without_suspects()
+        reference = refer(past, self.errors, phases=phases)
+        p = surprise(reference, now, errors)
+        self.evidence = follow(self.evidence, discount(to_normal(p), correlate(past)))
+        return np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
+
+    def keep(self, now: Floats, errors: Floats, ended: Flags) -> None:
+        """Take the run into the history; the evidence of a trend that has ``ended`` in a page starts anew."""
+        self.values = np.concatenate((self.values, now[np.newaxis]))[-KEPT_RUNS:]
+        self.errors = np.concatenate((self.errors, errors[np.newaxis]))[-KEPT_RUNS:]
+        gone = self.evidence
+        self.evidence = Evidence(
+            mass=np.where(ended, 0, gone.mass), rise=np.where(ended, 0, gone.rise), since=np.where(ended, 0, gone.since)
+        )
+
+    def _without_suspects(self) -> Floats:
+        age = np.arange(len(self.values), 0, -1)[:, np.newaxis]
+        return np.where(age <= count_suspects(self.evidence, self.share), np.nan, self.values)
+
+
+def begin(world: World, stated: float) -> Watch:
+    names = [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
+    budget = Budget(runs=stated, segments=names, looks=LOOKS)
+    parts = np.array([budget.share(name, f"drop {SERIES[0]}") for name in names])
+    share = np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
+    none = np.empty((0, share.size))
+    return Watch(values=none, errors=none, evidence=start(share.size), share=share)
+
+
+def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:
+    """For each judged run what fired, (kinds, copies, segments, series), and the values of `all`, (copies, series)."""
+    state = begin(world, stated)
+    for run, (now, errors) in enumerate(draw(world, rng)):
+        fired = np.zeros((len(KINDS), now.size), dtype=bool)
+        if run >= LEAST_RUNS:
+            past = np.arange(run)[-KEPT_RUNS:] % WEEK
+            fired = state.judge(now.ravel(), errors.ravel(), [Phases(past=past, now=run % WEEK)])
+            yield fired.reshape(-1, *now.shape), now[:, 0]
+        healthy = np.where(fired.any(axis=0).reshape(now.shape).any(axis=-1, keepdims=True), np.nan, now)
+        state.keep(healthy.ravel(), errors.ravel(), fired[1])
+
+
+def count_pages(world: World, stated: float = STATED, seed: int = 1) -> tuple[int, int]:
+    """Pages and judged runs of a healthy world. What fires on after a page in the run before belongs to that page."""
+    looks = [np.any(fired, axis=(0, 2, 3)) for fired, _ in watch(world, np.random.default_rng(seed), stated)]
+    fires = np.array([np.zeros(world.copies, dtype=bool), *looks])
+    return int(np.sum(fires[1:] & ~fires[:-1])), world.copies * world.runs
+
+
+def bound(pages: int) -> float:
+    """Upper 95 % bound of a Poisson mean of which ``pages`` were seen (Garwood 1936)."""
+    return float(chdtri(2 * (pages + 1), 0.05) / 2)
+
+
+def calibrate() -> Table:
+    """10,000 runs a setting; above 1 in the last column but one the promise would not be kept."""
+    table = Table("users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
+    table.title = f"False pages when one in {STATED:.0f} runs is allowed"
+    settings = list(itertools.product((25, 500, 5000), (1, 8, 40), SHOCKS))
+    worlds = [replace(SHOCKS[kind], users=users, segments=segments) for users, segments, kind in settings]
+    with ProcessPoolExecutor() as pool:
+        found = list(pool.map(count_pages, worlds))
+    for (users, segments, kind), (pages, runs) in zip(settings, found, strict=True):
+        ratios = (f"{count * STATED / runs:.2f}" for count in (pages, bound(pages)))
+        table.add_row(f"{users:,}", str(segments), kind, f"{runs:,}", str(pages), *ratios)
+    return table
+
+
+def measure_power() -> Table:
+    """Runs from the fault to its page, median over comparisons and the share of them paged within 30 runs."""
+    table = Table("collapsed", "users", *SERIES, "together", "3 sigma on the mean")
+    table.title = "Runs until a fault is paged (1: its first run), and comparisons that page it within 30 runs"
+    for collapsed, users in itertools.product((0.01, 0.02, 0.05, 0.1, 0.2), (500, 2000, 20000)):
+        world = World(users=users, collapsed=collapsed, onset=30, runs=60, copies=100)
+        table.add_row(f"{collapsed:.0%}", f"{users:,}", *(show_delay(each) for each in find_delays(world)))
+    return table
+
+
+def find_delays(world: World) -> list[npt.NDArray[np.intp]]:
+    """Runs to the first page, (copies,), by each series, by all of them, and by three deviations of the healthy means.
+
+    As in a comparison of several segments, `all` spends half of the budget.
+    """
+    looks = list(watch(world, np.random.default_rng(1), STATED / SHARE_OF_ALL))
+    fired = np.array([np.any(each, axis=0)[:, 0] for each, _ in looks[world.onset :]])
+    means = np.array([values[:, 0] for _, values in looks])
+    healthy = means[: world.onset]
+    by_rule = means[world.onset :] < healthy.mean(axis=0) - 3 * healthy.std(axis=0, ddof=1)
+    return [first(each) for each in (*np.moveaxis(fired, -1, 0), fired.any(axis=-1), by_rule)]
+
+
+def first(fired: Flags) -> npt.NDArray[np.intp]:
+    """Number, from 1, of the first run that fired, (copies,), of (runs, copies); one more than there are where none did."""
+    return np.where(fired.any(axis=0), fired.argmax(axis=0) + 1, len(fired) + 1)
+
+
+def show_delay(delays: npt.NDArray[np.intp], within: int = 30) -> str:
+    seen, median = np.mean(delays <= within), np.median(delays)
+    return f"{median:.0f} ({seen:.0%})" if median <= within else f"- ({seen:.0%})"
+
+
+SHOCKS = {
+    "independent": World(users=0),
+    "autocorrelation 0.3": World(users=0, correlation=0.3),
+    "autocorrelation 0.6": World(users=0, correlation=0.6),
+    "weekly season": World(users=0, is_weekly=True),
+}
+TABLES = {"calibration": calibrate, "power": measure_power}
+
+
+def main(names: list[str]) -> None:
+    for name in names or TABLES:
+        Console(width=None if sys.stdout.isatty() else 140).print(TABLES[name]())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,174 @@
+"""What rules that learn expect of a run, from hand-made histories and from simulated ones."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from factories import SLOT, comparison, rule, summary
+from monitor.model import (
+    Comparison,
+    Direction,
+    Expectation,
+    PastRun,
+    Rule,
+    RuleKind,
+    State,
+    Summary,
+)
+from monitor.pipeline.expecting import expect, learns
+from monitor.reference.budget import SAFETY
+
+DAY = timedelta(days=1)
+N = 10_000
+
+
+def drop(**changes: Any) -> Rule:
+    return rule(**{"kind": RuleKind.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1, **changes})
+
+
+def watched(*rules: Rule, **changes: Any) -> Comparison:
+    return comparison(**{"rules": rules or (drop(),), "runs_a_false_page": 90.0, **changes})
+
+
+def measured(mean: float, **changes: Any) -> Summary:
+    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
+
+
+def history(means: Sequence[float], states: dict[int, State] | None = None) -> list[PastRun]:
+    named = states or {}
+    return [
+        PastRun(
+            slot=SLOT + day * DAY,
+            summaries=(measured(mean),),
+            states={("SimilarityLow", "all"): named[day]} if day in named else {},
+        )
+        for day, mean in enumerate(means)
+    ]
+
+
+def look(past: Sequence[PastRun], mean: float, what: Comparison | None = None) -> Expectation:
+    slot = SLOT + len(past) * DAY
+    (found,) = expect(what or watched(), slot, [measured(mean)], past, ())
+    return found
+
+
+MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
+
+
+def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves() -> None:
+    found = look(history(MEANS), 0.52)
+
+    spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
+    share = 1 / (SAFETY * 90)  # one rule on one segment has the whole budget
+    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
+    assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
+    assert found.limit == pytest.approx(limit, rel=1e-3)
+    p = stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
+    assert found.z == pytest.approx(-stats.norm.ppf(p), rel=1e-3)
+    assert (found.runs, found.evidence) == (h, None)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 4])
+def test_nothing_is_expected_after_fewer_than_five_healthy_runs(runs: int) -> None:
+    found = look(history(MEANS[:runs]), -1.0)
+
+    assert (found.runs, found.expected, found.limit, found.z) == (runs, None, None, None)
+
+
+def test_runs_in_alarm_are_no_part_of_what_is_normal() -> None:
+    past = history([*MEANS, 0.1, 0.1], {7: State.PENDING, 8: State.FIRING})
+
+    assert look(past, 0.5).expected == pytest.approx(look(history(MEANS), 0.5).expected)
+
+
+def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not() -> None:
+    two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
+    past = history([*MEANS, 0.1])
+    other = [*past[:-1], replace(past[-1], states={("Other", "all"): State.FIRING})]
+    absolute = [*past[:-1], replace(past[-1], states={("Absolute", "all"): State.FIRING})]
+    slot = SLOT + len(past) * DAY
+
+    assert expect(two, slot, [measured(0.5)], other, ())[0].runs == len(MEANS)
+    assert expect(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
+
+
+def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
+    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    shares = [0.06, 0.08, 0.07, 0.05, 0.06, 0.07]
+    past = [
+        PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, statistics={"share_below(0)": each}),), states={})
+        for day, each in enumerate(shares)
+    ]
+    (found,) = expect(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
+
+    assert found.expected == pytest.approx(0.065, abs=2e-3)
+    assert found.limit is not None
+    assert 0.08 < found.limit < 0.2
+    assert found.z is not None
+    assert found.z > 3
+
+
+def test_too_few_users_neither_teach_nor_are_judged() -> None:
+    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(mean, n=20),), states={}) for day, mean in enumerate(MEANS)]
+
+    assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
+
+
+def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
+    """The history as it is stored run by run, each with what was expected of it."""
+    past: list[PastRun] = []
+    for day, mean in enumerate(means):
+        slot = SLOT + day * DAY
+        found = expect(what, slot, [measured(mean)], past, ())
+        past.append(PastRun(slot=slot, summaries=(measured(mean),), states={}, expectations=found))
+    return past
+
+
+def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
+    rng = np.random.default_rng(3)
+    what = watched(drop(), drop(alert="Trend", kind=RuleKind.TREND))
+    healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
+    past = remembered([*healthy, *falling], what)
+
+    trends = [run.expectations[1] for run in past]
+    assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
+    assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
+    assert all((run.summaries[0].mean or 0) >= (run.expectations[0].limit or -1) for run in past[30:])
+
+
+def test_a_drift_under_way_is_not_taken_for_normal() -> None:
+    rng = np.random.default_rng(4)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)
+
+    (found,) = expect(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
+    assert found.expected == pytest.approx(0.5, abs=0.02)
+
+
+def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
+    rng = np.random.default_rng(4)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)
+    firing = [replace(run, states={("Trend", "all"): State.FIRING} if day >= 35 else {}) for day, run in enumerate(past)]
+
+    (found,) = expect(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
+    assert found.expected == pytest.approx(0.5, abs=0.02)
+    assert found.evidence is not None
+    assert found.evidence < 100
+
+
+def test_only_rules_that_learn_look_back() -> None:
+    assert not learns(comparison())
+    assert learns(watched())
+    assert expect(comparison(), SLOT, [summary()], (), ()) == ()
+
+
+def test_the_same_history_gives_the_same_expectations() -> None:
+    past = history(MEANS)
+
+    assert look(past, 0.3) == look(past, 0.3)

@@ -1,0 +1,71 @@
+"""Earlier runs as rules learn from them."""
+
+from datetime import timedelta
+from typing import Any
+
+import factories
+from factories import SLOT
+from monitor.model import Expectation, RunStatus, State
+from monitor.storage import SqlStore
+from storage import worked
+
+DAY = timedelta(days=1)
+FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
+LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
+
+
+def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any) -> int:
+    slot = SLOT + day * DAY
+    claim = worked.claimed(store, slot, config_hash=config_hash)
+    result = worked.result(claim, summaries=(factories.summary(mean=mean),), config_hash=config_hash, **changes)
+    assert store.finish(result, receivers=())
+    return claim.run_id
+
+
+def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
+    runs = store.past("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit)
+    return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
+
+
+def test_the_past_is_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
+    for day in (0, 1, 3, 5):
+        stored(store, day, mean=day / 10)
+    stored(store, 2, config_hash="other")
+    stored(store, 4, status=RunStatus.FAILED, reason="x")
+
+    assert past(store, 5) == [(0, 0.0), (1, 0.1), (3, 0.3)]
+    assert past(store, 9, limit=2) == [(3, 0.3), (5, 0.5)]
+    assert past(store, 0) == []
+
+
+def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
+    stored(store, 0, expectations=(FULL, LEARNING))
+    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5)
+    (latest,) = store.latest(["home-feed"])
+    assert run.expectations == latest.expectations == (FULL, LEARNING)
+
+    claim = worked.claimed(store, SLOT, rerun=True)
+    assert store.finish(worked.result(claim), receivers=())
+    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5)
+    assert run.expectations == ()
+
+
+def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) -> None:
+    changes = {
+        1: (State.QUIET, State.PENDING),
+        2: (State.PENDING, State.FIRING),
+        4: (State.FIRING, State.QUIET),
+    }
+    for day in range(6):
+        slot = SLOT + day * DAY
+        transitions = []
+        states = []
+        if day in changes:
+            was, now = changes[day]
+            transitions = [factories.transition(slot=slot, at=slot, from_state=was, to_state=now, alert="SimilarityLow")]
+            states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
+        stored(store, day, states=tuple(states), transitions=tuple(transitions))
+
+    runs = store.past("home-feed", config_hash="hash", before=SLOT + 6 * DAY, limit=5)
+    watch = ("SimilarityLow", "all")
+    assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]
