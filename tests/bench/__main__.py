@@ -8,16 +8,17 @@ from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "million")
 CALIBRATION = "calibration"
-"""Simulations with a table of their own, run only when asked for: how often rules that learn page falsely, and how soon rightly."""
+"""Simulations with tables of their own, only when asked for: how often rules that learn page falsely, how soon rightly."""
 
 
 def main(names: list[str]) -> None:
-    if names == [CALIBRATION]:
-        importlib.import_module(f"tests.bench.{CALIBRATION}").main()
+    if names[:1] == [CALIBRATION]:
+        importlib.import_module(f"tests.bench.{CALIBRATION}").main(names[1:])
         return
     unknown = set(names) - set(MODULES)
     if unknown:
-        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; there are {', '.join(MODULES)}, and {CALIBRATION} by itself")
+        there_are = f"there are {', '.join(MODULES)}, and {CALIBRATION} by itself"
+        sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; {there_are}")
     table = Table("what", "rankwatch", "instead", "", "ratio", "unit", title="Medians of one run", title_justify="left")
     for column in (1, 3, 4):
         table.columns[column].justify = "right"

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import chdtri
 
-from monitor.model import ALL
+from monitor.model import ALL, LEAST_RUNS
 from monitor.reference import (
     SHARE_OF_ALL,
     Budget,
@@ -34,7 +34,7 @@ from monitor.reference import (
     to_normal,
 )
 
-from .worlds import LEAST_RUNS, SERIES, WEEK, Floats, World, draw
+from .worlds import SERIES, WEEK, Floats, World, draw
 
 Flags = npt.NDArray[np.bool_]
 

@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
+from monitor.model import LEAST_RUNS
 from monitor.reference import to_angle
 
 Floats = npt.NDArray[np.float64]
 
-LEAST_RUNS = 5
 WEEK = 7
 BINS = 40
 EDGES = np.linspace(-1.0, 1.0, BINS + 1)

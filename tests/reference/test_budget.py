@@ -8,21 +8,21 @@ from monitor.reference import SAFETY, Budget
 
 def test_half_goes_to_all_and_the_rest_to_the_others_alike() -> None:
     budget = Budget(runs=100, segments=["all", "a", "b"], looks={"drop": 3, "trend": 1})
-    assert budget.share("all", "drop") == pytest.approx(0.5 * 0.75 / 250)
-    assert budget.share("b", "trend") == pytest.approx(0.25 * 0.25 / 250)
+    assert budget.share("all", "drop") == pytest.approx(0.5 * 0.75 / (SAFETY * 100))
+    assert budget.share("b", "trend") == pytest.approx(0.25 * 0.25 / (SAFETY * 100))
 
 
 def test_a_lone_segment_takes_everything() -> None:
     for name in ("all", "country=DE"):
-        assert Budget(runs=90, segments=[name], looks={"drop": 1}).share(name, "drop") == pytest.approx(1 / 225)
+        assert Budget(runs=90, segments=[name], looks={"drop": 1}).share(name, "drop") == pytest.approx(1 / (SAFETY * 90))
 
 
 def test_segments_without_all_share_everything() -> None:
-    assert Budget(runs=50, segments=["a", "b"], looks={"drop": 1}).share("a", "drop") == pytest.approx(0.5 / 125)
+    assert Budget(runs=50, segments=["a", "b"], looks={"drop": 1}).share("a", "drop") == pytest.approx(0.5 / (SAFETY * 50))
 
 
 def test_a_segment_that_appears_counts_as_one_more() -> None:
-    assert Budget(runs=50, segments=["all", "a"], looks={"drop": 1}).share("new", "drop") == pytest.approx(0.25 / 125)
+    assert Budget(runs=50, segments=["all", "a"], looks={"drop": 1}).share("new", "drop") == pytest.approx(0.25 / (SAFETY * 50))
 
 
 @given(
