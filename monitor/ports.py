@@ -229,9 +229,6 @@ class Store(Protocol):
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
 
-    def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
-        """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
-
     def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
         """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first."""
 

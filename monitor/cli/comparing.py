@@ -190,12 +190,19 @@ def _chance_line(found: Found) -> str:
 
 def _apart_line(apart: Apart) -> str:
     """The parts of the mean distance from identical lists, and how many lists changed in which way."""
-    kinds = ", ".join(f"{share:.0%} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
+    kinds = ", ".join(f"{_percent(share)} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
     if apart.parts is None:
         return f"lists: {kinds}"
     parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
     told = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
     return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {told}; lists: {kinds}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= _LEAST_PERCENT else "<1%"
+
+
+_LEAST_PERCENT = 0.005
 
 
 def _apart_dict(apart: Apart | None) -> dict[str, object] | None:

@@ -22,6 +22,8 @@ from monitor.model import (
     PastRun,
     RunResult,
     RunStatus,
+    Scores,
+    Summary,
 )
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.expecting import expect
@@ -75,8 +77,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     """Judge what was measured, or that nothing was, and put the result together."""
     at = clock.now()
     thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
-    measured = measurement.summaries if measurement and status is not RunStatus.FAILED else ()
-    summaries = tuple(summary for summary in measured if summary.segment not in thin)
+    summaries = _summaries(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
     expectations = expect(comparison, claim.slot, summaries, past, states) if status is RunStatus.OK else ()
     moved, transitions = judge_run(
         comparison,
@@ -90,7 +91,6 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         coverage=measurement.coverage if measurement else None,
         expectations=expectations,
     )
-    keeps_scores = comparison.keep_scores and measurement is not None and len(measurement.scores.users) > 0
     is_ok = measurement is not None and status is RunStatus.OK
     lists = _without(measurement.lists, thin) if measurement and is_ok else None
     return RunResult(
@@ -102,7 +102,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         k=comparison.k,
         coverage=measurement.coverage if measurement else None,
         summaries=summaries,
-        scores=measurement.scores if measurement and keeps_scores else None,
+        scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),
         states=moved,
         transitions=transitions,
@@ -111,9 +111,17 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         catalogue_size=measurement.catalogue_size if measurement else None,
         lists=lists,
         labels_until=_labels_until(comparison, claim) if is_ok else None,
-        expectations=expectations if is_ok else (),
+        expectations=expectations,
         is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
+
+
+def _summaries(measurement: Measurement, thin: Mapping[str, str]) -> tuple[Summary, ...]:
+    return tuple(summary for summary in measurement.summaries if summary.segment not in thin)
+
+
+def _kept_scores(comparison: Comparison, measurement: Measurement) -> Scores | None:
+    return measurement.scores if comparison.keep_scores and len(measurement.scores.users) else None
 
 
 def _of_arms(measurement: Measurement, thin: Mapping[str, str]) -> tuple[ArmScore, ...]:

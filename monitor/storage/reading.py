@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Select, and_, func, select
 from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunStatus, Summary
 from monitor.storage import alerting, results
 from monitor.storage.lists import HAS_LISTS
-from monitor.storage.tables import coverage, runs, summaries
+from monitor.storage.tables import coverage, runs
 
 _OF_ALL = and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
 _RUNS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(coverage, _OF_ALL)
@@ -53,22 +53,6 @@ def unlabelled(connection: Connection, comparison: str, since: datetime) -> tupl
 def count_unlabelled(connection: Connection, comparison: str) -> int:
     """How many runs of the comparison wait for relevance."""
     return connection.scalar(select(func.count()).select_from(runs).where(WAITS, runs.c.comparison == comparison)) or 0
-
-
-def history(
-    connection: Connection, comparison: str, *, metric: str, segment: str, limit: int
-) -> tuple[tuple[datetime, Summary], ...]:
-    """The newest ``limit`` summaries of one metric and segment with their slots, oldest first."""
-    newest = (
-        select(runs.c.id, runs.c.scheduled_for)
-        .join(summaries, summaries.c.run_id == runs.c.id)
-        .where(runs.c.comparison == comparison, summaries.c.segment == segment, summaries.c.metric == metric)
-        .order_by(runs.c.scheduled_for.desc())
-        .limit(limit)
-    )
-    slots = {run_id: slot for run_id, slot in connection.execute(newest)}  # noqa: C416 - rows are no pairs to mypy
-    found = results.summaries_of(connection, list(slots), segment=segment, metric=metric)
-    return tuple((slot, found[run_id][0]) for run_id, slot in reversed(slots.items()))
 
 
 def _newest_finished(connection: Connection, comparison: str) -> Run | None:

@@ -130,15 +130,14 @@ def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Cov
     return {run_id: Coverage(rows=tuple(found)) for run_id, found in rows.items()}
 
 
-def summaries_of(
-    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None, metric: str | None = None
-) -> dict[int, tuple[Summary, ...]]:
-    """Summaries of the runs in the order they were stored, all of them or those of one segment or metric."""
+def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Summary, ...]]:
+    """Summaries of the runs in the order they were stored."""
     values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
-    for row in connection.execute(_narrowed(statistics, run_ids, segment, metric)):
+    for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
     found: dict[int, list[Summary]] = defaultdict(list)
-    for row in connection.execute(_narrowed(summaries, run_ids, segment, metric).order_by(summaries.c.position)):
+    query = select(summaries).where(summaries.c.run_id.in_(run_ids)).order_by(summaries.c.position)
+    for row in connection.execute(query):
         found[row.run_id].append(_summary(row, values.get((row.run_id, row.segment, row.metric), {})))
     return {run_id: tuple(of_run) for run_id, of_run in found.items()}
 
@@ -169,13 +168,6 @@ def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mappi
     owned = [{"run_id": run_id, **row} for row in rows]
     if owned:
         connection.execute(table.insert(), owned)
-
-
-def _narrowed(table: Table, run_ids: Sequence[int], segment: str | None, metric: str | None) -> Any:  # noqa: ANN401 - a select
-    query = select(table).where(table.c.run_id.in_(run_ids))
-    if segment is not None:
-        query = query.where(table.c.segment == segment)
-    return query if metric is None else query.where(table.c.metric == metric)
 
 
 def _coverage_row(position: int, row: CoverageRow) -> dict[str, object]:

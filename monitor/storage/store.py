@@ -132,10 +132,6 @@ class SqlStore:
         with self.database.read() as connection:
             return reading.newest_runs(connection, comparison, limit)
 
-    def history(self, comparison: str, *, metric: str, segment: str, limit: int) -> tuple[tuple[datetime, Summary], ...]:
-        with self.database.read() as connection:
-            return reading.history(connection, comparison, metric=metric, segment=segment, limit=limit)
-
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         with self.database.read() as connection:
             return results.summaries_of(connection, [run_id]).get(run_id, ())

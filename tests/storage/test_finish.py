@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Coverage, CoverageRow, EvidenceKind, RunStatus, Scores, Summary
+from monitor.model import Coverage, CoverageRow, EvidenceKind, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables import metadata
 from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, result, run, scores, state
@@ -199,20 +199,6 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: 
     assert (home.run.slot, home.run.status, home.last_ok_slot) == (SLOT + HOUR, RunStatus.FAILED, SLOT)
     assert (search.run.comparison, search.run.slot) == ("search", SLOT - HOUR)
     assert store.latest([]) == ()
-
-
-def test_history_is_the_newest_summaries_of_one_metric_and_segment_oldest_first(store: SqlStore) -> None:
-    def at(mean: float) -> tuple[Summary, ...]:
-        return factories.summary(mean=mean), factories.summary(mean=9.0, metric="overlap"), factories.summary(segment="x=y")
-
-    for hours in (2, 0, 1):
-        claim = claimed(store, SLOT + hours * HOUR)
-        store.finish(result(claim, summaries=at(hours / 10)), receivers=())
-
-    found = store.history("home-feed", metric="extended_tau", segment="all", limit=2)
-    assert [(slot, summary.mean) for slot, summary in found] == [(SLOT + HOUR, 0.1), (SLOT + 2 * HOUR, 0.2)]
-    assert found[0][1].statistics == factories.summary().statistics
-    assert store.history("search", metric="extended_tau", segment="all", limit=2) == ()
 
 
 def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
