@@ -18,6 +18,7 @@ from monitor.model.alerts import (
     Verdict,
 )
 from monitor.model.coverage_share import CoverageShare, Lack
+from monitor.model.derived import Derived, parse_derived
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -76,6 +77,7 @@ __all__ = [
     "CoverageShare",
     "Delivery",
     "DeliveryStatus",
+    "Derived",
     "Direction",
     "Evidence",
     "EvidenceKind",
@@ -111,4 +113,5 @@ __all__ = [
     "UserScore",
     "UserTable",
     "Verdict",
+    "parse_derived",
 ]
