@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
+from monitor.model.derived import NoiseFloor
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 
@@ -61,6 +62,7 @@ class Comparison:
     relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)
     runs_a_false_page: float = 90.0
+    noise_floor: NoiseFloor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

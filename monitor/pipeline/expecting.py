@@ -49,7 +49,7 @@ def expect(
     series = [
         Series(rule, segment)
         for rule in comparison.rules
-        if rule.kind is not RuleKind.THRESHOLD
+        if rule.kind in (RuleKind.DROP, RuleKind.TREND)
         for segment in segments_of(rule, {each.segment for each in summaries if each.metric == rule.metric}, states)
     ]
     if not series:

@@ -1,0 +1,65 @@
+"""How long an arm's lists have stayed as they are, and for how long that is normal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from monitor.alerts import LEAST_CHANGES, find_churn, other
+from monitor.model import ALL, Arm, ArmScore, Comparison, Expectation, PastRun, Rule, RuleKind, State
+
+MOVED = 0.02
+"""Share of the items replaced from which on an arm's lists count as changed."""
+STILL = 0.1
+"""An arm that replaces less than this part of what the other one replaces stands still."""
+LEAST_MISSED = 2
+"""Changes of the other arm that may always be missed: two trainings rarely end in the same minute."""
+
+
+def watch_freezing(comparison: Comparison, scores: Sequence[ArmScore], past: Sequence[PastRun]) -> tuple[Expectation, ...]:
+    """What each rule on a frozen arm has seen, this run included, in the order of rules.
+
+    Counted is not time but how often the other arm changed meanwhile: where neither is trained nothing is missed. Normal is
+    half as much again as the longest standstill that ended by itself, plus `LEAST_MISSED`; one that was told does not count.
+    """
+    rules = (rule for rule in comparison.rules if rule.kind is RuleKind.FROZEN)
+    return tuple(_watch(rule, scores, past[-1] if past else None) for rule in rules)
+
+
+def _watch(rule: Rule, scores: Sequence[ArmScore], last: PastRun | None) -> Expectation:
+    seen = _find(rule, last)
+    move = _move(Arm(rule.statistic), scores)
+    if move.is_missed:
+        seen = replace(seen, evidence=(seen.evidence or 0.0) + 1.0)
+    if not move.is_made:
+        return seen
+    was_told = last is not None and last.states.get((rule.alert, ALL)) is State.FIRING
+    longest = max(seen.evidence_limit or 0.0, 0.0 if was_told else seen.evidence or 0.0)
+    changes = seen.runs + 1
+    limit = LEAST_MISSED + math.ceil(1.5 * longest) if changes >= LEAST_CHANGES else None
+    return replace(seen, runs=changes, evidence=0.0, evidence_limit=longest, limit=limit)
+
+
+def _find(rule: Rule, last: PastRun | None) -> Expectation:
+    """What the rule knew after the last run."""
+    known = () if last is None else last.expectations
+    none = Expectation(alert=rule.alert, segment=ALL, runs=0, evidence=0.0, evidence_limit=0.0)
+    return next((each for each in known if (each.alert, each.segment) == (rule.alert, ALL)), none)
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """Whether the arm changed, and whether it missed a change of the other."""
+
+    is_made: bool
+    is_missed: bool
+
+
+def _move(arm: Arm, scores: Sequence[ArmScore]) -> _Move:
+    churn = {found: each.value or 0.0 for found, each in find_churn(scores).items()}
+    if len(churn) < len(Arm):
+        return _Move(is_made=False, is_missed=False)
+    own, others = churn[arm], churn[other(arm)]
+    is_missed = others >= MOVED and own <= STILL * others
+    return _Move(is_made=own >= MOVED and not is_missed, is_missed=is_missed)
