@@ -19,6 +19,7 @@ from monitor.model.alerts import (
 )
 from monitor.model.coverage_share import CoverageShare, Lack
 from monitor.model.derived import Derived, parse_derived
+from monitor.model.lessons import Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -88,6 +89,7 @@ __all__ = [
     "Labels",
     "Lack",
     "LatestRun",
+    "Lesson",
     "Notification",
     "Outcome",
     "PairBatch",
@@ -114,4 +116,5 @@ __all__ = [
     "UserTable",
     "Verdict",
     "parse_derived",
+    "to_lessons",
 ]

@@ -84,6 +84,12 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: RuleKind = RuleKind.THRESHOLD
 
+    @property
+    def series(self) -> str:
+        """What it looks at, in words that change with anything that changes the values: earlier ones then speak no more."""
+        segments = self.segments if isinstance(self.segments, str) else ", ".join(self.segments)
+        return f"{self.statistic} of {self.metric} in {segments} of {self.min_users} users or more"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
@@ -91,7 +97,8 @@ class Expectation:
 
     ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
     counts against it; ``z``: how far out this run's value lies, standard normal in healthy runs, large on the rule's side;
-    ``evidence`` of a trend so far, which fires at ``evidence_limit``.
+    ``evidence`` of a trend so far, which fires at ``evidence_limit``. For later runs to learn from: what was
+    measured (``series``), its value on the scale that is judged and its sampling error there (``judged``, ``error``).
     """
 
     alert: str
@@ -102,6 +109,9 @@ class Expectation:
     z: float | None = None
     evidence: float | None = None
     evidence_limit: float | None = None
+    series: str = ""
+    judged: float | None = None
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
