@@ -60,16 +60,16 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     transitions: list[Transition] = []
     for rule in comparison.rules:
         for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
-            summary, thin_reason = measured.get((segment, rule.metric)), reasons.get(segment)
             expectation = learned.get((rule.alert, segment))
             if rule.metric == FROZEN:
                 verdict = judge_frozen(rule, status, arm_scores, expectation, run_reason)
             elif rule.metric == COVERAGE:
                 verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
             else:
-                verdict = judge(rule, segment, status, summary, run_reason, thin_reason)
-            if rule.kind in (RuleKind.DROP, RuleKind.TREND) and summary is not None:
-                verdict = learn(rule, verdict, summary, expectation)
+                summary = measured.get((segment, rule.metric))
+                verdict = judge(rule, segment, status, summary, run_reason, reasons.get(segment))
+            if rule.kind in (RuleKind.DROP, RuleKind.TREND):
+                verdict = learn(rule, verdict, segment, expectation)
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             previous = stored.get((rule.alert, segment))
             state, transition = advance(_limited(rule, expectation), verdict, previous, look)

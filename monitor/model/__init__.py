@@ -20,6 +20,7 @@ from monitor.model.alerts import (
 )
 from monitor.model.coverage_share import CoverageShare, Lack
 from monitor.model.derived import Derived, NoiseFloor, parse_derived
+from monitor.model.lessons import Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -90,6 +91,7 @@ __all__ = [
     "Labels",
     "Lack",
     "LatestRun",
+    "Lesson",
     "NoiseFloor",
     "Notification",
     "Outcome",
@@ -117,4 +119,5 @@ __all__ = [
     "UserTable",
     "Verdict",
     "parse_derived",
+    "to_lessons",
 ]

@@ -91,6 +91,12 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: RuleKind = RuleKind.THRESHOLD
 
+    @property
+    def series(self) -> str:
+        """What it looks at, in words that change with anything that changes the values: earlier ones then speak no more."""
+        segments = self.segments if isinstance(self.segments, str) else ", ".join(self.segments)
+        return f"{self.statistic} of {self.metric} in {segments} of {self.min_users} users or more"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
@@ -101,6 +107,9 @@ class Expectation:
     ``evidence`` of a trend so far, which fires at ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of
     its lists that were seen, ``evidence`` the changes of the other arm's lists since the last of them, ``limit`` the most that
     is normal, None while that is being learned, and ``evidence_limit`` the longest standstill that ended by itself.
+
+    For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
+    there (``judged``, ``error``).
     """
 
     alert: str
@@ -111,6 +120,9 @@ class Expectation:
     z: float | None = None
     evidence: float | None = None
     evidence_limit: float | None = None
+    series: str = ""
+    judged: float | None = None
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from monitor.alerts import LEAST_CHANGES, find_churn, other
 from monitor.model import ALL, Arm, ArmScore, Comparison, Expectation, PastRun, Rule, RuleKind, State
@@ -28,24 +28,32 @@ def watch_freezing(comparison: Comparison, scores: Sequence[ArmScore], past: Seq
 
 
 def _watch(rule: Rule, scores: Sequence[ArmScore], last: PastRun | None) -> Expectation:
-    seen = _find(rule, last)
+    missed, longest, changes = _recall(rule, last)
     move = _move(Arm(rule.statistic), scores)
-    if move.is_missed:
-        seen = replace(seen, evidence=(seen.evidence or 0.0) + 1.0)
-    if not move.is_made:
-        return seen
-    was_told = last is not None and last.states.get((rule.alert, ALL)) is State.FIRING
-    longest = max(seen.evidence_limit or 0.0, 0.0 if was_told else seen.evidence or 0.0)
-    changes = seen.runs + 1
-    limit = LEAST_MISSED + math.ceil(1.5 * longest) if changes >= LEAST_CHANGES else None
-    return replace(seen, runs=changes, evidence=0.0, evidence_limit=longest, limit=limit)
+    missed += move.is_missed
+    if move.is_made:
+        was_told = last is not None and last.states.get((rule.alert, ALL)) is State.FIRING
+        missed, longest, changes = 0.0, max(longest, 0.0 if was_told else missed), changes + 1
+    return Expectation(
+        alert=rule.alert,
+        segment=ALL,
+        runs=int(changes),
+        limit=LEAST_MISSED + math.ceil(1.5 * longest) if changes >= LEAST_CHANGES else None,
+        evidence=missed,
+        evidence_limit=longest,
+        series=rule.series,
+        judged=missed,
+        error=longest,
+        z=changes,
+    )
 
 
-def _find(rule: Rule, last: PastRun | None) -> Expectation:
-    """What the rule knew after the last run."""
-    known = () if last is None else last.expectations
-    none = Expectation(alert=rule.alert, segment=ALL, runs=0, evidence=0.0, evidence_limit=0.0)
-    return next((each for each in known if (each.alert, each.segment) == (rule.alert, ALL)), none)
+def _recall(rule: Rule, last: PastRun | None) -> tuple[float, float, float]:
+    """Changes of the other arm that were missed so far, the most ever, and changes of the arm, as of the last run."""
+    if last is None or not last.teaches(rule):
+        return 0.0, 0.0, 0.0
+    missed, longest, changes = last.lessons[rule.alert].numbers[:, 0]
+    return float(missed), float(longest), float(changes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from monitor.model import (
     parse_derived,
 )
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.covering import summarize_coverage
 from monitor.pipeline.expecting import expect
 from monitor.pipeline.freezing import watch_freezing
 from monitor.pipeline.measure import Measurement, Stopwatch, measure
@@ -83,11 +84,10 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     summaries = _summaries(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
     arm_scores = _of_arms(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
     is_ok = measurement is not None and status is RunStatus.OK
-    expectations = (
-        (*expect(comparison, claim.slot, summaries, past, states), *watch_freezing(comparison, arm_scores, past))
-        if is_ok
-        else ()
-    )
+    coverage = measurement.coverage if measurement else None
+    seen = (*summaries, *summarize_coverage(coverage, comparison.rules))
+    expected = expect(comparison, claim.slot, seen, past, states) if seen else ()
+    expectations = (*expected, *watch_freezing(comparison, arm_scores, past)) if is_ok else expected
     moved, transitions = judge_run(
         comparison,
         slot=claim.slot,
@@ -97,7 +97,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         summaries=summaries,
         states=states,
         thin=thin,
-        coverage=measurement.coverage if measurement else None,
+        coverage=coverage,
         expectations=expectations,
         arm_scores=arm_scores,
     )
@@ -109,7 +109,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         finished_at=at,
         config_hash=comparison.config_hash,
         k=comparison.k,
-        coverage=measurement.coverage if measurement else None,
+        coverage=coverage,
         summaries=summaries,
         scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),

@@ -7,20 +7,22 @@ from collections.abc import Iterator
 from monitor.alerts import CHURN
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Arm, Derived, Lack, NoiseFloor, Severity
+from monitor.model import Arm, CoverageShare, Derived, Lack, NoiseFloor, Severity
 from monitor.settings.models import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
 _OTHERS = 2
 """Further metrics whose mean is watched: what one measure weighs lightly another may not."""
-_LACKS = {
-    Lack.MISSING: "ListsMissing",
-    Lack.EMPTY: "ListsEmpty",
-    Lack.SHORT: "ListsShort",
-    Lack.DUPLICATED: "ListsDuplicated",
-    Lack.FAILED: "ListsFailed",
-    Lack.UNPAIRED: "UsersNotCompared",
+_COVERAGE = {
+    "ListsMissing": CoverageShare(Lack.MISSING, Arm.CANDIDATE),
+    "ListsEmpty": CoverageShare(Lack.EMPTY, Arm.CANDIDATE),
+    "ListsShort": CoverageShare(Lack.SHORT, Arm.CANDIDATE),
+    "ListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.CANDIDATE),
+    "ListsFailed": CoverageShare(Lack.FAILED, Arm.CANDIDATE),
+    "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
+    "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
 }
+"""One cause moves one of them: nobody is told of users that could not be compared a second time."""
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -35,7 +37,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """The pack for this comparison: on its first metric in full, on two more their means, on coverage, and on standstill."""
     metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
-    coverage = (_rule(alert=name, coverage=lack, learned="jump", segments="each") for lack, name in _LACKS.items())
+    coverage = (_rule(alert=name, coverage=str(share), learned="jump", segments="each") for name, share in _COVERAGE.items())
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
