@@ -34,7 +34,7 @@ STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13)
 
 _EDGE = 1e-9
 _IMPOSSIBLE = 1e-6
-"""How far beyond 1 the mean of the users not drawn yet has to lie before that is no rounding."""
+"""By how much the scores that are due have to exceed the users not drawn yet before that is no rounding."""
 
 
 def log_capital(scores: Tally, mean: float) -> float:
@@ -68,14 +68,14 @@ def _gains(values: Floats, mean: float, population: int | None) -> Floats:
     """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be.
 
     From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020). Below 0 it
-    says nothing: one bets as if it were 0, and cannot win.
+    says nothing: one bets as if it were 0, and cannot win. Above 1 there is no such population: the capital is infinite.
     """
     if population is None:
         return (mean - values) / (1.0 - mean)
-    before = np.cumsum(values, axis=-1) - values
-    left = (population * mean - before) / (population - np.arange(values.shape[-1]))
-    least = np.clip(left, 0.0, 1.0 - _EDGE)
-    return np.where(left > 1.0 + _IMPOSSIBLE, np.inf, (least - values) / (1.0 - least))
+    left = population - np.arange(values.shape[-1])
+    due = population * mean - np.cumsum(values, axis=-1)
+    rest = np.clip((due + values) / left, 0.0, 1.0 - _EDGE)
+    return np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - values) / (1.0 - rest))
 
 
 def _mixed(by_stake: Sequence[float]) -> float:
