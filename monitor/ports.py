@@ -25,6 +25,7 @@ from monitor.model import (
     Pull,
     PullRequest,
     RelevanceTable,
+    Rule,
     Run,
     RunResult,
     Scores,
@@ -230,8 +231,13 @@ class Store(Protocol):
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
 
-    def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
-        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first."""
+    def past(
+        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
+    ) -> tuple[PastRun, ...]:
+        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first.
+
+        With the lessons that they hold; summaries only of runs that have none of one of these rules, or of another series.
+        """
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         """Arm-wide scores of one run as they were stored."""

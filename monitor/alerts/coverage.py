@@ -30,8 +30,12 @@ def judge_coverage(rule: Rule, segment: str, status: RunStatus, row: CoverageRow
     share = CoverageShare.parse(rule.statistic)
     count = share.count(row)
     value = count / row.asked
-    asked = count_users(row.asked, segment)
-    what = f"{count:,} of {asked} could not be compared"
-    if share.arm is not None:
-        what = f"the {share.arm} {_SAID[share.lack]} {count:,} of {asked}"
+    what = tell_coverage(share, count, count_users(row.asked, segment))
     return compare(rule, f"{what} ({figure(value, rule.threshold, rule.resolve_at)})", value, row.asked)
+
+
+def tell_coverage(share: CoverageShare, count: int, asked: str) -> str:
+    """``the candidate gave no list for 34 of 690 users``; ``asked`` tells the users in words."""
+    if share.arm is None:
+        return f"{count:,} of {asked} could not be compared"
+    return f"the {share.arm} {_SAID[share.lack]} {count:,} of {asked}"

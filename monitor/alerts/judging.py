@@ -7,13 +7,16 @@ from dataclasses import replace
 from datetime import datetime
 
 from monitor.alerts.coverage import judge_coverage
+from monitor.alerts.frozen import judge_frozen
 from monitor.alerts.learned import learn
 from monitor.alerts.machine import Look, advance
 from monitor.alerts.verdicts import judge
 from monitor.model import (
     ALL,
     COVERAGE,
+    FROZEN,
     AlertState,
+    ArmScore,
     Comparison,
     Coverage,
     Expectation,
@@ -39,13 +42,14 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     thin: Mapping[str, str] | None = None,
     coverage: Coverage | None = None,
     expectations: Sequence[Expectation] = (),
+    arm_scores: Sequence[ArmScore] = (),
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
     ``states`` are the stored ones of this comparison; those that no rule looks at are not returned. ``at`` is the time of
     judging, ``run_reason`` says why a run is not ok. ``thin`` names segments of which too little was compared, each with the
-    reason; ``coverage`` is that of the run, where it got so far. The same arguments give the same answer, and a slot judged
-    before none.
+    reason; ``coverage`` is that of the run, where it got so far, ``arm_scores`` what was measured of each arm. The same
+    arguments give the same answer, and a slot judged before none.
     """
     reasons = thin or {}
     learned = {(each.alert, each.segment): each for each in expectations}
@@ -56,14 +60,16 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     transitions: list[Transition] = []
     for rule in comparison.rules:
         for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
-            summary, thin_reason = measured.get((segment, rule.metric)), reasons.get(segment)
             expectation = learned.get((rule.alert, segment))
-            if rule.metric == COVERAGE:
+            if rule.metric == FROZEN:
+                verdict = judge_frozen(rule, status, arm_scores, expectation, run_reason)
+            elif rule.metric == COVERAGE:
                 verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
             else:
-                verdict = judge(rule, segment, status, summary, run_reason, thin_reason)
-            if rule.kind is not RuleKind.THRESHOLD and summary is not None:
-                verdict = learn(rule, verdict, summary, expectation)
+                summary = measured.get((segment, rule.metric))
+                verdict = judge(rule, segment, status, summary, run_reason, reasons.get(segment))
+            if rule.kind in (RuleKind.DROP, RuleKind.TREND):
+                verdict = learn(rule, verdict, segment, expectation)
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             previous = stored.get((rule.alert, segment))
             state, transition = advance(_limited(rule, expectation), verdict, previous, look)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 
+from monitor.alerts.coverage import tell_coverage
 from monitor.alerts.verdicts import count_users, figure, silent
-from monitor.model import LEAST_RUNS, Direction, Expectation, Outcome, Rule, RuleKind, Summary, Verdict
+from monitor.model import COVERAGE, LEAST_RUNS, CoverageShare, Direction, Expectation, Outcome, Rule, RuleKind, Verdict
 
 NORMAL_AGAIN = 2.0
-"""A firing ends once the value lies within so many standard deviations of what is expected."""
+"""A drop ends once the value lies within so many standard deviations of what is expected; a trend, which may be of less than
+that, once the value is no worse than expected."""
 
 
-def learn(rule: Rule, plain: Verdict, summary: Summary, expectation: Expectation | None) -> Verdict:
+def learn(rule: Rule, plain: Verdict, segment: str, expectation: Expectation | None) -> Verdict:
     """The verdict of a rule that learns; ``plain`` is what `judge` says of the value itself, and stands where it is silent.
 
     ``too_few`` while fewer than LEAST_RUNS healthy runs were seen ("learning"), ``no_data`` for a value too uncertain to be
@@ -20,24 +22,35 @@ def learn(rule: Rule, plain: Verdict, summary: Summary, expectation: Expectation
     """
     if plain.value is None:
         return plain
-    users = count_users(summary.n, summary.segment)
+    users = count_users(plain.users, segment)
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
-        return silent(Outcome.TOO_FEW, f"learning what is normal: {runs} of {LEAST_RUNS} healthy runs", summary.n)
+        return silent(Outcome.TOO_FEW, f"learning what is normal: {runs} of {LEAST_RUNS} healthy runs", plain.users)
     if expectation.z is None:
-        reason = f"{rule.statistic} of {rule.metric} over {users} is too uncertain to be judged"
-        return silent(Outcome.NO_DATA, reason, summary.n)
+        return silent(Outcome.NO_DATA, f"{_name(rule)} over {users} is too uncertain to be judged", plain.users)
     value, limit = plain.value, expectation.limit
-    shown = f"{rule.statistic} of {rule.metric} is {figure(value, limit)} over {users}"
+    shown = _show(rule, value, limit, plain.users, users)
     after = f"{expectation.expected:.3g} was expected after {expectation.runs} healthy runs"
     is_breach, said = (_see_drop if rule.kind is RuleKind.DROP else _see_trend)(rule, value, limit, expectation)
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
         reason=f"{shown}, {said}; {after}",
         value=value,
-        users=summary.n,
-        is_recovered=not is_breach and expectation.z <= NORMAL_AGAIN,
+        users=plain.users,
+        is_recovered=not is_breach and expectation.z <= (NORMAL_AGAIN if rule.kind is RuleKind.DROP else 0.0),
     )
+
+
+def _name(rule: Rule) -> str:
+    return f"{rule.statistic} of {rule.metric}"
+
+
+def _show(rule: Rule, value: float, limit: float, count: int, users: str) -> str:
+    """The value in words, with the ``count`` users behind it."""
+    shown = figure(value, limit)
+    if rule.metric == COVERAGE:
+        return f"{tell_coverage(CoverageShare.parse(rule.statistic), round(value * count), users)} ({shown})"
+    return f"{_name(rule)} is {shown} over {users}"
 
 
 def _see_drop(rule: Rule, value: float, limit: float, _: Expectation) -> tuple[bool, str]:

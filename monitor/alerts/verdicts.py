@@ -22,16 +22,23 @@ def judge(
     under ``min_users``. Only then is the value compared: ``breach`` strictly on the rule's side of the threshold, otherwise
     ``ok``, recovered once it reaches ``resolve_at``.
     """
-    if status is RunStatus.INSUFFICIENT:
-        return silent(Outcome.NO_DATA, because("too little of the panel could be compared", run_reason))
-    if status is not RunStatus.OK:
-        said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
-        return silent(Outcome.ERROR, because(said.get(status, "the run has not ended"), run_reason))
+    if (unjudged := judge_status(status, run_reason)) is not None:
+        return unjudged
     if thin_reason is not None:
         return silent(Outcome.NO_DATA, because(f"too little{_of(segment)} could be compared", thin_reason))
     if summary is None or summary.n == 0:
         return silent(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
     return _measured(rule, segment, summary)
+
+
+def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
+    """``error`` or ``no_data`` for a run that did not end well, None for one that did."""
+    if status is RunStatus.OK:
+        return None
+    if status is RunStatus.INSUFFICIENT:
+        return silent(Outcome.NO_DATA, because("too little of the panel could be compared", run_reason))
+    said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
+    return silent(Outcome.ERROR, because(said.get(status, "the run has not ended"), run_reason))
 
 
 def _measured(rule: Rule, segment: str, summary: Summary) -> Verdict:

@@ -16,6 +16,7 @@ from monitor.model import (
     Coverage,
     CoverageReason,
     CoverageRow,
+    Derived,
     LatestRun,
     Outcome,
     Run,
@@ -23,6 +24,7 @@ from monitor.model import (
     State,
     Statistic,
     Summary,
+    parse_derived,
 )
 from monitor.pipeline.presenting import by_chance
 
@@ -78,13 +80,26 @@ def _reasons(row: CoverageRow) -> Iterable[tuple[Arm, CoverageReason]]:
 
 def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]) -> None:
     for summary in summaries:
-        key = (comparison, summary.segment, summary.metric)
+        derived, metric = parse_derived(summary.metric)
+        key = (comparison, summary.segment, metric)
+        if derived is not None:
+            _add_floor(gauges, key, derived, summary)
+            continue
         gauges.set("similarity_users", key, summary.n)
         gauges.set("similarity_undefined_users", key, summary.n_undefined)
         gauges.set("similarity_mean", key, summary.mean)
         gauges.set("similarity_standard_error", key, summary.standard_error)
         for name, value in summary.statistics.items():
             _add_statistic(gauges, key, name, value)
+
+
+def _add_floor(gauges: Gauges, key: tuple[str, ...], derived: Derived, summary: Summary) -> None:
+    if derived is Derived.FLOOR:
+        gauges.set("noise_floor_mean", key, summary.mean)
+        gauges.set("noise_floor_users", key, summary.n)
+    else:
+        gauges.set("over_floor_mean", key, summary.mean)
+        gauges.set("over_floor_standard_error", key, summary.standard_error)
 
 
 def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float) -> None:
@@ -99,7 +114,7 @@ def _add_statistic(gauges: Gauges, key: tuple[str, ...], name: str, value: float
 
 
 def _add_chance(gauges: Gauges, run: Run, summaries: Iterable[Summary]) -> None:
-    for metric in dict.fromkeys(summary.metric for summary in summaries):
+    for metric in dict.fromkeys(parse_derived(summary.metric)[1] for summary in summaries):
         gauges.set("similarity_by_chance", (run.comparison, metric), by_chance(metric, run))
 
 

@@ -65,6 +65,15 @@ _TABLE = (
         "comparison metric",
         "Similarity to expect of two random lists of k items from the catalogue. Absent where it is not known.",
     ),
+    _series(_G, "noise_floor_mean", _SIMILARITY, "Mean similarity of the baseline to itself (noise floor)."),
+    _series(_G, "noise_floor_users", _SIMILARITY, "Users with a candidate list and two baseline lists."),
+    _series(
+        _G,
+        "over_floor_mean",
+        _SIMILARITY,
+        "Mean over noise_floor_users: how much farther the candidate is from the baseline than that from itself.",
+    ),
+    _series(_G, "over_floor_standard_error", _SIMILARITY, "Standard error of over_floor_mean, users being paired."),
     _series(
         _G,
         "arm_metric",

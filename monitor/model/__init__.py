@@ -2,6 +2,7 @@
 
 from monitor.model.alerts import (
     COVERAGE,
+    FROZEN,
     LEAST_RUNS,
     AlertState,
     Delivery,
@@ -18,7 +19,8 @@ from monitor.model.alerts import (
     Verdict,
 )
 from monitor.model.coverage_share import CoverageShare, Lack
-from monitor.model.derived import Derived, parse_derived
+from monitor.model.derived import Derived, NoiseFloor, parse_derived
+from monitor.model.lessons import Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -62,6 +64,7 @@ from monitor.model.statistic import Statistic
 __all__ = [
     "ALL",
     "COVERAGE",
+    "FROZEN",
     "LEAST_RUNS",
     "LEAST_WEIGHT",
     "MOST_WEIGHT",
@@ -88,6 +91,8 @@ __all__ = [
     "Labels",
     "Lack",
     "LatestRun",
+    "Lesson",
+    "NoiseFloor",
     "Notification",
     "Outcome",
     "PairBatch",
@@ -114,4 +119,5 @@ __all__ = [
     "UserTable",
     "Verdict",
     "parse_derived",
+    "to_lessons",
 ]

@@ -27,6 +27,9 @@ class Direction(StrEnum):
     ABOVE = "above"
 
 
+FROZEN = "frozen"
+"""What stands for the metric in rules on an arm that no longer changes; their statistic is the arm."""
+
 LEAST_RUNS = 5
 """Healthy runs that must have been seen before a rule that learns expects anything."""
 
@@ -34,12 +37,14 @@ LEAST_RUNS = 5
 class RuleKind(StrEnum):
     """What a rule holds a value against: a threshold that somebody wrote down, or what was normal so far.
 
-    ``drop``: one run beyond what is to be expected; ``trend``: runs that add up to a lasting change.
+    ``drop``: one run beyond what is to be expected; ``trend``: runs that add up to a lasting change; ``frozen``: an arm's lists
+    stay as they are for longer than they used to, while those of the other arm change.
     """
 
     THRESHOLD = "threshold"
     DROP = "drop"
     TREND = "trend"
+    FROZEN = "frozen"
 
 
 class Outcome(StrEnum):
@@ -62,7 +67,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A condition on one statistic of one metric, or on one share of coverage (``metric`` is then `COVERAGE`).
+    """A condition on one statistic of one metric, on a share of coverage, or on an arm's standstill.
+
+    ``metric`` is `COVERAGE` or `FROZEN` for the last two, with the share or the arm in place of the statistic.
 
     In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
     breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.
@@ -84,6 +91,12 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: RuleKind = RuleKind.THRESHOLD
 
+    @property
+    def series(self) -> str:
+        """What it looks at, in words that change with anything that changes the values: earlier ones then speak no more."""
+        segments = self.segments if isinstance(self.segments, str) else ", ".join(self.segments)
+        return f"{self.statistic} of {self.metric} in {segments} of {self.min_users} users or more"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
@@ -91,7 +104,12 @@ class Expectation:
 
     ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
     counts against it; ``z``: how far out this run's value lies, standard normal in healthy runs, large on the rule's side;
-    ``evidence`` of a trend so far, which fires at ``evidence_limit``.
+    ``evidence`` of a trend so far, which fires at ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of
+    its lists that were seen, ``evidence`` the changes of the other arm's lists since the last of them, ``limit`` the most that
+    is normal, None while that is being learned, and ``evidence_limit`` the longest standstill that ended by itself.
+
+    For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
+    there (``judged``, ``error``).
     """
 
     alert: str
@@ -102,6 +120,9 @@ class Expectation:
     z: float | None = None
     evidence: float | None = None
     evidence_limit: float | None = None
+    series: str = ""
+    judged: float | None = None
+    error: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

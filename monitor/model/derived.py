@@ -1,4 +1,4 @@
-"""Names of what the noise floor adds to a metric: series of their own beside that of the metric itself."""
+"""The noise floor, and names of what it adds to a metric: series of their own beside that of the metric itself."""
 
 from __future__ import annotations
 
@@ -8,12 +8,24 @@ from enum import StrEnum
 _DERIVED = re.compile(r"(floor|over_floor)\((.+)\)", re.DOTALL)
 
 
+class NoiseFloor(StrEnum):
+    """What the baseline is held against to see how similar it is to itself.
+
+    ``serve``: asked twice at the same moment; ``temporal``: its lists of the last run; ``retrain``: a second training of the
+    same model, which is a source of its own.
+    """
+
+    SERVE = "serve"
+    TEMPORAL = "temporal"
+    RETRAIN = "retrain"
+
+
 class Derived(StrEnum):
     """What is told of a metric M beside its scores of baseline and candidate.
 
-    ``floor``: the scores of the baseline and itself (asked twice, its last run, or a second training), over the users that
-    have both. ``over_floor``: per user who has all three lists, how much farther the candidate is from the baseline than the
-    baseline from itself: floor less score where more is more alike, else score less floor; above 0 is drift beyond noise.
+    ``floor``: the scores of the baseline and itself, over those compared users for whom it has a second list. ``over_floor``:
+    of the same users, how much farther the candidate is from the baseline than the baseline from itself: floor less score
+    where more is more alike, else score less floor; above 0 is drift beyond noise.
     """
 
     FLOOR = "floor"

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
+from monitor.model.derived import NoiseFloor
+from monitor.model.lessons import Lesson
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 
@@ -61,6 +63,7 @@ class Comparison:
     relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)
     runs_a_false_page: float = 90.0
+    noise_floor: NoiseFloor | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,13 +222,19 @@ class RunResult:
 class PastRun:
     """An ok run of the same configuration, as far as later ones learn from it.
 
-    ``states``: alerts, by name and segment, that were not quiet after it.
+    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` by alert; ``summaries`` are looked at
+    only for rules that the run has no lesson of, because they are new or look at something else now.
     """
 
     slot: datetime
-    summaries: tuple[Summary, ...]
     states: Mapping[tuple[str, str], State]
-    expectations: tuple[Expectation, ...] = ()
+    lessons: Mapping[str, Lesson] = field(default_factory=dict)
+    summaries: tuple[Summary, ...] = ()
+
+    def teaches(self, rule: Rule) -> bool:
+        """Whether the rule's series in this run is at hand, so that no summary is needed."""
+        lesson = self.lessons.get(rule.alert)
+        return lesson is not None and lesson.series == rule.series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
 class Arms:
     """The sources of one comparison, opened; ``weights`` and ``relevance`` where it has any.
 
-    ``dimensions``: the columns of the users' source that segments are made of.
+    ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
+    lists, where a noise floor is pulled.
     """
 
     baseline: Source
@@ -20,9 +21,10 @@ class Arms:
     dimensions: tuple[str, ...]
     weights: ItemWeightSource | None = None
     relevance: RelevanceSource | None = None
+    again: Source | None = None
 
     def close(self) -> None:
         """Close all of them."""
-        for source in (self.baseline, self.candidate, self.users, self.weights, self.relevance):
+        for source in (self.baseline, self.candidate, self.users, self.weights, self.relevance, self.again):
             if source is not None:
                 source.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
 from monitor.alerts import segments_of
-from monitor.model import LEAST_RUNS, AlertState, Comparison, Direction, Expectation, PastRun, RuleKind, Summary
-from monitor.pipeline.series import Flags, Floats, Series, find_alarms, find_firings, find_phases, measure_all, recall_z
+from monitor.model import LEAST_RUNS, AlertState, Comparison, Direction, Expectation, PastRun, Rule, RuleKind, Summary
+from monitor.pipeline.series import Flags, Floats, Series, find_alarms, find_firings, find_phases, measure_all, recall
 from monitor.reference import (
     Budget,
     Evidence,
@@ -29,9 +30,9 @@ REMEMBERED = 120
 """Newest runs that are looked back at."""
 
 
-def learns(comparison: Comparison) -> bool:
-    """Whether any rule looks back at earlier runs."""
-    return any(rule.kind is not RuleKind.THRESHOLD for rule in comparison.rules)
+def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
+    """The rules that look back at earlier runs."""
+    return tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.THRESHOLD)
 
 
 def expect(
@@ -49,16 +50,16 @@ def expect(
     series = [
         Series(rule, segment)
         for rule in comparison.rules
-        if rule.kind is not RuleKind.THRESHOLD
+        if rule.kind in (RuleKind.DROP, RuleKind.TREND)
         for segment in segments_of(rule, {each.segment for each in summaries if each.metric == rule.metric}, states)
     ]
     if not series:
         return ()
     shares = _share_out(comparison, series)
-    values, errors = measure_all(series, [run.summaries for run in past])
+    values, errors, z = recall(series, past)
     is_quiet = ~find_alarms(series, past)
     correlation = correlate(np.where(is_quiet, values, np.nan))
-    evidence, was_drifting = _gather(series, past, correlation, shares)
+    evidence, was_drifting = _gather(find_firings(series, past), discount(z, correlation), shares)
     counts = is_quiet & ~was_drifting
     reference = refer(np.where(counts, values, np.nan), np.where(counts, errors, np.nan), phases=find_phases(past, slot))
     return _tell(series, summaries, reference, evidence, (shares, correlation))
@@ -74,25 +75,32 @@ def _share_out(comparison: Comparison, series: Sequence[Series]) -> Floats:
     return np.array([budget.share(each.segment, each.rule.alert) for each in series])
 
 
-def _gather(series: Sequence[Series], past: Sequence[PastRun], correlation: Floats, shares: Floats) -> tuple[Evidence, Flags]:
+def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[Evidence, Flags]:
     """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or was told.
 
     Evidence begins anew where an alert fired; what led to it stays left out.
     """
-    fired = find_firings(series, past)
-    evidence, none = start(len(series)), start(len(series))
+    evidence = start(len(shares))
     drifting = np.zeros(fired.shape, dtype=np.bool_)
-    rows = np.arange(len(past))[:, np.newaxis]
-    for row, z in enumerate(discount(recall_z(series, past), correlation)):
-        evidence = follow(evidence, z)
-        is_last = fired[row] | (row == len(past) - 1)
-        drifting |= is_last & (rows <= row) & (rows > row - count_suspects(evidence, shares))
-        evidence = Evidence(
-            mass=np.where(fired[row], none.mass, evidence.mass),
-            rise=np.where(fired[row], none.rise, evidence.rise),
-            since=np.where(fired[row], none.since, evidence.since),
-        )
+    for row, now in enumerate(z):
+        evidence = follow(evidence, now)
+        is_last = fired[row] | (row == len(z) - 1)
+        if is_last.any():
+            suspects = np.where(is_last, count_suspects(evidence, shares), 0)
+            drifting[: row + 1] |= np.arange(row, -1, -1)[:, np.newaxis] < suspects
+        if fired[row].any():
+            evidence = _forget(evidence, fired[row])
     return evidence, drifting
+
+
+def _forget(evidence: Evidence, where: Flags) -> Evidence:
+    """The evidence, begun anew in these series."""
+    return replace(
+        evidence,
+        mass=np.where(where, 0.0, evidence.mass),
+        rise=np.where(where, 0.0, evidence.rise),
+        since=np.where(where, 0, evidence.since),
+    )
 
 
 def _tell(
@@ -103,7 +111,7 @@ def _tell(
     given: tuple[Floats, Floats],
 ) -> tuple[Expectation, ...]:
     shares, correlation = given
-    values, errors = (row[0] for row in measure_all(series, [summaries]))
+    values, errors = measure_all(series, summaries)
     limits, z = _look(series, reference, (values, errors), shares)
     evidence = follow(before, discount(z, correlation)).total
     by_name = {(each.segment, each.metric): each for each in summaries}
@@ -122,6 +130,9 @@ def _tell(
                 z=float(z[n]) if is_known and np.isfinite(z[n]) else None,
                 evidence=float(evidence[n]) if is_known and is_trend else None,
                 evidence_limit=1.0 / float(shares[n]) if is_trend else None,
+                series=each.rule.series,
+                judged=float(values[n]) if np.isfinite(values[n]) else None,
+                error=float(errors[n]) if np.isfinite(errors[n]) else None,
             )
         )
     return tuple(found)

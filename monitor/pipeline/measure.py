@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.arm_metrics import count_listed, measure_arms, parse_arm_metric
-from monitor.metrics import score_all
+from monitor.metrics import Metric, score_all
 from monitor.model import (
     Arm,
     ArmScore,
@@ -24,6 +24,7 @@ from monitor.model import (
 )
 from monitor.pairing import kept_lists, pair, unweighted_note
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.flooring import Floats, add_floor, measure_floor, recall_baseline
 from monitor.pipeline.pulling import Answers, ask, ask_users
 from monitor.pipeline.remembering import recall
 from monitor.pipeline.scoring import gather_evidence, scorable, summarize_scores
@@ -87,13 +88,17 @@ def measure(
     with watch.stage("pair"):
         pairing = _pair(panel, answers, comparison.k)
         troubles, lacks, notes = answers.troubles, answers.lacks, _notes(answers)
-        del answers
     with watch.stage("score"):
         metrics, unmeasured = scorable(comparison, pairing.batch)
-        scores = Scores(users=panel.users[pairing.panel_rows], by_metric=score_all(pairing.batch, metrics))
+        by_metric = score_all(pairing.batch, metrics)
+    with watch.stage("floor"):
+        floor, no_floor = _measure_floor(comparison, panel, pairing, answers, metrics, last)
+        by_metric, bounds = add_floor(by_metric, floor, metrics, comparison.k)
+        scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+        del answers
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison, segments, scores, metrics)
+        summaries = summarize_scores(comparison, segments, scores, metrics, bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
         catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
@@ -110,13 +115,29 @@ def measure(
         arm_scores=arm_scores,
         catalogue_size=catalogue_size,
         lists=lists,
-        left_out=(*lacks, *unmeasured, *((unweighted,) if unweighted else ())),
+        left_out=(*lacks, *no_floor, *unmeasured, *((unweighted,) if unweighted else ())),
         is_labelled=pairing.batch.labels is not None,
     )
 
 
 def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
     return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+
+
+def _measure_floor(
+    comparison: Comparison,
+    panel: Panel,
+    pairing: Pairing,
+    answers: Answers,
+    metrics: Sequence[Metric],
+    last: KeptLists | None,
+) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
+    recalled, lack = recall_baseline(comparison, last)
+    again = answers.again if recalled is None else recalled
+    if again is None:
+        return {}, (lack,) if lack else ()
+    return measure_floor(panel, pairing, (answers.baseline, again), comparison.k, metrics, answers.weights), ()
 
 
 def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:

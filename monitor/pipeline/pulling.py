@@ -37,14 +37,15 @@ GRACE_S = 2.0
 class Answers:
     """What the sources answered.
 
-    ``weights`` and ``relevance`` are None where there is no source, or where it failed. ``troubles`` are sentences about arms
-    that could not be read as a whole, ``lacks`` about weights and relevance that could not.
+    ``weights``, ``relevance`` and ``again`` (the baseline's second lists) are None without a source, or where it failed.
+    ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
     """
 
     baseline: Pull
     candidate: Pull
     weights: ItemWeights | None
     relevance: RelevanceTable | None
+    again: Pull | None
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
 
@@ -70,17 +71,20 @@ def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeou
     }
     weighing = _weighing(comparison, arms, slot)
     labelling = _labelling(comparison, arms, slot)
+    asking_again = _asking_again(comparison, arms, request)
     late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
     found = {arm: _pulled(promise, arm, panel, ends_at, late) for arm, promise in pulling.items()}
     weights, no_weights = _waited(weighing, "item_weights", ends_at, late)
     relevance, no_relevance = _waited(labelling, "relevance", ends_at, late)
+    again, no_floor = _waited(asking_again, "noise_floor", ends_at, late)
     return Answers(
         baseline=found[Arm.BASELINE][0],
         candidate=found[Arm.CANDIDATE][0],
         weights=weights,
         relevance=relevance,
+        again=again,
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
-        lacks=tuple(filter(None, (no_weights, no_relevance))),
+        lacks=tuple(filter(None, (no_weights, no_relevance, no_floor))),
     )
 
 
@@ -96,6 +100,10 @@ def _labelling(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[Re
         if arms.relevance is None
         else Promise(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
     )
+
+
+def _asking_again(comparison: Comparison, arms: Arms, request: PullRequest) -> Promise[Pull | None] | None:
+    return None if arms.again is None else Promise(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
 
 
 def _pulled(promise: Promise[Pull], arm: Arm, panel: Panel, ends_at: float, late: str) -> tuple[Pull, str | None]:

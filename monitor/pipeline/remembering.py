@@ -9,14 +9,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.arm_metrics import ArmNeed, LastLists, parse_arm_metric
-from monitor.model import Arm, Comparison, KeptLists, Pairing, RankingTable
+from monitor.model import Arm, Comparison, KeptLists, NoiseFloor, Pairing, RankingTable
 from monitor.pairing.users import rows_of
 from monitor.pairing.vocabulary import codes_of
 
 
 def needs_last(comparison: Comparison) -> bool:
-    """Whether an arm-wide metric of the comparison looks back at the last run."""
-    return any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in comparison.arm_metrics)
+    """Whether the noise floor or an arm-wide metric of the comparison looks back at the last run."""
+    return comparison.noise_floor is NoiseFloor.TEMPORAL or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in comparison.arm_metrics
+    )
 
 
 def recall(last: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> Mapping[Arm, LastLists]:

@@ -18,15 +18,19 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
+    Derived,
     KeptLists,
     PastRun,
     RunResult,
     RunStatus,
     Scores,
     Summary,
+    parse_derived,
 )
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.covering import summarize_coverage
 from monitor.pipeline.expecting import expect
+from monitor.pipeline.freezing import watch_freezing
 from monitor.pipeline.measure import Measurement, Stopwatch, measure
 from monitor.pipeline.scoring import needing_relevance
 from monitor.ports import Clock
@@ -78,7 +82,12 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     at = clock.now()
     thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
     summaries = _summaries(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
-    expectations = expect(comparison, claim.slot, summaries, past, states) if status is RunStatus.OK else ()
+    arm_scores = _of_arms(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
+    is_ok = measurement is not None and status is RunStatus.OK
+    coverage = measurement.coverage if measurement else None
+    seen = (*summaries, *summarize_coverage(coverage, comparison.rules))
+    expected = expect(comparison, claim.slot, seen, past, states) if seen else ()
+    expectations = (*expected, *watch_freezing(comparison, arm_scores, past)) if is_ok else expected
     moved, transitions = judge_run(
         comparison,
         slot=claim.slot,
@@ -88,10 +97,10 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         summaries=summaries,
         states=states,
         thin=thin,
-        coverage=measurement.coverage if measurement else None,
+        coverage=coverage,
         expectations=expectations,
+        arm_scores=arm_scores,
     )
-    is_ok = measurement is not None and status is RunStatus.OK
     lists = _without(measurement.lists, thin) if measurement and is_ok else None
     return RunResult(
         claim=claim,
@@ -100,14 +109,14 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         finished_at=at,
         config_hash=comparison.config_hash,
         k=comparison.k,
-        coverage=measurement.coverage if measurement else None,
+        coverage=coverage,
         summaries=summaries,
         scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),
         states=moved,
         transitions=transitions,
         stage_seconds=watch.seconds if watch else {},
-        arm_scores=_of_arms(measurement, thin) if measurement and status is not RunStatus.FAILED else (),
+        arm_scores=arm_scores,
         catalogue_size=measurement.catalogue_size if measurement else None,
         lists=lists,
         labels_until=_labels_until(comparison, claim) if is_ok else None,
@@ -121,7 +130,12 @@ def _summaries(measurement: Measurement, thin: Mapping[str, str]) -> tuple[Summa
 
 
 def _kept_scores(comparison: Comparison, measurement: Measurement) -> Scores | None:
-    return measurement.scores if comparison.keep_scores and len(measurement.scores.users) else None
+    """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
+    scores = measurement.scores
+    if not comparison.keep_scores or not len(scores.users):
+        return None
+    kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not Derived.FLOOR}
+    return replace(scores, by_metric=kept)
 
 
 def _of_arms(measurement: Measurement, thin: Mapping[str, str]) -> tuple[ArmScore, ...]:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.metrics import Metric, Need, parse
-from monitor.model import COVERAGE, Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary
+from monitor.model import COVERAGE, FROZEN, Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary, parse_derived
 from monitor.pairing.vocabulary import decode
 from monitor.summaries import choose_evidence, summarize
 
@@ -41,13 +41,20 @@ def needing_relevance(comparison: Comparison) -> tuple[Metric, ...]:
 
 
 def summarize_scores(
-    comparison: Comparison, segments: Mapping[str, npt.NDArray[np.intp]], scores: Scores, metrics: Sequence[Metric]
+    comparison: Comparison,
+    segments: Mapping[str, npt.NDArray[np.intp]],
+    scores: Scores,
+    metrics: Sequence[Metric],
+    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the comparison's rules ask for; ``segments`` are rows of the scores."""
+    """Summaries with the statistics that the comparison's rules ask for; ``segments`` are rows of the scores.
+
+    ``bounds`` of the scores that are not those of ``metrics``.
+    """
     wanted: dict[str, list[Statistic]] = {}
-    for rule in (each for each in comparison.rules if each.metric != COVERAGE):
+    for rule in (each for each in comparison.rules if each.metric not in (COVERAGE, FROZEN)):
         wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
-    ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics}
+    ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics} | dict(bounds or {})
     return summarize(segments, scores.by_metric, ranges=ranges, wanted=wanted)
 
 
@@ -58,7 +65,7 @@ def gather_evidence(
     if not metrics:
         return ()
     by_name = {str(metric): metric for metric in metrics}
-    watched = (rule.metric for rule in comparison.rules if rule.metric in by_name)
+    watched = (name for rule in comparison.rules if (name := parse_derived(rule.metric)[1]) in by_name)
     metric = by_name[next(watched, str(metrics[0]))]
     chosen = choose_evidence(
         scores.by_metric[str(metric)], comparison.evidence_users, higher_is_more_alike=metric.higher_is_more_alike

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model import PastRun, Rule, State, Statistic, Summary
+from monitor.model import COVERAGE, PastRun, Rule, State, Statistic, Summary
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
 
 Floats = npt.NDArray[np.float64]
@@ -30,7 +31,7 @@ class Series:
 
     @property
     def _is_share(self) -> bool:
-        return Statistic.parse(self.rule.statistic).floor is not None
+        return self.rule.metric == COVERAGE or Statistic.parse(self.rule.statistic).floor is not None
 
     def measure(self, summary: Summary | None) -> tuple[float, float]:
         """Value and sampling error on the scale that is judged; NaN where there is none, or too few users stand behind it."""
@@ -52,41 +53,70 @@ class Series:
         return float(judged)
 
 
-def measure_all(series: Sequence[Series], runs: Sequence[Sequence[Summary]]) -> tuple[Floats, Floats]:
-    """Values and sampling errors of every series in every run, (runs, m) each, NaN where a run says nothing."""
-    found = np.full((2, len(runs), len(series)), np.nan)
-    for row, summaries in enumerate(runs):
-        by_name = {(each.segment, each.metric): each for each in summaries}
-        for column, each in enumerate(series):
-            found[:, row, column] = each.measure(by_name.get((each.segment, each.rule.metric)))
-    return found[0], found[1]
+def measure_all(series: Sequence[Series], summaries: Sequence[Summary]) -> tuple[Floats, Floats]:
+    """Values and sampling errors of every series in one run, (m,) each, NaN where the run says nothing."""
+    by_name = {(each.segment, each.metric): each for each in summaries}
+    found = [each.measure(by_name.get((each.segment, each.rule.metric))) for each in series]
+    values, errors = np.array(found, dtype=np.float64).reshape(len(series), 2).T
+    return values, errors
 
 
-def recall_z(series: Sequence[Series], past: Sequence[PastRun]) -> Floats:
-    """How far out each series lay in each past run, (runs, m); NaN where nothing was expected."""
-    found = np.full((len(past), len(series)), np.nan)
+def recall(series: Sequence[Series], past: Sequence[PastRun]) -> tuple[Floats, Floats, Floats]:
+    """Values, sampling errors, and how far out each series lay (z) in each past run, (runs, m) each; NaN where it said nothing.
+
+    From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
+    """
+    found = np.full((3, len(past), len(series)), np.nan)
+    for rule, columns in _by_rule(series):
+        for segments, rows in _alike(rule.alert, past).items():
+            known = [place for place, name in enumerate(segments) if name in columns]
+            numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
+            found[:, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]] = numbers[:, :, known]
+        mine = list(columns.values())
+        for row in [row for row, run in enumerate(past) if not run.teaches(rule)]:
+            found[:2, row, mine] = measure_all([series[column] for column in mine], past[row].summaries)
+    return found[0], found[1], found[2]
+
+
+def _by_rule(series: Sequence[Series]) -> Iterator[tuple[Rule, dict[str, int]]]:
+    """Each rule with the columns of its segments."""
+    columns: dict[str, dict[str, int]] = defaultdict(dict)
+    rules = {each.rule.alert: each.rule for each in series}
+    for column, each in enumerate(series):
+        columns[each.rule.alert][each.segment] = column
+    return ((rule, columns[alert]) for alert, rule in rules.items())
+
+
+def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
+    """Runs with a lesson of the alert by the segments that it speaks of: those of one kind are taken over at once."""
+    found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
-        by_watch = {(each.alert, each.segment): each.z for each in run.expectations}
-        for column, each in enumerate(series):
-            z = by_watch.get(each.watch)
-            found[row, column] = np.nan if z is None else z
+        if (lesson := run.lessons.get(alert)) is not None:
+            found[lesson.segments].append(row)
     return found
 
 
 def find_alarms(series: Sequence[Series], past: Sequence[PastRun]) -> Flags:
     """Whether an alert of any of these rules was pending or firing in the segment after each past run, (runs, m)."""
     alerts = {each.rule.alert for each in series}
-    alarmed = [{segment for alert, segment in run.states if alert in alerts} for run in past]
-    return _flags([[each.segment in segments for each in series] for segments in alarmed], len(series))
+    columns: dict[str, list[int]] = defaultdict(list)
+    for column, each in enumerate(series):
+        columns[each.segment].append(column)
+    found = np.zeros((len(past), len(series)), dtype=np.bool_)
+    for row, run in enumerate(past):
+        for segment in {segment for alert, segment in run.states if alert in alerts}:
+            found[row, columns.get(segment, [])] = True
+    return found
 
 
 def find_firings(series: Sequence[Series], past: Sequence[PastRun]) -> Flags:
     """Whether the very alert was firing after each past run, (runs, m)."""
-    return _flags([[run.states.get(each.watch) is State.FIRING for each in series] for run in past], len(series))
-
-
-def _flags(rows: list[list[bool]], columns: int) -> Flags:
-    return np.array(rows, dtype=np.bool_).reshape(len(rows), columns)
+    columns = {each.watch: column for column, each in enumerate(series)}
+    found = np.zeros((len(past), len(series)), dtype=np.bool_)
+    for row, run in enumerate(past):
+        firing = (columns.get(watch) for watch, state in run.states.items() if state is State.FIRING)
+        found[row, [column for column in firing if column is not None]] = True
+    return found
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:

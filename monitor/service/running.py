@@ -17,7 +17,7 @@ import structlog
 from monitor.errors import ConfigError, DatabaseError
 from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus
 from monitor.pipeline.arms import Arms
-from monitor.pipeline.expecting import REMEMBERED, learns
+from monitor.pipeline.expecting import REMEMBERED, learning_rules
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
@@ -157,10 +157,16 @@ class Runner:
 
     def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
         """The runs that rules learn from, where any does."""
-        if not learns(comparison):
+        rules = learning_rules(comparison)
+        if not rules:
             return ()
         read = partial(
-            self.store.past, claim.comparison, config_hash=comparison.config_hash, before=claim.slot, limit=REMEMBERED
+            self.store.past,
+            claim.comparison,
+            config_hash=comparison.config_hash,
+            before=claim.slot,
+            limit=REMEMBERED,
+            rules=rules,
         )
         return self.patiently(read)
 

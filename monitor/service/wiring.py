@@ -11,7 +11,7 @@ from monitor import __version__
 from monitor.alerts import retire
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
-from monitor.ports import Clock, Receiver, Store
+from monitor.ports import Clock, Receiver, Source, Store
 from monitor.receivers import open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.replaying import OneShot
@@ -64,8 +64,16 @@ def watch(options: ComparisonOptions) -> Watched:
         dimensions=tuple(options.users.segments),
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         relevance=open_relevance(options.relevance) if options.relevance else None,
+        again=_open_again(options),
     )
     return Watched(comparison=to_comparison(options), arms=arms, schedule=to_schedule(options))
+
+
+def _open_again(options: ComparisonOptions) -> Source | None:
+    """Where the baseline's second lists come from, None where none are pulled."""
+    floor = options.noise_floor
+    again = None if floor is None else options.baseline if floor.serve else floor.retrain
+    return None if again is None else open_source(again)
 
 
 @contextmanager

@@ -4,8 +4,9 @@ from monitor.options import display_url
 from monitor.settings.cron import Cron
 from monitor.settings.example import example_text
 from monitor.settings.loading import load, loads, locate
-from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, RuleOptions, Settings
+from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, Settings
 from monitor.settings.reference import reference
+from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule, SlotTrigger
 from monitor.settings.schema import json_schema
 from monitor.settings.translating import config_hash, to_comparison, to_schedule

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MetricError
 from monitor.metrics import parse
-from monitor.model import ALL, CoverageShare, Statistic
+from monitor.model import ALL, CoverageShare, Statistic, parse_derived
 from monitor.settings.cron import Cron, parse_zone
 from monitor.settings.problems import suggestion
 from monitor.storage.address import parse_url
@@ -46,6 +46,11 @@ def _metric(text: str) -> str:
         return str(parse(text))
     except MetricError as error:
         raise ValueError(str(error)) from None
+
+
+def _judged_metric(text: str) -> str:
+    derived, name = parse_derived(text.strip())
+    return _metric(text) if derived is None else derived.of(_metric(name))
 
 
 def _arm_metric(text: str) -> str:
@@ -181,6 +186,7 @@ AlertName = Annotated[
     str, AfterValidator(_matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"))
 ]
 MetricName = Annotated[str, AfterValidator(_metric)]
+JudgedMetricName = Annotated[str, AfterValidator(_judged_metric)]
 ArmMetricName = Annotated[str, AfterValidator(_arm_metric)]
 CoverageName = Annotated[str, AfterValidator(_coverage)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]

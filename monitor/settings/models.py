@@ -7,95 +7,42 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat, SecretStr
+from pydantic import ConfigDict, Field, SecretStr, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model import Severity
-from monitor.options import Duration, Options, display_url
+from monitor.model import NoiseFloor
+from monitor.options import Duration, OneOf, Options, display_url
 from monitor.receivers import ReceiverOptions
 from monitor.settings.fields import (
     Address,
-    AlertName,
     ArmMetricName,
     ComparisonName,
-    CoverageName,
     CronText,
     DatabaseUrl,
-    LabelName,
     MetricName,
     PublicUrl,
-    RunCount,
-    SegmentChoice,
-    SegmentName,
-    StatisticName,
     ZoneName,
     split_address,
 )
+from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.sources import ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
-class RuleOptions(Options):
-    """When to alert: a statistic of a metric, or a share of coverage, beyond a threshold for some runs in a row."""
+class NoiseFloorOptions(OneOf):
+    """How similar the baseline is to itself, which tells drift from noise."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "oneOf": [{"required": ["below"]}, {"required": ["above"]}, {"required": ["learned"]}],
-            "anyOf": [
-                {"required": ["metric"], "properties": {"coverage": False}},
-                {"required": ["coverage", "above"], "properties": {"metric": False, "statistic": False}},
-            ],
-        }
+    serve: Literal[True] | None = Field(default=None, description="The baseline is asked twice at the same moment.")
+    temporal: Literal[True] | None = Field(
+        default=None, description="The baseline now against its lists of the last run, which are kept for this."
+    )
+    retrain: SourceOptions | None = Field(
+        default=None, description="A second training of the baseline's model: where its lists come from."
     )
 
-    alert: AlertName = Field(description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"])
-    metric: MetricName | None = Field(
-        default=None, description="One of the comparison's metrics. Or give `coverage`.", examples=["rbo(p=0.9)"]
-    )
-    coverage: CoverageName | None = Field(
-        default=None,
-        description="Instead of `metric`: the share of the users asked who got no list (`missing`), an `empty`, `short` or "
-        "`duplicated` one, for whom the arm `failed` to answer, or who could not be compared (`unpaired`). Of the candidate "
-        "unless it names the arm; judged in every run that asked somebody.",
-        examples=["missing", "failed(baseline)"],
-    )
-    statistic: StatisticName = Field(
-        default="mean",
-        description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",
-        examples=["mean", "p05", "share_below(0.3)"],
-    )
-    segments: Annotated[Literal["all", "each"] | tuple[SegmentName, ...], SegmentChoice] = Field(
-        default="all",
-        description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
-        examples=["each", ["all", "country=UK"]],
-    )
-    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is under this. Or give `above`.")
-    above: FiniteFloat | None = Field(
-        default=None,
-        description="In breach while the statistic is over this: `share_below` grows as lists drift apart.",
-    )
-    learned: Literal["drop", "trend"] | None = Field(
-        default=None,
-        description="Instead of a threshold: what is normal is learned from the healthy runs before, five at least. `drop` is "
-        "in breach when one run lies beyond what is to be expected, `trend` when runs add up to a lasting change.",
-    )
-    for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
-    resolve_above: FiniteFloat | None = Field(
-        default=None, description="With `below`: a firing alert ends once the statistic reaches this (default: the threshold)."
-    )
-    resolve_below: FiniteFloat | None = Field(
-        default=None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
-    )
-    min_users: int = Field(
-        default=30,
-        ge=1,
-        le=10**9,
-        description="With a score for fewer users the verdict is `too_few` and never a breach.",
-    )
-    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
-    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
-    labels: Mapping[LabelName, str] = Field(
-        default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
-    )
+    @property
+    def kind(self) -> NoiseFloor:
+        """Which one it is."""
+        return next(kind for kind in NoiseFloor if getattr(self, kind) is not None)
 
 
 class ComparisonOptions(Options):
@@ -142,11 +89,25 @@ class ComparisonOptions(Options):
         default=None,
         description="What users found relevant, for the metrics that need it; it may arrive days later. Never judged by rules.",
     )
+    noise_floor: NoiseFloorOptions | None = Field(
+        default=None,
+        description="What the baseline is compared with to see how similar it is to itself: `{serve: true}`, "
+        "`{temporal: true}` or `{retrain: SOURCE}`. Gives each metric M two more for rules: `floor(M)`, and `over_floor(M)`, "
+        "how much farther the candidate is from the baseline, user by user.",
+    )
     false_alarm_every: Duration = Field(
         default=timedelta(days=90),
         description="How often on-call accepts to be woken for nothing by the rules that learn what is normal, all together.",
     )
-    rules: tuple[RuleOptions, ...] = Field(default=(), max_length=200, description="When to alert.")
+    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault()] = Field(
+        default=(),
+        max_length=200,
+        description="When to alert; or the word `default`: rules that learn what is normal and need no numbers.",
+    )
+    default_rules: bool = Field(
+        default=False,
+        description="Whether the rules that need no numbers are added to `rules`; one of the same name replaces theirs.",
+    )
     deadline: Duration | None = Field(
         default=None,
         description="Longest time for one run, below the interval (default: 10m, at most 0.8 of the interval).",
@@ -164,9 +125,18 @@ class ComparisonOptions(Options):
     keep_scores: bool = Field(default=True, description="Whether the scores of each user are stored, not only their summary.")
     keep_lists: bool | None = Field(
         default=None,
-        description="Whether the lists of all compared users are stored (default: if relevance or an arm metric needs them).",
+        description="Whether the lists of all compared users are stored (default: if relevance, a temporal noise floor or an "
+        "arm metric needs them).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
+        """``rules: default`` says ``default_rules: true``."""
+        if not isinstance(data, Mapping) or data.get("rules") != "default":
+            return data
+        return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}
 
 
 class RetentionOptions(Options):

@@ -10,6 +10,7 @@ from monitor.metrics import Metric, Need, parse
 from monitor.model import Arm
 from monitor.settings.partial import Partial
 from monitor.settings.problems import Path, Problem
+from monitor.settings.quantity import read_quantity
 
 _GIVES = {
     Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
@@ -24,14 +25,17 @@ def check_needs(comparison: Partial) -> Iterator[Problem]:
         yield from _needed(("metrics", n), read_metric(text), comparison)
     for n, text in comparison.items("arm_metrics"):
         yield from _needed(("arm_metrics", n), _read_arm_metric(text), comparison)
+    floor = comparison.get("noise_floor")
+    if floor is not None and floor.temporal and comparison.get("keep_lists") is False:
+        yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
     if comparison.has("relevance") and comparison.get("keep_lists") is False:
         yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
 
 
 def check_judged(rule: Partial) -> Iterator[Problem]:
     """A problem of a rule on a metric that no run can judge, because it is measured when relevance arrives."""
-    metric = read_metric(rule.get("metric"))
-    if metric is not None and metric.need is Need.RELEVANCE:
+    quantity = read_quantity(rule.get("metric"))
+    if quantity is not None and quantity.metric.need is Need.RELEVANCE:
         yield Problem(("metric",), _LATE)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 Path = tuple[str | int, ...]
@@ -38,6 +38,7 @@ _LITERAL = re.compile(r"'([^']*)'")
 
 DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
 MISSING = "is missing, and must be given"
+TWICE = "stands in this list already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,3 +105,12 @@ def either(messages: Iterable[str]) -> str:
     if len(unique) > 1 and all(message.startswith("must be ") for message in unique):
         return "must be " + " or ".join(message.removeprefix("must be ") for message in unique)
     return unique[-1]
+
+
+def unique(named: Iterable[tuple[Path, Hashable]], message: str) -> Iterator[Problem]:
+    """A problem for each one that is named like an earlier one."""
+    seen: set[Hashable] = set()
+    for path, name in named:
+        if name is not None and name in seen:
+            yield Problem(path, message)
+        seen.add(name)

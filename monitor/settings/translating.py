@@ -10,11 +10,14 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
-from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import parse
-from monitor.model import COVERAGE, Comparison, Direction, Rule, RuleKind, SampleSize, Statistic
+from monitor.model import COVERAGE, FROZEN, Comparison, Derived, Direction, Rule, RuleKind, SampleSize, Statistic
+from monitor.pipeline.freezing import LEAST_MISSED
 from monitor.settings.cron import Cron
-from monitor.settings.models import ComparisonOptions, RuleOptions
+from monitor.settings.models import ComparisonOptions
+from monitor.settings.pack import arm_metrics_of, looks_back, rules_of
+from monitor.settings.quantity import parse_quantity
+from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule
 from monitor.sources import SampleOptions
 
@@ -45,7 +48,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         name=options.name,
         k=options.k,
         metrics=options.metrics,
-        rules=tuple(to_rule(rule) for rule in options.rules),
+        rules=tuple(to_rule(rule) for rule in rules_of(options)),
         sample=None if options.users.sample is None else sample_size(options.users.sample),
         seed=options.seed,
         deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
@@ -54,28 +57,23 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         evidence_users=options.evidence_users,
         keep_scores=options.keep_scores,
         config_hash=config_hash(options),
-        arm_metrics=options.arm_metrics,
+        arm_metrics=arm_metrics_of(options),
         catalogue_size=options.catalogue_size,
         keep_lists=keeps_lists(options),
         runs_a_false_page=options.false_alarm_every / to_schedule(options).interval,
         relevance_within=options.relevance.within if options.relevance else None,
+        noise_floor=options.noise_floor.kind if options.noise_floor else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
     )
 
 
 def to_rule(options: RuleOptions) -> Rule:
     """One rule with its side, threshold and point of recovery made explicit."""
-    kind = RuleKind(options.learned) if options.learned else RuleKind.THRESHOLD
-    if options.learned is not None:
-        direction, threshold, end = *_drifting(options), None
-    elif options.below is not None:
-        direction, threshold, end = Direction.BELOW, options.below, options.resolve_above
-    else:
-        direction, threshold, end = Direction.ABOVE, options.above or 0.0, options.resolve_below
+    direction, threshold, end = _limit(options)
     return Rule(
         alert=options.alert,
-        metric=options.metric or COVERAGE,
-        statistic=options.coverage or options.statistic,
+        metric=_judged(options),
+        statistic=options.frozen or options.coverage or options.statistic,
         direction=direction,
         threshold=threshold,
         resolve_at=threshold if end is None else end,
@@ -85,16 +83,47 @@ def to_rule(options: RuleOptions) -> Rule:
         severity=options.severity,
         runbook_url=options.runbook_url,
         labels=dict(options.labels),
-        kind=kind,
+        kind=_kind(options),
     )
 
 
-def _drifting(options: RuleOptions) -> tuple[Direction, float]:
-    """The side on which the statistic lies when lists drift apart, and the value that it never passes there."""
-    metric, statistic = parse(options.metric or ""), Statistic.parse(options.statistic)
-    if statistic.floor is not None:
-        return (Direction.ABOVE, 1.0) if metric.higher_is_more_alike else (Direction.BELOW, 0.0)
-    return (Direction.BELOW, metric.low) if metric.higher_is_more_alike else (Direction.ABOVE, metric.high)
+def _kind(options: RuleOptions) -> RuleKind:
+    if options.frozen is not None:
+        return RuleKind.FROZEN
+    return _KINDS[options.learned]
+
+
+_KINDS = {None: RuleKind.THRESHOLD, "drop": RuleKind.DROP, "jump": RuleKind.DROP, "trend": RuleKind.TREND}
+
+
+def _judged(options: RuleOptions) -> str:
+    if options.frozen is not None:
+        return FROZEN
+    if options.metric is None:
+        return COVERAGE
+    return options.metric if options.over_floor is None else Derived.OVER_FLOOR.of(options.metric)
+
+
+def _limit(options: RuleOptions) -> tuple[Direction, float, float | None]:
+    """The side in breach, the threshold there, and where it resolves if that is told."""
+    if options.frozen is not None:
+        return Direction.ABOVE, float(LEAST_MISSED), None
+    if options.learned is not None:
+        return (*_watched(options), None)
+    if options.below is not None:
+        return Direction.BELOW, options.below, options.resolve_above
+    above = options.above if options.over_floor is None else options.over_floor
+    return Direction.ABOVE, above or 0.0, options.resolve_below
+
+
+def _watched(options: RuleOptions) -> tuple[Direction, float]:
+    """The side that a rule that learns watches, and the value that the statistic never passes there."""
+    if options.coverage is not None:
+        return (Direction.ABOVE, 1.0) if options.watch == "drift" else (Direction.BELOW, 0.0)
+    quantity, floor = parse_quantity(options.metric or ""), Statistic.parse(options.statistic).floor
+    is_above = (quantity.drifts is Direction.ABOVE) ^ (floor is not None) ^ (options.watch == "improvement")
+    low, high = (0.0, 1.0) if floor is not None else quantity.bounds(None)
+    return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
 
 
 def sample_size(sample: int | SampleOptions) -> SampleSize:
@@ -105,18 +134,17 @@ def sample_size(sample: int | SampleOptions) -> SampleSize:
 
 
 def keeps_lists(options: ComparisonOptions) -> bool:
-    """Whether lists are stored: as told, else where relevance is to come or an arm metric looks back at the last run."""
+    """Whether lists are stored: as told, else where relevance is to come or something looks back at the last run."""
     if options.keep_lists is not None:
         return options.keep_lists
-    return options.relevance is not None or any(
-        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in options.arm_metrics
-    )
+    return options.relevance is not None or looks_back(options)
 
 
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means: k, metrics, sources, users, sample and seed.
 
-    So do the sources of item weights and relevance, and the size of the catalogue that shares and chance refer to. Not rules,
+    So do the sources of item weights and relevance, the noise floor, and the size of the catalogue that shares and chance refer
+    to. Not rules,
     schedule or storage, nor how lists are fetched (timeouts, retries, limits), nor which arm metrics are told beside the
     scores and how long relevance is waited for. Of secrets only a URL without user
     and password enters, for it says which lists these are; passwords, tokens and headers do not.
@@ -129,7 +157,7 @@ def config_hash(options: ComparisonOptions) -> str:
         "users": _meaning(options.users),
         "seed": options.seed,
     }
-    later = {name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size")}
+    later = {name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size", "noise_floor")}
     meaning |= {name: _meaning(value) for name, value in later.items() if value is not None}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 
 from sqlalchemy import Connection, and_, select
 
-from monitor.model import PastRun, RunStatus, State
-from monitor.storage import results
+from monitor.model import PastRun, Rule, RunStatus, State
+from monitor.storage import lessons, results
 from monitor.storage.tables import runs, transitions
 
 Watch = tuple[str, str]
 """Alert and segment."""
 
 
-def read(connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
-    """The newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
+def read(
+    connection: Connection,
+    comparison: str,
+    *,
+    config_hash: str,
+    before: datetime,
+    limit: int,
+    rules: Sequence[Rule],
+) -> tuple[PastRun, ...]:
+    """The newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first.
+
+    Summaries only of those that have not a lesson of every one of the rules.
+    """
     is_past = and_(
         runs.c.comparison == comparison,
         runs.c.status == RunStatus.OK,
@@ -26,11 +38,14 @@ def read(connection: Connection, comparison: str, *, config_hash: str, before: d
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
     newest = connection.execute(query).all()[::-1]
     ids, slots = [row.id for row in newest], [row.scheduled_for for row in newest]
-    measured, expected = results.summaries_of(connection, ids), results.expectations_of(connection, ids)
-    return tuple(
-        PastRun(slot=slot, summaries=measured.get(run_id, ()), states=states, expectations=expected.get(run_id, ()))
+    learned = lessons.lessons_of(connection, ids)
+    past = [
+        PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
         for run_id, slot, states in zip(ids, slots, _states(connection, comparison, slots), strict=True)
-    )
+    ]
+    untaught = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(rule) for rule in rules)]
+    measured = results.summaries_of(connection, untaught) if untaught else {}
+    return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 
 
 def _states(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:

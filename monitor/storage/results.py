@@ -22,6 +22,7 @@ from monitor.model import (
     RunResult,
     Summary,
 )
+from monitor.storage import lessons as taught
 from monitor.storage import scores as per_user
 from monitor.storage.tables import (
     arm_scores,
@@ -30,6 +31,7 @@ from monitor.storage.tables import (
     evidence,
     expectations,
     kept_lists,
+    lessons,
     scores,
     stages,
     statistics,
@@ -44,6 +46,7 @@ PARTS: tuple[Table, ...] = (
     summaries,
     arm_scores,
     expectations,
+    lessons,
     evidence,
     kept_lists,
     scores,
@@ -63,6 +66,7 @@ def replace(connection: Connection, result: RunResult) -> None:
     put_summaries(connection, run_id, result.summaries)
     _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
     _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
+    _put(connection, lessons, run_id, taught.rows_of(result.expectations))
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
         per_user.store(connection, run_id, result.scores)

@@ -21,6 +21,7 @@ from monitor.model import (
     LatestRun,
     Notification,
     PastRun,
+    Rule,
     Run,
     RunResult,
     Scores,
@@ -137,9 +138,11 @@ class SqlStore:
         with self.database.read() as connection:
             return results.summaries_of(connection, [run_id]).get(run_id, ())
 
-    def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
+    def past(
+        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
+    ) -> tuple[PastRun, ...]:
         with self.database.read() as connection:
-            return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+            return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit, rules=rules)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:

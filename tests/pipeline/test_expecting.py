@@ -19,8 +19,9 @@ from monitor.model import (
     RuleKind,
     State,
     Summary,
+    to_lessons,
 )
-from monitor.pipeline.expecting import expect, learns
+from monitor.pipeline.expecting import expect, learning_rules
 from monitor.reference.budget import SAFETY
 
 DAY = timedelta(days=1)
@@ -35,7 +36,7 @@ def watched(*rules: Rule, **changes: Any) -> Comparison:
     return comparison(**{"rules": rules or (drop(),), "runs_a_false_page": 90.0, **changes})
 
 
-def measured(mean: float, **changes: Any) -> Summary:
+def measured(mean: float | None, **changes: Any) -> Summary:
     return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
 
 
@@ -119,26 +120,31 @@ def test_too_few_users_neither_teach_nor_are_judged() -> None:
     assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
 
 
-def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
-    """The history as it is stored run by run, each with what was expected of it."""
+def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[tuple[Expectation, ...]]]:
+    """The history as it is stored run by run, without summaries, and what was expected of each run."""
     past: list[PastRun] = []
+    expected = []
     for day, mean in enumerate(means):
         slot = SLOT + day * DAY
-        found = expect(what, slot, [measured(mean)], past, ())
-        past.append(PastRun(slot=slot, summaries=(measured(mean),), states={}, expectations=found))
-    return past
+        expected.append(expect(what, slot, [measured(mean)], past, ()))
+        past.append(PastRun(slot=slot, states={}, lessons=to_lessons(expected[-1])))
+    return past, expected
+
+
+def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
+    return told(means, what)[0]
 
 
 def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
     rng = np.random.default_rng(3)
     what = watched(drop(), drop(alert="Trend", kind=RuleKind.TREND))
     healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
-    past = remembered([*healthy, *falling], what)
+    _, expected = told([*healthy, *falling], what)
 
-    trends = [run.expectations[1] for run in past]
+    trends = [trend for _, trend in expected]
     assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
     assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
-    assert all((run.summaries[0].mean or 0) >= (run.expectations[0].limit or -1) for run in past[30:])
+    assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
 
 
 def test_a_drift_under_way_is_not_taken_for_normal() -> None:
@@ -163,8 +169,8 @@ def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
 
 
 def test_only_rules_that_learn_look_back() -> None:
-    assert not learns(comparison())
-    assert learns(watched())
+    assert learning_rules(comparison()) == ()
+    assert [rule.alert for rule in learning_rules(watched())] == ["SimilarityLow"]
     assert expect(comparison(), SLOT, [summary()], (), ()) == ()
 
 
@@ -172,3 +178,48 @@ def test_the_same_history_gives_the_same_expectations() -> None:
     past = history(MEANS)
 
     assert look(past, 0.3) == look(past, 0.3)
+
+
+def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summary]:
+    """Runs of a few users to a few thousand, now and then without a value, without a segment, or without an error."""
+    found = []
+    for segment in segments:
+        n = int(rng.integers(1, 3000))
+        value = None if rng.random() < 0.1 else float(rng.normal(0.5, 0.05))
+        quantiles = {name: float(rng.normal(level, 0.02)) for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))}
+        shares = {"share_below(0)": float(rng.integers(0, n + 1) / n)}
+        error = None if rng.random() < 0.1 else 0.3 / n**0.5
+        if rng.random() > 0.1:
+            found.append(measured(value, segment=segment, n=n, standard_error=error, statistics={**quantiles, **shares}))
+    return found
+
+
+def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> None:
+    """The slow reference: every value measured anew from every summary of every past run."""
+    rng = np.random.default_rng(11)
+    watches = [drop(alert="Mean"), drop(alert="Tail", statistic="p05"), drop(alert="Trend", kind=RuleKind.TREND)]
+    far = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    what = watched(*(replace(each, segments="each", min_users=30) for each in (*watches, far)))
+    fast: list[PastRun] = []
+    slow: list[PastRun] = []
+    for day in range(45):
+        slot, run = SLOT + day * DAY, random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
+        found, expected = expect(what, slot, run, fast, ()), expect(what, slot, run, slow, ())
+        assert found == expected
+        states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
+        lessons = to_lessons(found)
+        fast.append(PastRun(slot=slot, states=states, lessons=lessons))
+        other = {alert: replace(each, series="something else") for alert, each in lessons.items()}
+        slow.append(PastRun(slot=slot, states=states, lessons=other, summaries=tuple(run)))
+    assert sum(each.limit is not None for each in found) >= 8
+
+
+def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries() -> None:
+    past = remembered(MEANS, watched())
+    changed = watched(drop(statistic="p50"))
+    quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
+
+    bare = look(past, 0.5, changed)
+    full = look([replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)], 0.5, changed)
+    assert (bare.runs, full.runs) == (0, len(MEANS))
+    assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)

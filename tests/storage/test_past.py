@@ -1,17 +1,26 @@
 """Earlier runs as rules learn from them."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import numpy as np
+
 import factories
 from factories import SLOT
-from monitor.model import Expectation, RunStatus, State
+from monitor.model import Expectation, Rule, RunStatus, State
 from monitor.storage import SqlStore
+from monitor.storage.tables import lessons
 from storage import worked
 
 DAY = timedelta(days=1)
+LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
+SEEN = (
+    replace(FULL, series=LOW.series, judged=0.1 + 0.2, error=1e-17),
+    replace(LEARNING, series=LOW.series, judged=0.25),
+)
 
 
 def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "hash", **changes: Any) -> int:
@@ -23,7 +32,7 @@ def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
-    runs = store.past("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit)
+    runs = store.past("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit, rules=[factories.rule()])
     return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
 
 
@@ -39,15 +48,48 @@ def test_the_past_is_the_newest_ok_runs_of_one_configuration_before_the_slot_old
 
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
-    stored(store, 0, expectations=(FULL, LEARNING))
-    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5)
+    stored(store, 0, expectations=SEEN)
     (latest,) = store.latest(["home-feed"])
-    assert run.expectations == latest.expectations == (FULL, LEARNING)
+    assert latest.expectations == (FULL, LEARNING)
 
     claim = worked.claimed(store, SLOT, rerun=True)
     assert store.finish(worked.result(claim), receivers=())
-    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5)
-    assert run.expectations == ()
+    (latest,) = store.latest(["home-feed"])
+    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[])
+    assert latest.expectations == ()
+    assert run.lessons == {}
+
+
+def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
+    stored(store, 0, expectations=SEEN)
+    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[LOW])
+
+    lesson = run.lessons["Low"]
+    assert (lesson.series, lesson.segments) == (LOW.series, ("all", "country=DE"))
+    np.testing.assert_array_equal(lesson.numbers, [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan]])
+
+
+def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlStore) -> None:
+    stored(store, 0)
+    stored(store, 1, expectations=SEEN)
+
+    def read(*rules: Rule) -> list[int]:
+        runs = store.past("home-feed", config_hash="hash", before=SLOT + 2 * DAY, limit=5, rules=rules)
+        return [len(run.summaries) for run in runs]
+
+    assert read(LOW) == [1, 0]
+    assert read() == [0, 0]
+    assert read(replace(LOW, statistic="p05")) == read(LOW, factories.rule(alert="New")) == [1, 1]
+
+
+def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
+    stored(store, 0, expectations=SEEN)
+    with store.database.write() as connection:
+        connection.execute(lessons.update().values(numbers=b"short"))
+
+    (run,) = store.past("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[LOW])
+    assert run.lessons == {}
+    assert len(run.summaries) == 1
 
 
 def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) -> None:
@@ -66,6 +108,6 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
             states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
         stored(store, day, states=tuple(states), transitions=tuple(transitions))
 
-    runs = store.past("home-feed", config_hash="hash", before=SLOT + 6 * DAY, limit=5)
+    runs = store.past("home-feed", config_hash="hash", before=SLOT + 6 * DAY, limit=5, rules=[])
     watch = ("SimilarityLow", "all")
     assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]

@@ -1,0 +1,172 @@
+"""What the keys of one rule must agree on, among themselves and with their comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.model import ALL, Direction, Statistic
+from monitor.settings.needs import check_judged
+from monitor.settings.partial import Partial
+from monitor.settings.problems import TWICE, Problem, suggestion, unique
+from monitor.settings.quantity import Quantity, read_quantity
+from monitor.settings.translating import sample_size
+
+
+def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    """Problems of one rule of the comparison."""
+    if rule.has("frozen"):
+        yield from _rule_frozen(rule, comparison)
+        return
+    if rule.has("coverage"):
+        yield from _rule_coverage(rule)
+    else:
+        yield from _rule_metric(rule, comparison)
+        yield from check_judged(rule)
+    yield from _thresholds(rule, comparison.get("k"))
+    yield from _segments(rule, comparison)
+    yield from _users_asked(rule, comparison)
+
+
+def _rule_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
+        yield Problem((), "says nothing to judge: give metric, coverage, or frozen")
+    wanted = read_quantity(rule.get("metric"))
+    measured = comparison.get("metrics")
+    if wanted is not None and (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
+        key = "metric" if wanted.derived else "over_floor"
+        yield Problem((key,), "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison")
+    if wanted is not None and measured is not None and str(wanted.metric) not in measured:
+        yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
+
+
+def _rule_frozen(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    for key in _NOT_OF_FROZEN:
+        if rule.has(key):
+            yield Problem((key,), "does not go with frozen, which learns how often the lists of an arm change: remove this key")
+    if comparison.get("keep_lists") is False:
+        yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists: false from the comparison")
+
+
+_NOT_OF_FROZEN = (
+    *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
+    *("resolve_above", "resolve_below"),
+)
+
+
+def _rule_coverage(rule: Partial) -> Iterator[Problem]:
+    for key in ("metric", "statistic"):
+        if rule.has(key):
+            yield Problem((key,), "does not go with coverage, which is a share of the users asked: remove one of them")
+    if rule.has("below"):
+        yield Problem(("below",), "the share of users grows as less is covered: write above")
+    above, end = rule.get("above"), rule.get("resolve_below")
+    if above is not None and not 0 <= above < 1:
+        yield Problem(("above",), "can never be reached: a share lies between 0 and 1")
+    elif end is not None and end < 0:
+        yield Problem(("resolve_below",), "can never be reached: a share lies between 0 and 1")
+
+
+def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
+    if rule.has("learned"):
+        yield from _learned(rule)
+        return
+    if rule.has("watch"):
+        yield Problem(("watch",), "goes with learned: a threshold has its side in below or above")
+    if rule.has("over_floor"):
+        yield from _over_floor(rule, k)
+        return
+    if rule.has("below") and rule.has("above"):
+        yield Problem(("above",), "give either below or above, not both")
+        return
+    if not rule.has("below", "above"):
+        yield Problem((), "has no threshold: give below (or, for share_below, above), or learned: drop")
+        return
+    side, other = ("below", "above") if rule.has("below") else ("above", "below")
+    resolve, wrong = f"resolve_{other}", f"resolve_{side}"
+    if rule.has(wrong):
+        yield Problem((wrong,), f"does not go with {side}: write {resolve}")
+    threshold, end = rule.get(side), rule.get(resolve)
+    if threshold is not None and end is not None and (end < threshold if side == "below" else end > threshold):
+        order = "at least" if side == "below" else "at most"
+        yield Problem((resolve,), f"must be {order} {side}: {threshold:g}, or the alert would end while it is in breach")
+    yield from _reach(rule, side, resolve, k)
+
+
+def _learned(rule: Partial) -> Iterator[Problem]:
+    for key in ("below", "above", "over_floor", "resolve_above", "resolve_below"):
+        if rule.has(key):
+            yield Problem((key,), "does not go with learned: the limit comes from the runs before")
+    kind = rule.get("learned")
+    if rule.has("coverage") and kind == "drop":
+        yield Problem(("learned",), "a share of users without a list does not drop when it is bad: write learned: jump")
+    if not rule.has("coverage") and kind == "jump":
+        yield Problem(("learned",), "jump goes with coverage: write drop, which finds every run that is beyond what is normal")
+
+
+def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
+    for key in ("below", "above", "resolve_above"):
+        if rule.has(key):
+            yield Problem((key,), "does not go with over_floor, which is a threshold itself; it resolves by resolve_below")
+    quantity, floor = read_quantity(rule.get("metric")), Statistic.parse(rule.get("statistic") or "mean").floor
+    margin, end = rule.get("over_floor"), rule.get("resolve_below")
+    if rule.has("coverage"):
+        yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
+    elif quantity is not None and quantity.derived is not None:
+        yield Problem(("metric",), f"is told by over_floor already: write metric: {quantity.metric}")
+    elif floor is not None:
+        yield Problem(("statistic",), "shrinks as the candidate moves away: use the mean or a percentile such as p95")
+    elif quantity is not None and margin is not None and not abs(margin) < (span := _span(quantity, k)):
+        yield Problem(("over_floor",), f"can never be reached: {quantity.metric} differs by at most {span:g}")
+    if margin is not None and end is not None and end > margin:
+        yield Problem(("resolve_below",), f"must be at most over_floor: {margin:g}, or the alert would end in breach")
+
+
+def _span(quantity: Quantity, k: int | None) -> float:
+    low, high = quantity.bounds(k)
+    return high - low
+
+
+def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
+    """A threshold must be somewhere the statistic can be, on either side of it."""
+    metric, statistic = read_quantity(rule.get("metric")), rule.get("statistic")
+    if metric is None or rule.has("coverage") or statistic is None:
+        return
+    floor = Statistic.parse(statistic).floor
+    lowest, highest = metric.bounds(k)
+    said = metric.metric.name if metric.derived is None else metric.derived.of(metric.metric.name)
+    if floor is not None and not lowest < floor <= highest:
+        span = f"{lowest:g} and {highest:g}"
+        yield Problem(("statistic",), f"{said} lies between {span}: so must the x of share_below(x)")
+    if floor is not None and side == "below" and metric.drifts is Direction.BELOW:
+        yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
+        return
+    low, high = (0.0, 1.0) if floor is not None else (lowest, highest)
+    name = statistic if floor is not None else said
+    threshold, end = rule.get(side), rule.get(resolve)
+    if threshold is not None and not (low < threshold <= high if side == "below" else low <= threshold < high):
+        yield Problem((side,), f"can never be reached: {name} lies between {low:g} and {high:g}")
+    elif end is not None and not low <= end <= high:
+        yield Problem((resolve,), f"can never be reached: {name} lies between {low:g} and {high:g}")
+
+
+def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    users, declared = comparison.get("users"), rule.items("segments")
+    dimensions = None if users is None else users.segments
+    yield from unique(((("segments", n), name) for n, name in declared if isinstance(name, str)), TWICE)
+    for n, name in declared:
+        dimension, separator, _ = str(name).partition("=")
+        if dimensions is None or not separator or name == ALL or dimension in dimensions:
+            continue
+        hint = suggestion(dimension, dimensions) or f": it has {', '.join(dimensions) or 'none'}"
+        yield Problem(("segments", n), f"its dimension is not among users.segments{hint}")
+
+
+def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+    users, least = comparison.get("users"), rule.get("min_users")
+    if users is None or users.sample is None or least is None:
+        return
+    size = sample_size(users.sample)
+    asked = size.fixed + size.rotating
+    if least > asked:
+        where = ("min_users",) if rule.has("min_users") else ()
+        yield Problem(where, f"could never judge: min_users is {least}, and a run asks for {asked} users")

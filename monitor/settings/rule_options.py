@@ -1,0 +1,126 @@
+"""What can be set of one rule, and the word that stands for the rules that need no numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, FiniteFloat, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_before_validator_function
+
+from monitor.model import Arm, Severity
+from monitor.options import Options
+from monitor.settings.fields import (
+    AlertName,
+    CoverageName,
+    JudgedMetricName,
+    LabelName,
+    PublicUrl,
+    RunCount,
+    SegmentChoice,
+    SegmentName,
+    StatisticName,
+)
+
+
+class RuleOptions(Options):
+    """When to alert: a statistic of a metric, or a share of coverage, beyond a threshold for some runs in a row."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [{"required": [key]} for key in ("below", "above", "over_floor", "learned", "frozen")],
+            "anyOf": [
+                {"required": ["metric"], "properties": dict.fromkeys(("coverage", "frozen"), False)},
+                {"required": ["coverage"], "properties": dict.fromkeys(("metric", "statistic", "frozen", "below"), False)},
+                {"required": ["frozen"], "properties": dict.fromkeys(("metric", "statistic", "coverage"), False)},
+            ],
+        }
+    )
+
+    alert: AlertName = Field(description="Name of the alert, unique within the comparison.", examples=["SimilarityLow"])
+    metric: JudgedMetricName | None = Field(
+        default=None,
+        description="One of the comparison's metrics M; with a noise floor also `floor(M)` or `over_floor(M)`. Or give "
+        "`coverage` or `frozen`.",
+        examples=["rbo(p=0.9)"],
+    )
+    coverage: CoverageName | None = Field(
+        default=None,
+        description="Instead of `metric`: the share of the users asked who got no list (`missing`), an `empty`, `short` or "
+        "`duplicated` one, for whom the arm `failed` to answer, or who could not be compared (`unpaired`). Of the candidate "
+        "unless it names the arm; judged in every run that asked somebody.",
+        examples=["missing", "failed(baseline)"],
+    )
+    frozen: Arm | None = Field(
+        default=None,
+        description="Instead of `metric`: this arm's lists no longer change while those of the other one do, for longer than "
+        "they ever did. Lists are kept for this.",
+        examples=["candidate"],
+    )
+    statistic: StatisticName = Field(
+        default="mean",
+        description="`mean`, a percentile `p01` to `p99`, or `share_below(x)`: the share of users who score under x.",
+        examples=["mean", "p05", "share_below(0.3)"],
+    )
+    segments: Annotated[Literal["all", "each"] | tuple[SegmentName, ...], SegmentChoice] = Field(
+        default="all",
+        description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
+        examples=["each", ["all", "country=UK"]],
+    )
+    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is under this. Or give `above`.")
+    above: FiniteFloat | None = Field(
+        default=None,
+        description="In breach while the statistic is over this: `share_below` grows as lists drift apart.",
+    )
+    over_floor: FiniteFloat | None = Field(
+        default=None,
+        description="With a noise floor: in breach while the candidate is farther from the baseline than that from itself "
+        "by more than this, user by user, in units of the metric; short for `metric: over_floor(M)` and `above`.",
+    )
+    learned: Literal["drop", "trend", "jump"] | None = Field(
+        default=None,
+        description="Instead of a threshold: what is normal is learned from the healthy runs before, five at least. `drop` is "
+        "in breach when one run lies beyond what is to be expected (with `coverage` it is called `jump`), `trend` when runs "
+        "add up to a lasting change.",
+    )
+    watch: Literal["drift", "improvement"] = Field(
+        default="drift",
+        description="With `learned`: the side that is watched; `improvement` finds lists that are suspiciously alike.",
+    )
+    for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
+    resolve_above: FiniteFloat | None = Field(
+        default=None, description="With `below`: a firing alert ends once the statistic reaches this (default: the threshold)."
+    )
+    resolve_below: FiniteFloat | None = Field(
+        default=None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
+    )
+    min_users: int = Field(
+        default=30,
+        ge=1,
+        le=10**9,
+        description="With a score for fewer users the verdict is `too_few` and never a breach.",
+    )
+    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
+    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
+    labels: Mapping[LabelName, str] = Field(
+        default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
+    )
+
+
+class RulesOrDefault:
+    """A list of rules, or the word ``default`` in its place."""
+
+    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_before_validator_function(self._read, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"anyOf": [{"const": "default"}, handler(schema)]}
+
+    @staticmethod
+    def _read(value: object) -> object:
+        if isinstance(value, str):
+            msg = "must be default, or a list of rules"
+            raise ValueError(msg)  # noqa: TRY004 - pydantic collects ValueError only
+        return value
