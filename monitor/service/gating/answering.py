@@ -10,13 +10,13 @@ import numpy as np
 
 from monitor import __version__
 from monitor.errors import InputError
-from monitor.model import ALL, Derived, Run
+from monitor.model import ALL, Run
 from monitor.ports import Clock, Store, UserSource
 from monitor.sequential import Gated, Sample, Scale, judge, tally
 from monitor.service.gating.certificate import Certificate, JudgedRun, JudgedSegment, conclude
 from monitor.service.gating.choosing import Chosen, LeftOut, choose
-from monitor.service.gating.quantity import Quantity, from_value, over_floor
-from monitor.service.gating.question import EACH, Question
+from monitor.service.gating.quantity import Quantity
+from monitor.service.gating.question import EACH, Question, choose_quantity
 from monitor.service.gating.reading import Reader, RunRead, SegmentOfRun
 from monitor.service.gating.wording import explain, explain_nothing
 
@@ -40,7 +40,7 @@ class Answerer:
     def answer(self) -> Certificate:
         """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
         chosen = choose(self.store, self.question)
-        quantity = self._quantity(chosen.runs)
+        quantity = choose_quantity(self.question)
         margin = quantity.scale.margin(self.question.margin)
         reads, left_out = self._judged(chosen, quantity)
         looks = max(len(chosen.runs), 1) if self.question.is_census else 1
@@ -59,14 +59,6 @@ class Answerer:
             version=__version__,
             at=self.clock.now(),
         )
-
-    def _quantity(self, runs: Sequence[Run]) -> Quantity:
-        """The excess over the noise floor where the newest run has one and no reference was asked for."""
-        metric, k = self.question.metric, self.question.comparison.k
-        series = Derived.OVER_FLOOR.of(str(metric))
-        if self.question.reference is None and runs and series in self.store.run_scores(runs[-1].id, [series]).by_metric:
-            return over_floor(metric, k)
-        return from_value(metric, k, self.question.reference)
 
     def _judged(self, chosen: Chosen, quantity: Quantity) -> tuple[tuple[RunRead, ...], Mapping[LeftOut, int]]:
         """The runs that are judged, and how many are not: of a census only the newest."""

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from monitor.errors import ConfigError, InputError
-from monitor.metrics import Metric, parse
-from monitor.model import ALL, Comparison
+from monitor.metrics import Metric, Need, parse
+from monitor.model import ALL, Comparison, NoiseFloor
+from monitor.service.gating.quantity import Quantity, from_value, over_floor
 
 EACH = "each"
 """In place of a segment's name: every segment but ``all``."""
@@ -52,7 +53,7 @@ def put(  # noqa: PLR0913 - the words of the command
     if not 0 < alpha < 1:
         msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
         raise InputError(msg)
-    return Question(
+    question = Question(
         comparison=comparison,
         metric=_choose(comparison, metric),
         margin=margin,
@@ -61,6 +62,25 @@ def put(  # noqa: PLR0913 - the words of the command
         since=since,
         reference=reference,
     )
+    choose_quantity(question).scale.margin(margin)
+    _require_floor_of_rotating(question)
+    return question
+
+
+def choose_quantity(question: Question) -> Quantity:
+    """The excess over the noise floor where there is one and no reference was given, else the distance from a value.
+
+    Measures of relevance have no floor.
+    """
+    metric, k = question.metric, question.comparison.k
+    if _has_floor(question):
+        return over_floor(metric, k)
+    return from_value(metric, k, question.reference)
+
+
+def _has_floor(question: Question) -> bool:
+    is_wanted = question.comparison.noise_floor is not None and question.reference is None
+    return is_wanted and question.metric.need is not Need.RELEVANCE
 
 
 def _require_answerable(comparison: Comparison) -> None:
@@ -71,6 +91,16 @@ def _require_answerable(comparison: Comparison) -> None:
         msg = (
             f"{comparison.name} asks the same {comparison.sample.fixed:,} users in each run, and these carry no promise about "
             "others: set users.sample to {fixed: 1000, rotating: 1000} or the like"
+        )
+        raise ConfigError(msg)
+
+
+def _require_floor_of_rotating(question: Question) -> None:
+    is_temporal = question.comparison.noise_floor is NoiseFloor.TEMPORAL
+    if is_temporal and _has_floor(question) and not question.is_census:
+        msg = (
+            "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
+            "take {serve: true} or {retrain: SOURCE}, or say by --reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.model import ALL, Comparison, Coverage, Panel, Run
+from monitor.model import ALL, Comparison, Panel, Run
 from monitor.ports import Store, UserSource
 from monitor.sampling import draw, fixed_among
 from monitor.service.gating.quantity import Floats, Quantity
@@ -77,24 +77,33 @@ class Reader:
     def _members(self, run: Run, scored: pd.Index[str]) -> Mapping[str, tuple[Rows, int]]:
         """By segment: rows of the scored users, and how many users were asked."""
         whole = {ALL: (np.arange(len(scored), dtype=np.intp), run.asked or 0)}
-        if self.users is None:
+        covered = None if self.users is None else self.store.coverage(run.id)
+        if self.users is None or covered is None:
             return whole
-        covered = self.store.coverage(run.id)
-        kept = self.store.kept_lists(run.id)
-        panel = kept.panel if kept is not None else self._drawn_again(self.users, run)
-        asked = _asked(covered)
-        rows = {name: scored.get_indexer(panel.users[places]) for name, places in panel.segments.items() if name != ALL}
-        if kept is None and not (len(panel) == run.asked and scored.isin(panel.users).all()):
+        panel = self._panel(run, scored, self.users)
+        return whole | {
+            row.segment: (_rows(panel, row.segment, scored), row.asked) for row in covered.rows if row.segment != ALL
+        }
+
+    def _panel(self, run: Run, scored: pd.Index[str], users: UserSource) -> Panel:
+        """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
+        if (kept := self.store.kept_lists(run.id)) is not None:
+            return kept.panel
+        panel = draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
+        if len(panel) != run.asked or not scored.isin(panel.users).all():
             msg = (
                 f"segments of the run of {run.slot.isoformat()} cannot be told any more: the users are others by now. "
                 "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
             )
             raise InputError(msg)
-        return whole | {name: (np.sort(found[found >= 0]), asked.get(name, 0)) for name, found in rows.items()}
+        return panel
 
 
-def _asked(covered: Coverage | None) -> dict[str, int]:
-    return {row.segment: row.asked for row in covered.rows} if covered else {}
+def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:
+    """Where the segment's users stand among the scored ones; a segment that was too thin to keep has nobody."""
+    places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
+    found = scored.get_indexer(panel.users[places])
+    return np.sort(found[found >= 0])
 
 
 def _digest(run: Run, users: pd.Index[str], values: Floats) -> str:
