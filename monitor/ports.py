@@ -13,6 +13,7 @@ from monitor.model import (
     AlertState,
     ArmScore,
     Claim,
+    Coverage,
     Delivery,
     Direction,
     Evidence,
@@ -265,6 +266,16 @@ class Store(Protocol):
 
     def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
         """One user's scores in the newest ``limit`` runs that scored them, newest slot first, then by metric."""
+
+    def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
+        """Every user's scores of these metrics in one run, users ascending by code point, undefined ones NaN.
+
+        Metrics that the run stored no score of are left out of ``by_metric``; no users when that leaves none. A user who has
+        a score of one metric only is NaN in the others.
+        """
+
+    def coverage(self, run_id: int) -> Coverage | None:
+        """Coverage of one run by segment as it was stored; None where there is none."""
 
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         """The ``n`` users of the run with the lowest scores (``above``: the highest), worst first, then by name."""

@@ -19,7 +19,9 @@ from monitor.cli import (
     database,
     demonstrating,
     detailing,
+    exits,
     filling,
+    gating,
     measures,
     running,
     serving,
@@ -32,7 +34,7 @@ from monitor.service.logs import configure
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
-    "3 a source or run failed, 4 database, 5 delivery, 130 interrupted."
+    "3 a source or run failed, 4 database, 5 delivery, 130 interrupted; gate: 0 safe, 1 breach, 2 inconclusive, see its help."
 )
 
 app = typer.Typer(
@@ -51,6 +53,7 @@ app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)
 app.command("compare")(comparing.compare)
+app.command("gate", cls=exits.GateCommand)(gating.gate)
 app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)
 app.command("show")(detailing.show)

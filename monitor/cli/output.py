@@ -41,6 +41,11 @@ def print_json(value: object) -> None:
     sys.stdout.flush()
 
 
+def certificate_text(value: object) -> str:
+    """The same object as a text to be kept in a file, one key a line."""
+    return json.dumps(_plain(value), indent=2) + "\n"
+
+
 def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {str(key): _plain(each) for key, each in value.items()}

@@ -28,15 +28,33 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
 
 
+def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Which of a run's users are its fixed ones, told from these users alone: bool (n,).
+
+    Exact over all users that a run asked. Where some are left out, such as those without a score, every fixed one is still
+    found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
+    Without a sample nobody is fixed.
+    """
+    is_fixed = np.zeros(len(users), dtype=np.bool_)
+    if comparison.sample is not None:
+        names = users.to_numpy(dtype=object)
+        is_fixed[_smallest(names, comparison.sample.fixed, _fixed_salt(comparison))] = True
+    return is_fixed
+
+
 def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:
     """Positions of the drawn users, ascending."""
     if size.fixed + size.rotating >= len(users):
         return np.arange(len(users), dtype=np.intp)
     names = users.to_numpy(dtype=object)
-    fixed = _smallest(names, size.fixed, f"{comparison.seed}\0{comparison.name}")
+    fixed = _smallest(names, size.fixed, _fixed_salt(comparison))
     rest = np.setdiff1d(np.arange(len(users), dtype=np.intp), fixed, assume_unique=True)
-    rotating = rest[_smallest(names[rest], size.rotating, f"{comparison.seed}\0{comparison.name}\0{slot.isoformat()}")]
+    rotating = rest[_smallest(names[rest], size.rotating, f"{_fixed_salt(comparison)}\0{slot.isoformat()}")]
     return np.sort(np.concatenate([fixed, rotating]))
+
+
+def _fixed_salt(comparison: Comparison) -> str:
+    return f"{comparison.seed}\0{comparison.name}"
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:

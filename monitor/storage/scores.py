@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from sqlalchemy import Connection, delete, select
 
 from monitor.model import Direction, Scores, UserScore
@@ -67,6 +68,23 @@ def worst_users(connection: Connection, run_id: int, metric: str, n: int, direct
     worst = scores.c.value if direction is Direction.BELOW else scores.c.value.desc()
     query = _query().where(scores.c.run_id == run_id, metrics.c.name == metric, scores.c.value.is_not(None))
     return _read(connection, query.order_by(worst, scores.c.user_id).limit(n))
+
+
+def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
+    """Scores of every user of the run in these metrics; metrics without any are left out."""
+    columns = {name: column for name in dict.fromkeys(names) if len(column := _column(connection, run_id, name))}
+    table = pd.DataFrame(columns, dtype=np.float64).sort_index() if columns else pd.DataFrame(index=pd.Index([], dtype="str"))
+    by_metric = {name: table[name].to_numpy(np.float64) for name in columns}
+    return Scores(users=pd.Index(table.index, dtype="str"), by_metric=by_metric)
+
+
+def _column(connection: Connection, run_id: int, name: str) -> pd.Series[float]:
+    """One metric's scores by user."""
+    number = select(metrics.c.id).where(metrics.c.name == name).scalar_subquery()
+    query = select(scores.c.user_id, scores.c.value).where(scores.c.run_id == run_id, scores.c.metric_id == number)
+    rows = connection.execute(query).all()
+    values = np.array([row[1] for row in rows], dtype=np.float64)
+    return pd.Series(values, index=pd.Index([row[0] for row in rows], dtype="str"))
 
 
 def _of_user(connection: Connection, run_ids: Sequence[int], user: str) -> tuple[UserScore, ...]:

@@ -13,6 +13,7 @@ from monitor.model import (
     AlertState,
     ArmScore,
     Claim,
+    Coverage,
     Delivery,
     Direction,
     Evidence,
@@ -173,6 +174,14 @@ class SqlStore:
     def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
         with self.database.read() as connection:
             return per_user.user_scores(connection, comparison, user, limit)
+
+    def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
+        with self.database.read() as connection:
+            return per_user.run_scores(connection, run_id, metrics)
+
+    def coverage(self, run_id: int) -> Coverage | None:
+        with self.database.read() as connection:
+            return results.coverage_of(connection, [run_id]).get(run_id)
 
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         with self.database.read() as connection:

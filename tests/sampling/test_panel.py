@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from factories import comparison
 from monitor.model import SampleSize, UserTable
-from monitor.sampling import draw
+from monitor.sampling import draw, fixed_among
 from monitor.sampling.segments import frequent, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -117,3 +117,22 @@ def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
     few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
     seen = {name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments}
     assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}
+
+
+def test_the_fixed_users_of_a_run_are_told_from_its_users_alone() -> None:
+    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
+    first, second = (draw(users(1000), watched, SLOT + timedelta(days=days)).users for days in (0, 1))
+    fixed = first[fixed_among(first, watched)]
+    assert set(fixed) == set(draw(users(1000), comparison(sample=SampleSize(fixed=30)), SLOT).users)
+    assert set(fixed) == set(second[fixed_among(second, watched)])
+
+
+def test_no_fixed_user_passes_for_a_rotating_one_where_some_have_no_score() -> None:
+    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
+    asked = draw(users(1000), watched, SLOT).users
+    fixed, scored = set(asked[fixed_among(asked, watched)]), asked[::2]
+    assert not fixed & set(scored[~fixed_among(scored, watched)])
+
+
+def test_without_a_sample_nobody_is_fixed() -> None:
+    assert not fixed_among(pd.Index(["a", "b"], dtype="str"), comparison(sample=None)).any()

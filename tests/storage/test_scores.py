@@ -132,3 +132,30 @@ def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monke
 
     assert peak < 1.5e6, "1,000 users at once, not 30,000, whose names and numbers alone are 5 MB"
     assert len(store.worst_users(claim.run_id, "b", count + 1)) == count
+
+
+def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlStore) -> None:
+    run_id = store_scores(store, {"tau": {"b": 0.5, "a": NAN, "\u2400c": 1.0}, "rbo": {"b": 0.25, "a": 0.75, "\u2400c": 0.0}})
+    store_scores(store, {"tau": {"other": 1.0}}, 1)
+
+    found = store.run_scores(run_id, ["tau", "unknown", "rbo", "tau"])
+
+    assert list(found.users) == ["a", "b", "\u2400c"]
+    assert list(found.by_metric) == ["tau", "rbo"]
+    np.testing.assert_array_equal(found.by_metric["tau"], [NAN, 0.5, 1.0])
+    np.testing.assert_array_equal(found.by_metric["rbo"], [0.75, 0.25, 0.0])
+
+
+def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
+    run_id = store_scores(store, {"tau": {"a": 0.5}})
+    for nothing in (store.run_scores(run_id, ["rbo"]), store.run_scores(run_id, []), store.run_scores(run_id + 1, ["tau"])):
+        assert len(nothing.users) == 0
+        assert dict(nothing.by_metric) == {}
+
+
+def test_coverage_of_a_run_is_told_by_segment(store: SqlStore) -> None:
+    run_id = store_scores(store, {"tau": {"a": 0.5}})
+    covered = store.coverage(run_id)
+    assert covered is not None
+    assert [(row.segment, row.asked, row.paired) for row in covered.rows] == [("all", 5, 3), ("activity=new", 2, 2)]
+    assert store.coverage(run_id + 1) is None

@@ -1,0 +1,61 @@
+"""Confidence sequences: the means that no bet has ruled out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from monitor.errors import InputError
+from monitor.sequential.capital import log_capital, log_capital_of_draws
+from monitor.sequential.sample import Draw, Tally
+
+_HALVINGS = 30
+_GRID = 2**16
+"""More distinct scores than these are moved up to multiples of one 65,536th, which can only widen what is told."""
+
+
+def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
+    """Lower bound from ``least``, upper from ``most`` (the same tally where nobody is missing), each wrong with at most alpha.
+
+    Means on [0, 1]; (0, 1) without scores. Together they are a confidence sequence of level 1 - 2 alpha. Capital grows with m,
+    so each is found by bisection: to 1e-9, and 2e-5 wider where scores had to be moved. InputError for alpha outside (0, 1).
+    """
+    require_level(alpha)
+    return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
+
+
+def bounds_of_draws(draws: Sequence[Draw], alpha: float) -> tuple[float, float]:
+    """The same from ordered draws of several runs whose mean is one and the same, of known populations where told."""
+    require_level(alpha)
+    flipped = [Draw(1.0 - draw.values, draw.population) for draw in draws]
+    return 1.0 - _reached(partial(log_capital_of_draws, flipped), alpha), _reached(partial(log_capital_of_draws, draws), alpha)
+
+
+def require_level(alpha: float) -> None:
+    """InputError unless 0 < alpha < 1."""
+    if not 0 < alpha < 1:
+        msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
+        raise InputError(msg)
+
+
+def _upper(scores: Tally, alpha: float) -> float:
+    return _reached(partial(log_capital, _coarse(scores)), alpha) if scores.n else 1.0
+
+
+def _reached(log_capital_at: Callable[[float], float], alpha: float) -> float:
+    """The least mean at which the capital has reached 1/alpha; 1 where none has."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if log_capital_at(middle) >= -math.log(alpha) else (middle, high)
+    return high
+
+
+def _coarse(scores: Tally) -> Tally:
+    if len(scores.values) <= _GRID:
+        return scores
+    values, owner = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
+    return Tally(values, np.bincount(owner, weights=scores.counts).astype(np.float64))

@@ -1,0 +1,82 @@
+"""Capital of one who bets that a mean lies below m: it rarely grows where that is wrong, whenever one looks.
+
+On a score x the bet of stake s in (0, 1) multiplies the capital by y = 1 + s (m - x) / (1 - m), which is at least 1 - s.
+Where the mean is at least m, y is at most 1 in expectation, and so the capital is a supermartingale: it ever reaches 1/alpha
+with probability at most alpha (Ville 1939; Waudby-Smith and Ramdas 2024, section 4). The capital starts in equal parts on a
+few fixed stakes, each twice the next, in place of a stake that is learned on the way. Fixed stakes cost a constant (log 13 of
+log capital at most) and buy three things:
+
+- the order of users does not matter, so that a verdict depends on nobody's choice of it, and equal scores may be counted;
+- the mean may move: the product of 1 + s (m - mean_i) / (1 - m) is at most 1 as soon as the *average* of the means so far is
+  at least m (arithmetic over geometric mean), so that the promise is about the average over what was looked at;
+- a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
+  the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
+  under the power of the mean.
+Where the size is known one may look after every user, and learns more from the last ones: `Draw` with a population.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import reduce
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import logsumexp
+
+from monitor.sequential.sample import Draw, Tally
+
+Floats = npt.NDArray[np.float64]
+
+STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
+"""From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
+
+_EDGE = 1e-9
+_IMPOSSIBLE = 1e-6
+"""By how much the scores that are due have to exceed the users not drawn yet before that is no rounding."""
+
+
+def log_capital(scores: Tally, mean: float) -> float:
+    """Natural logarithm of the capital that bets on a mean below this one, 0 < mean < 1, after these scores; 0 without any.
+
+    The evidence that it lies above is `log_capital(scores.flipped(), 1 - mean)`. Cost: 13 logarithms a distinct score.
+    """
+    gains = (mean - scores.values) / (1.0 - mean)
+    return _mixed([float(scores.counts @ np.log1p(stake * gains)) for stake in STAKES])
+
+
+def log_capital_of_draws(draws: Sequence[Draw], mean: float) -> float:
+    """The same after several runs' ordered draws, each run without replacement from its own population where that is known.
+
+    Never wrong where in every run the mean is at least this one. Infinite where what is left of a population cannot
+    have so high a mean.
+    """
+    gains = [_gains(draw.values, mean, draw.population) for draw in draws]
+    return _mixed([sum(float(np.log1p(stake * each).sum()) for each in gains) for stake in STAKES])
+
+
+def follow(values: Floats, mean: float, population: int | None = None) -> Floats:
+    """The logarithm of the capital after every user: scores on [0, 1] of shape (..., n), histories by users, same shape out."""
+    gains = _gains(values, mean, population)
+    paths = (np.cumsum(np.log1p(stake * gains), axis=-1) for stake in STAKES)
+    mixed: Floats = reduce(np.logaddexp, paths)
+    return mixed - math.log(len(STAKES))
+
+
+def _gains(values: Floats, mean: float, population: int | None) -> Floats:
+    """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be.
+
+    From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020). Below 0 it
+    says nothing: one bets as if it were 0, and cannot win. Above 1 there is no such population: the capital is infinite.
+    """
+    if population is None:
+        return (mean - values) / (1.0 - mean)
+    left = population - np.arange(values.shape[-1])
+    due = population * mean - np.cumsum(values, axis=-1)
+    rest = np.clip((due + values) / left, 0.0, 1.0 - _EDGE)
+    return np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - values) / (1.0 - rest))
+
+
+def _mixed(by_stake: Sequence[float]) -> float:
+    return float(logsumexp(by_stake)) - math.log(len(STAKES))

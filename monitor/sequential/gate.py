@@ -1,0 +1,114 @@
+"""Is the mean below a margin or above it? An answer at any time, and none while the data allow both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from monitor.sequential.bounds import bounds, require_level
+from monitor.sequential.capital import log_capital
+from monitor.sequential.sample import Sample
+from monitor.sequential.segments import reject
+
+
+class Verdict(StrEnum):
+    """What is known of the mean. ``safe``: it lies below the margin; ``breach``: above."""
+
+    SAFE = "safe"
+    BREACH = "breach"
+    INCONCLUSIVE = "inconclusive"
+
+
+class Reason(StrEnum):
+    """Why a verdict is what it is. A closed set.
+
+    ``no_data``: nobody has a score, or what the missing ones would have scored decides. ``too_few``: not enough users yet.
+    """
+
+    DECIDED = "decided"
+    NO_DATA = "no_data"
+    TOO_FEW = "too_few"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gated:
+    """One sample held against a margin; means on [0, 1], evidence as natural logarithms of e-values.
+
+    ``least`` and ``most``: mean with every missing score at 0 and at 1 (NaN without users). ``below``: evidence for a mean
+    below the margin with the missing at 1, ``above``: for one above it with the missing at 0. ``low`` and ``high``: bounds of
+    the mean, each wrong with at most alpha, with the missing at 0 for ``low`` and at 1 for ``high``.
+    """
+
+    n: int
+    missing: int
+    least: float
+    most: float
+    below: float
+    above: float
+    low: float
+    high: float
+    verdict: Verdict
+    reason: Reason
+
+
+def gate(sample: Sample, margin: float, alpha: float, *, share: float = 1.0) -> Gated:
+    """Judge one sample: margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's.
+
+    Each side has the whole alpha, as at most one of the two verdicts can be wrong of one and the same mean: ``safe``
+    is said wrongly with at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below
+    grows only where the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
+    """
+    return judge([sample], margin, alpha, share=share)[0]
+
+
+def judge(samples: Sequence[Sample], margin: float, alpha: float, *, share: float = 1.0) -> tuple[Gated, ...]:
+    """Judge several samples (segments) together, each verdict by e-BH over the evidence of all: see `reject`.
+
+    All are ``safe`` only where each by itself would be, so that the chance of that with any of them beyond the
+    margin is at most alpha, however many they are; the expected share of wrong ones among the ``breach`` is at most alpha.
+    """
+    require_level(alpha)
+    level = alpha * share
+    below = [log_capital(sample.most, margin) for sample in samples]
+    above = [log_capital(sample.least.flipped(), 1 - margin) for sample in samples]
+    is_safe, is_breach = reject(below, level), reject(above, level)
+    return tuple(
+        _gated(sample, margin, level, (below[i], above[i]), _said(safe=bool(is_safe[i]), breach=bool(is_breach[i])))
+        for i, sample in enumerate(samples)
+    )
+
+
+def _said(*, safe: bool, breach: bool) -> Verdict:
+    if safe:
+        return Verdict.SAFE
+    return Verdict.BREACH if breach else Verdict.INCONCLUSIVE
+
+
+def _gated(sample: Sample, margin: float, level: float, evidence: tuple[float, float], verdict: Verdict) -> Gated:
+    low, high = bounds(sample.least, sample.most, level)
+    return Gated(
+        n=sample.n,
+        missing=sample.missing,
+        least=sample.least.mean,
+        most=sample.most.mean,
+        below=evidence[0],
+        above=evidence[1],
+        low=low,
+        high=high,
+        verdict=verdict,
+        reason=Reason.DECIDED if verdict is not Verdict.INCONCLUSIVE else _lacking(sample, margin, level),
+    )
+
+
+def _lacking(sample: Sample, margin: float, level: float) -> Reason:
+    """Whether the missing stand in the way: their bounds straddle the margin, or with the other bound there were a verdict."""
+    if not sample.scored.n:
+        return Reason.NO_DATA
+    if not sample.missing:
+        return Reason.TOO_FEW
+    would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
+    would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
+    straddles = sample.least.mean < margin < sample.most.mean
+    return Reason.NO_DATA if straddles or would_be_safe or would_be_breach else Reason.TOO_FEW

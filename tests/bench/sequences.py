@@ -1,0 +1,265 @@
+"""What sequential decisions promise beside what they do, and beside a z-test that looks as often. `make bench ARGS=sequences`.
+
+10,000 histories a line. Coverage and run length with a look after every user, the gate after every run. Scores stand on [0, 1].
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+from scipy.special import betaincinv, ndtri
+
+from monitor import compare_many
+from monitor.sequential import Scale, detect, follow
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Rng = np.random.Generator
+
+HISTORIES = 10_000
+BATCH = 500
+LISTS = Path(__file__).resolve().parents[3] / "shared" / "drift-lists"
+Z_FROM = 30
+"""Users before the z-test looks first, as its own textbook asks."""
+
+
+def main() -> None:
+    """Print the tables, one after the other."""
+    console = Console(width=150)
+    for build in (tabulate_coverage, tabulate_gate, tabulate_run_length):
+        console.print(build(np.random.default_rng(20240108)))
+
+
+def real_excess(folder: Path = LISTS) -> Floats:
+    """Excess of extended tau over its noise floor on [0, 1], a user and day: candidate `ok-seed`, floor `again`, k = 10."""
+    days = [_excess_of_day(folder, path.name) for path in sorted((folder / "baseline").glob("*.parquet"))]
+    return Scale(-2.0, 2.0).to_unit(np.concatenate(days))
+
+
+def _excess_of_day(folder: Path, day: str) -> Floats:
+    baseline, again, candidate = (
+        pd.read_parquet(folder / arm / day)[["user_id", "items"]].rename(columns={"user_id": "user"})
+        for arm in ("baseline", "again", "ok-seed")
+    )
+    floor, score = (compare_many(baseline, other, "extended_tau", 10)["extended_tau"] for other in (again, candidate))
+    return (floor - score).dropna().to_numpy(np.float64)
+
+
+@dataclass(frozen=True)
+class Population:
+    """A distribution by name: independent scores of shape (histories, n) and their mean."""
+
+    name: str
+    mean: float
+    draw: Callable[[Rng, tuple[int, int]], Floats]
+
+
+def populations() -> Iterator[Population]:
+    """What coverage is tried on: rare, common and nearly sure; smooth; two points; real."""
+    for p in (0.01, 0.1, 0.5, 0.99):
+        yield Population(f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float))  # type: ignore[misc]
+    yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
+    yield Population("0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4))
+    if LISTS.exists():
+        real = real_excess()
+        yield Population("real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape))
+
+
+def tabulate_coverage(rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES) -> Table:
+    """How often the confidence sequence ever leaves out the mean, drawn independently and from a population of 1.25 n."""
+    table = _table(f"Confidence sequence: mean left out at any of {users:,} looks, alpha {alpha}", "peeking z-test")
+    for of in populations():
+        batches = [of.draw(rng, (BATCH, users)) for _ in range(histories // BATCH)]
+        table.add_row(
+            f"{of.name}, independent",
+            f"{alpha}",
+            *_rates(_ever(_is_left_out(batch, np.full(BATCH, of.mean), None, alpha) for batch in batches)),
+            *_rates(_ever(_is_peeked(batch, np.full((BATCH, 1), of.mean), alpha / 2) for batch in batches)),
+        )
+        size = users * 5 // 4
+        whole = [of.draw(rng, (BATCH, size)) for _ in range(histories // BATCH)]
+        table.add_row(
+            f"{of.name}, {users:,} of {size:,}",
+            f"{alpha}",
+            *_rates(_ever(_is_left_out(batch[:, :users], batch.mean(axis=1), size, alpha) for batch in whole)),
+            *_rates(_ever(_is_peeked(batch[:, :users], batch.mean(axis=1, keepdims=True), alpha / 2) for batch in whole)),
+        )
+    return table
+
+
+def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
+    """By look, whether either bound excludes the history's mean; histories share a mean where there is no population."""
+    if population is None:
+        sides = [follow(scores, float(means[0])), follow(1 - scores, 1 - float(means[0]))]
+    else:
+        sides = [
+            np.stack([follow(row, mean, population) for row, mean in zip(side, side_means, strict=True)])
+            for side, side_means in ((scores, means), (1 - scores, 1 - means))
+        ]
+    return np.maximum(*sides) >= math.log(2 / alpha)
+
+
+def _is_peeked(scores: Floats, means: Floats, tail: float) -> Flags:
+    """By look, whether a z-test with this tail on each side rejects the mean."""
+    return np.abs(_z(scores, means)) > -float(ndtri(tail))
+
+
+def _z(scores: Floats, means: Floats) -> Floats:
+    """z of every look from `Z_FROM` users on; 0 while all scores are the same."""
+    n = np.arange(1, scores.shape[1] + 1)
+    mean = np.cumsum(scores, axis=1) / n
+    variance = np.cumsum(scores**2, axis=1) / n - mean**2
+    error = np.sqrt(np.maximum(variance, 0) / n)
+    return np.where((n >= Z_FROM) & (variance > 1e-12), (mean - means) / np.where(error > 0, error, 1), 0.0)
+
+
+RUNS, USERS = 10, 200
+MARGIN = 0.5125
+"""0.05 on a metric two wide under a noise floor."""
+
+
+@dataclass(frozen=True)
+class World:
+    """Runs of a gate: scores (histories, runs x users), NaN where missing, and the population's mean in each run."""
+
+    name: str
+    draw: Callable[[Rng, Floats], tuple[Floats, Floats]]
+
+
+def worlds() -> Iterator[World]:
+    """Truth exactly at the margin and near it, moving from run to run, without replacement, and the worst missing."""
+    yield World("at the margin", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0))
+    yield World("0.01 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0025, 0.0))
+    yield World("0.01 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0025, 0.0))
+    yield World("at the margin on average, runs move by 0.03", lambda rng, pool: _shifted(rng, pool, 0.0, 0.0075))
+    yield World("at the margin, 200 of 300 users", _without_replacement)
+    yield World("at the margin, the 2 % farthest missing", _farthest_missing)
+    yield World("0.05 below the margin", lambda rng, pool: _shifted(rng, pool, -0.0125, 0.0))
+    yield World("0.05 above the margin", lambda rng, pool: _shifted(rng, pool, 0.0125, 0.0))
+
+
+def _shifted(rng: Rng, pool: Floats, by: float, shock: float) -> tuple[Floats, Floats]:
+    """Scores around margin + by, all users of a run moved by one shock; the mean of clipped scores is that of the pool."""
+    means = MARGIN + by + rng.normal(0, shock, (BATCH, RUNS))
+    centred = pool[(pool > 0.1) & (pool < 0.9)]
+    centred = centred - centred.mean()
+    scores = rng.choice(centred, (BATCH, RUNS, USERS)) + means[:, :, np.newaxis]
+    return scores.reshape(BATCH, -1), means
+
+
+def _without_replacement(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
+    people = rng.choice(pool[(pool > 0.1) & (pool < 0.9)], (BATCH, RUNS, USERS * 3 // 2))
+    people += MARGIN - people.mean(axis=2, keepdims=True)
+    return rng.permuted(people, axis=2)[:, :, :USERS].reshape(BATCH, -1), np.full((BATCH, RUNS), MARGIN)
+
+
+def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
+    scores, means = _shifted(rng, pool, 0.0, 0.0)
+    by_run = scores.reshape(BATCH, RUNS, USERS)
+    is_missing = by_run >= np.quantile(by_run, 0.98, axis=2, keepdims=True)
+    return np.where(is_missing, np.nan, by_run).reshape(BATCH, -1), means
+
+
+def tabulate_gate(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
+    """How often either verdict is ever said, with a look after each run, and how often wrongly."""
+    pool = real_excess() if LISTS.exists() else rng.beta(40, 40, 10_000)
+    title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; wrong at most alpha"
+    table = _table(title, "peeking z-test")
+    for world in worlds():
+        found = [_said(*world.draw(rng, pool), alpha) for _ in range(histories // BATCH)]
+        for verdict in ("safe", "breach"):
+            for kind in ("wrong", "right"):
+                ours, theirs = (np.concatenate([each[who, verdict, kind] for each in found]) for who in ("gate", "z"))
+                if ours.any() or theirs.any() or kind == "wrong":
+                    promise = f"{alpha}" if kind == "wrong" else ""
+                    table.add_row(f"{world.name}: {kind} {verdict}", promise, *_rates(ours), *_rates(theirs))
+    return table
+
+
+def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, str], Flags]:
+    """By who says it, verdict, and whether it is true of the average over the runs so far at some look: a flag a history."""
+    looks = np.arange(1, RUNS + 1) * USERS - 1
+    average = np.cumsum(means, axis=1) / np.arange(1, RUNS + 1)
+    worst, best = np.nan_to_num(scores, nan=1.0), np.nan_to_num(scores, nan=0.0)
+    z = _present_z(scores, looks)
+    limit = -float(ndtri(alpha))
+    said = {
+        ("gate", "safe"): follow(worst, MARGIN)[:, looks] >= -math.log(alpha),
+        ("gate", "breach"): follow(1 - best, 1 - MARGIN)[:, looks] >= -math.log(alpha),
+        ("z", "safe"): z < -limit,
+        ("z", "breach"): z > limit,
+    }
+    is_true = {"safe": average < MARGIN - 1e-12, "breach": average > MARGIN + 1e-12}
+    told: dict[tuple[str, str, str], Flags] = {}
+    for (who, verdict), flags in said.items():
+        told[who, verdict, "wrong"] = np.any(flags & ~is_true[verdict], axis=1)
+        told[who, verdict, "right"] = np.any(flags & is_true[verdict], axis=1)
+    return told
+
+
+def _present_z(scores: Floats, looks: npt.NDArray[np.int64]) -> Floats:
+    """z at the looks, over the users who have a score, as one computes it who leaves out the others."""
+    is_here = ~np.isnan(scores)
+    n = np.cumsum(is_here, axis=1)[:, looks]
+    total, squares = (np.cumsum(np.nan_to_num(scores) ** power, axis=1)[:, looks] for power in (1, 2))
+    mean = total / n
+    return np.asarray((mean - MARGIN) / np.sqrt((squares / n - mean**2) / n))
+
+
+def tabulate_run_length(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
+    """Mean number of users to the first alarm, cut at 10 / alpha: healthy at the margin, and after a rise."""
+    table = Table(
+        "e-detector", "promise", "mean run length", "95 % bounds", "peeking z-test", "95 % bounds", title_justify="left"
+    )
+    horizon = round(10 / alpha)
+    table.title = f"Run length in users, alpha {alpha}; histories are cut at {horizon:,}"
+    for of, margin in itertools.product(populations(), (1.0, 0.8)):
+        name = f"{of.name}, mean " + ("at the margin" if margin == 1 else "a quarter above the margin")
+        promise = f">= {1 / alpha:,.0f}" if margin == 1 else "soon"
+        lengths = []
+        for _ in range(histories // BATCH):
+            scores = of.draw(rng, (BATCH, horizon))
+            ours = _first(detect(scores, of.mean * margin) >= -math.log(alpha))
+            theirs = _first(_z(scores, np.full((BATCH, 1), of.mean * margin)) > -float(ndtri(alpha)))
+            lengths.append((ours, theirs))
+        table.add_row(name, promise, *(cell for both in zip(*lengths, strict=True) for cell in _mean(np.concatenate(both))))
+    return table
+
+
+def _first(flags: Flags) -> npt.NDArray[np.int64]:
+    """Looks up to the first flag, all of them where there is none."""
+    first: npt.NDArray[np.int64] = np.where(flags.any(axis=1), flags.argmax(axis=1) + 1, flags.shape[1])
+    return first
+
+
+def _ever(batches: Iterator[Flags]) -> Flags:
+    return np.concatenate([batch.any(axis=1) for batch in batches])
+
+
+def _rates(flags: Flags) -> tuple[str, str]:
+    """The share and its exact 95 % bounds (Clopper and Pearson 1934)."""
+    n, x = len(flags), int(flags.sum())
+    low = 0.0 if x == 0 else float(betaincinv(x, n - x + 1, 0.025))
+    high = 1.0 if x == n else float(betaincinv(x + 1, n - x, 0.975))
+    return f"{x / n:.4f}", f"{low:.4f} to {high:.4f}"
+
+
+def _mean(lengths: npt.NDArray[np.int64]) -> tuple[str, str]:
+    mean, error = lengths.mean(), lengths.std() / math.sqrt(len(lengths))
+    return f"{mean:,.1f}", f"{mean - 1.96 * error:,.1f} to {mean + 1.96 * error:,.1f}"
+
+
+def _table(title: str, other: str) -> Table:
+    table = Table("what", "promise", "measured", "95 % bounds", other, "95 % bounds", title=title, title_justify="left")
+    for column in (1, 2, 4):
+        table.columns[column].justify = "right"
+    return table

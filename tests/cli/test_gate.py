@@ -1,0 +1,167 @@
+"""The command `gate` as a pipeline meets it: exit codes, the certificate, and errors that are no verdict."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.watching import APART, SIMILAR, write_lists, write_world
+
+Done = subprocess.CompletedProcess[str]
+
+
+def rankwatch(*args: str, cwd: Path) -> Done:
+    command = [sys.executable, "-m", "monitor", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, timeout=60)
+
+
+def gate(world: Path, *args: str) -> Done:
+    return rankwatch("gate", "feed", "--margin", "0.5", *args, cwd=world)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """Forty of sixty users, drawn anew each day, no noise floor."""
+    config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    config.write_text(config.read_text().replace("{all: true}", "{all: true, sample: {rotating: 40}}"))
+    return tmp_path
+
+
+def run(world: Path, *days: int) -> None:
+    for day in days:
+        assert rankwatch("run-once", "--slot", f"2024-01-{day:02}", cwd=world).returncode == 0
+
+
+def test_similar_lists_are_safe_and_end_with_0(world: Path) -> None:
+    run(world, 8, 9)
+    done = gate(world)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "feed  margin 0.5  alpha 0.01"
+    assert lines[1].startswith(
+        "judged: extended_tau: how far it is from 1, that of identical lists; the baseline's own noise is NOT"
+    )
+    assert lines[2] == "runs: 2, 2024-01-08T00:00:00Z to 2024-01-09T00:00:00Z; 80 rotating users, 0 missing"
+    assert lines[-1].startswith("SAFE: the mean excess is below 0.5: at most 0.")
+
+
+def test_lists_far_apart_are_a_breach_and_end_with_1(world: Path) -> None:
+    write_lists(world / "candidate.jsonl", APART)
+    run(world, 8)
+    done = gate(world)
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("BREACH: the mean excess is above 0.5: at least 1.")
+
+
+def test_no_run_is_inconclusive_and_ends_with_2(world: Path) -> None:
+    assert rankwatch("db", "upgrade", cwd=world).returncode == 0
+    done = gate(world)
+    assert done.returncode == 2
+    assert done.stdout.splitlines()[-1] == "INCONCLUSIVE: no run of feed can be judged: none is stored yet"
+
+
+def test_the_certificate_holds_what_the_verdict_rests_on_and_is_the_same_but_for_its_time(world: Path) -> None:
+    run(world, 8)
+    printed = gate(world, "--json", "--certificate", "certificate.json")
+    assert printed.returncode == 0, printed.stderr
+    found: dict[str, Any] = json.loads((world / "certificate.json").read_text())
+    assert found == json.loads(printed.stdout)
+    assert (found["verdict"], found["reason"], found["judged"], found["design"]) == ("safe", "decided", "identical", "rotating")
+    assert (found["users"], found["missing"], found["margin"], found["alpha"]) == (40, 0, 0.5, 0.01)
+    assert (found["metric"], found["reference"], found["range"]) == ("extended_tau", 1.0, [0.0, 2.0])
+    assert [len(found[name]) for name in ("config_hash", "data_hash")] == [64, 64]
+    (segment,) = found["segments"]
+    assert segment["confidence_sequence"]["low"] == 0.0
+    assert segment["confidence_sequence"]["high"] < 0.5
+    assert segment["log10_e_value"]["safe"] > 2 > segment["log10_e_value"]["breach"]
+    again = json.loads(gate(world, "--json").stdout)
+    assert found | {"at": None} == again | {"at": None}
+    assert sorted(path.name for path in world.iterdir() if "certificate" in path.name) == ["certificate.json"]
+
+
+def test_wait_ends_with_the_verdict_of_a_run_that_comes_in(world: Path) -> None:
+    assert rankwatch("db", "upgrade", cwd=world).returncode == 0
+    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--wait", "--timeout", "50s"]
+    with subprocess.Popen(command, cwd=world, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stderr is not None
+        assert "none is stored yet" in waiting.stderr.readline()
+        run(world, 8)
+        out, _ = waiting.communicate(timeout=55)
+    assert waiting.returncode == 0
+    assert "SAFE" in out
+
+
+def test_wait_gives_up_inconclusive(world: Path) -> None:
+    assert rankwatch("db", "upgrade", cwd=world).returncode == 0
+    begin = time.monotonic()
+    assert gate(world, "--wait", "--timeout", "1s").returncode == 2
+    assert time.monotonic() - begin < 30
+
+
+@pytest.mark.parametrize(
+    ("args", "code", "words"),
+    [
+        (("gate", "feed"), 64, "Missing option '--margin'"),
+        (("gate", "feed", "--margin", "much"), 64, "Invalid value for '--margin'"),
+        (("gate", "feed", "--margin", "0.5", "--nope"), 64, "No such option"),
+        (("gate", "feed", "--margin", "0.5", "--since", "soon"), 64, "no ISO 8601 time"),
+        (("gate", "feed", "--margin", "0.5", "--wait", "--timeout", "2"), 64, "a number needs its unit"),
+        (("gate", "feed", "--margin", "7"), 64, "margin 7 lies outside of what is possible: write one between 0 and 2"),
+        (("gate", "feed", "--margin", "0.5", "--alpha", "1"), 64, "alpha 1 is no error rate"),
+        (("gate", "feed", "--margin", "0.5", "--metric", "overlap"), 64, "does not measure overlap"),
+        (("gate", "nope", "--margin", "0.5"), 64, "no comparison named 'nope': the configuration has feed"),
+        (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), 64, "gone.yaml"),
+        (("gate", "feed", "--margin", "0.5"), 4, "rankwatch.db"),
+    ],
+)
+def test_no_error_ends_with_a_verdict(world: Path, args: tuple[str, ...], code: int, words: str) -> None:
+    done = rankwatch(*args, cwd=world)
+    assert done.returncode == code
+    assert words in " ".join(done.stderr.replace("│", " ").split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_certificate_that_cannot_be_written_is_no_verdict(world: Path) -> None:
+    run(world, 8)
+    done = gate(world, "--certificate", "nowhere/certificate.json")
+    assert (done.returncode, done.stdout) == (74, "")
+    assert "nowhere" in done.stderr
+
+
+def test_a_reader_who_has_gone_leaves_no_verdict(world: Path) -> None:
+    run(world, 8)
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--json"]
+    done = subprocess.run(command, cwd=world, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (74, b"")
+
+
+def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:
+    run(world, 8)
+    code = (
+        "import monitor.service.gating as g\n"
+        "def broken(*_, **__): raise ZeroDivisionError('as if')\n"
+        "g.put = broken\n"
+        "from monitor.cli import main; main()"
+    )
+    command = [sys.executable, "-c", code, "gate", "feed", "--margin", "0.5"]
+    done = subprocess.run(command, cwd=world, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 70
+    assert "ZeroDivisionError" in done.stderr
+
+
+def test_missing_users_end_with_2_and_the_reason(world: Path) -> None:
+    half = [json.dumps({"user_id": f"u{number}", "items": SIMILAR}) for number in range(40)]
+    (world / "candidate.jsonl").write_text("\n".join(half) + "\n")
+    run(world, 8, 9)
+    done = gate(world, "--json")
+    assert done.returncode == 2
+    assert json.loads(done.stdout)["reason"] == "no_data"

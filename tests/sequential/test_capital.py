@@ -1,0 +1,206 @@
+"""Capital of bets on bounded means: by hand, by law, and beside a slow obvious reference."""
+
+import math
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from monitor.errors import InputError
+from monitor.sequential import STAKES, Draw, Scale, bounds, bounds_of_draws, follow, log_capital, log_capital_of_draws, tally
+
+MEANS = st.floats(0.01, 0.99)
+SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
+
+
+def slow_capital(scores: list[float], mean: float, population: int | None = None) -> float:
+    """One stake and one score after the other, as the definition reads."""
+    total = 0.0
+    for stake in STAKES:
+        capital, seen = 1.0, 0.0
+        for t, score in enumerate(scores):
+            rest = mean if population is None else (population * mean - seen) / (population - t)
+            rest = min(max(rest, 0.0), 1 - 1e-9)
+            capital *= 1 + stake * (rest - score) / (1 - rest)
+            seen += score
+            if population is not None and population * mean - seen > population - t - 1 + 1e-6:
+                capital = math.inf
+        total += capital / len(STAKES)
+    return total
+
+
+def test_one_score_of_0_against_a_half_multiplies_by_1_plus_the_stake() -> None:
+    assert math.exp(log_capital(tally(np.array([0.0])), 0.5)) == pytest.approx(1 + np.mean(STAKES))
+
+
+def test_one_score_of_1_leaves_1_less_the_stake_at_any_mean() -> None:
+    for mean in (0.1, 0.5, 0.9):
+        assert math.exp(log_capital(tally(np.array([1.0])), mean)) == pytest.approx(1 - np.mean(STAKES))
+
+
+def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out() -> None:
+    nobody = tally(np.empty(0))
+    assert log_capital(nobody, 0.5) == pytest.approx(0.0)
+    assert bounds(nobody, nobody, 0.01) == (0.0, 1.0)
+
+
+@given(SCORES, MEANS)
+def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: float) -> None:
+    slow = math.log(slow_capital(list(scores), mean))
+    assert log_capital(tally(scores), mean) == pytest.approx(slow, abs=1e-9)
+    assert follow(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
+    assert log_capital_of_draws([Draw(scores)], mean) == pytest.approx(slow, abs=1e-9)
+
+
+@given(SCORES, MEANS, st.integers(0, 20))
+def test_a_known_population_bets_on_what_is_left_of_it(scores: np.ndarray, mean: float, more: int) -> None:
+    population = len(scores) + more
+    slow = slow_capital(list(scores), mean, population)
+    found = follow(scores, mean, population)[-1]
+    assert found == pytest.approx(math.log(slow), abs=1e-6) or found == slow == math.inf
+
+
+@given(SCORES, MEANS, MEANS)
+def test_capital_grows_with_the_mean_that_is_bet_against(scores: np.ndarray, one: float, other: float) -> None:
+    low, high = sorted((one, other))
+    assert log_capital(tally(scores), low) <= log_capital(tally(scores), high) + 1e-9
+
+
+@given(SCORES)
+def test_capital_never_grows_against_the_mean_of_the_scores_themselves(scores: np.ndarray) -> None:
+    mean = float(np.clip(scores.mean(), 0.01, 0.99))
+    if mean == scores.mean():
+        assert log_capital(tally(scores), mean) <= 1e-9
+
+
+@pytest.mark.parametrize("population", [[0.0, 0.0, 1.0, 1.0, 0.5], [0.1, 0.2, 0.9, 0.9, 0.9], [0.5] * 5])
+@pytest.mark.parametrize("drawn", [1, 2, 3, 4, 5])
+def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at_most_1(
+    population: list[float], drawn: int
+) -> None:
+    """Maclaurin's inequality, by all orders of a small population."""
+    mean = float(np.mean(population))
+    capitals = [math.exp(log_capital(tally(np.array(order[:drawn])), mean)) for order in permutations(population)]
+    assert np.mean(capitals) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("drawn", [1, 3, 5])
+def test_with_the_population_known_expected_capital_is_1_where_bets_can_win(drawn: int) -> None:
+    population = [0.2, 0.4, 0.5, 0.6, 0.8]
+    paths = [follow(np.array(order), 0.5, 5) for order in permutations(population)]
+    assert np.mean(np.exp([path[drawn - 1] for path in paths])) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_means_that_move_around_the_margin_earn_nothing_on_average() -> None:
+    """The promise is about the average over what was looked at: 0.2 and 0.8 in turn average to a half."""
+    moving = [np.mean([log_capital(tally(np.array([a, b])), 0.5) for a in (0.1, 0.3) for b in (0.7, 0.9)])]
+    assert moving[0] <= 0
+
+
+def test_a_population_that_cannot_have_so_high_a_mean_any_more_is_certainty() -> None:
+    path = follow(np.zeros(6), 0.5, 10)
+    assert np.isfinite(path[:5]).all()
+    assert path[5] == math.inf
+    assert bounds_of_draws([Draw(np.zeros(10), 10)], 0.01)[1] == pytest.approx(0.0, abs=1e-5)
+
+
+def test_a_whole_population_is_known_exactly_and_half_of_it_better_than_a_sample() -> None:
+    scores = np.random.default_rng(1).random(400)
+    low, high = bounds_of_draws([Draw(scores, 400)], 0.01)
+    assert (low, high) == pytest.approx((scores.mean(), scores.mean()), abs=1e-6)
+    half, sample = (np.diff(bounds_of_draws([Draw(scores[:200], size)], 0.01))[0] for size in (400, None))
+    assert half < 0.9 * sample
+
+
+def test_runs_are_pooled_each_with_its_own_population() -> None:
+    scores = np.random.default_rng(2).random(300)
+    one, two = Draw(scores[:150], 200), Draw(scores[150:], 10_000)
+    pooled, alone = (bounds_of_draws(draws, 0.01) for draws in ([one, two], [two]))
+    assert pooled[1] - pooled[0] < alone[1] - alone[0]
+
+
+def test_bounds_of_a_constant_score_close_in_on_it() -> None:
+    for value in (0.0, 0.5, 1.0):
+        constant = tally(np.full(5000, value))
+        low, high = bounds(constant, constant, 0.01)
+        assert low <= value <= high
+        assert high - low < 0.01
+
+
+def test_one_user_says_next_to_nothing() -> None:
+    one = tally(np.array([0.5]))
+    low, high = bounds(one, one, 0.01)
+    assert low < 0.01
+    assert high > 0.99
+
+
+def test_bounds_say_what_the_capital_at_them_says() -> None:
+    scores = tally(np.random.default_rng(3).beta(2, 5, 500))
+    low, high = bounds(scores, scores, 0.05)
+    assert log_capital(scores, high) == pytest.approx(math.log(20), abs=1e-4)
+    assert log_capital(scores.flipped(), 1 - low) == pytest.approx(math.log(20), abs=1e-4)
+
+
+def test_scores_too_many_to_hold_apart_widen_the_bounds_by_less_than_a_65536th() -> None:
+    values = np.random.default_rng(4).beta(2, 5, 70_000)
+    many = tally(values)
+    low, high = bounds(many, many, 0.01)
+    assert log_capital(many, high) >= math.log(100)
+    assert log_capital(many, high - 2**-15) < math.log(100)
+    assert log_capital(many.flipped(), 1 - low) >= math.log(100)
+
+
+@pytest.mark.parametrize("n", [100, 1000, 10_000])
+def test_bounds_are_at_most_two_and_a_half_times_as_wide_as_those_of_one_look(n: int) -> None:
+    """Beside Student's interval, which holds for one look only."""
+    scores = np.random.default_rng(5).beta(20, 20, n)
+    low, high = bounds(tally(scores), tally(scores), 0.005)
+    once = stats.t.interval(0.99, n - 1, scores.mean(), stats.sem(scores))
+    assert once[1] - once[0] < high - low < 2.6 * (once[1] - once[0])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, 2.0, math.nan])
+def test_an_alpha_that_is_no_error_rate_is_refused(alpha: float) -> None:
+    with pytest.raises(InputError, match="no error rate: write one between 0 and 1"):
+        bounds(tally(np.zeros(1)), tally(np.zeros(1)), alpha)
+
+
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, math.inf])
+def test_scores_off_the_unit_interval_are_refused(value: float) -> None:
+    with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
+        tally(np.array([0.5, value]))
+    with pytest.raises(InputError):
+        Draw(np.array([0.5, value]))
+
+
+def test_more_scores_than_users_are_refused() -> None:
+    with pytest.raises(InputError, match="3 scores were drawn from 2 users"):
+        Draw(np.zeros(3), 2)
+
+
+def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends() -> None:
+    scale = Scale(-2.0, 2.0)
+    assert scale.to_unit(np.array([-2 - 1e-12, 0.0, 2.0])).tolist() == [0.0, 0.5, 1.0]
+    assert scale.margin(0.05) == pytest.approx(0.5125)
+    assert scale.from_unit(0.5125) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize("value", [2.001, -3.0, math.nan])
+def test_a_score_outside_of_its_declared_range_is_named(value: float) -> None:
+    with pytest.raises(InputError, match="lies outside its range from -2 to 2"):
+        Scale(-2.0, 2.0).to_unit(np.array([0.0, value]))
+
+
+@pytest.mark.parametrize("margin", [-2.0, 2.0, 7.0, math.nan])
+def test_a_margin_outside_of_what_is_possible_is_refused_with_what_is(margin: float) -> None:
+    with pytest.raises(InputError, match="write one between -2 and 2"):
+        Scale(-2.0, 2.0).margin(margin)
+
+
+@pytest.mark.parametrize("ends", [(0.0, math.inf), (1.0, 1.0), (math.nan, 1.0)])
+def test_a_range_without_ends_is_refused(ends: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="no finite range"):
+        Scale(*ends)
