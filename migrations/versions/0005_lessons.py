@@ -17,8 +17,7 @@ def upgrade() -> None:
         "lessons",
         sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
         sa.Column("alert", NAME, nullable=False),
-        sa.Column("series", sa.Text(), nullable=False),
-        sa.Column("segments", sa.Text(), nullable=False),
+        sa.Column("about", sa.Text(), nullable=False),
         sa.Column("numbers", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", "alert"),
     )

@@ -229,10 +229,10 @@ class PastRun:
     lessons: Mapping[str, Lesson] = field(default_factory=dict)
     summaries: tuple[Summary, ...] = ()
 
-    def teaches(self, rule: Rule) -> bool:
-        """Whether the rule's series in this run is at hand, so that no summary is needed."""
-        lesson = self.lessons.get(rule.alert)
-        return lesson is not None and lesson.series == rule.series
+    def teaches(self, alert: str, series: str) -> bool:
+        """Whether this series of the alert is at hand, so that no summary is needed."""
+        lesson = self.lessons.get(alert)
+        return lesson is not None and lesson.series == series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -23,8 +22,7 @@ def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
     return [
         {
             "alert": alert,
-            "series": lesson.series,
-            "segments": json.dumps(lesson.segments),
+            "about": json.dumps([alert, lesson.series, *lesson.segments]),
             "numbers": lesson.numbers.astype(_DOUBLES).tobytes(),
         }
         for alert, lesson in to_lessons(expectations).items()
@@ -35,21 +33,17 @@ def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
     """Lessons of the runs by alert. One whose numbers do not fit its segments is left out: the summaries still speak."""
     found: dict[int, dict[str, Lesson]] = defaultdict(dict)
-    for row in connection.execute(select(lessons).where(lessons.c.run_id.in_(run_ids))):
-        if (lesson := _lesson(row)) is not None:
-            found[row.run_id][row.alert] = lesson
+    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
+    for run_id, about, numbers in connection.execute(query):
+        alert, series, segments = _read(about)
+        if len(numbers) == _PARTS * len(segments) * _DOUBLES.itemsize:
+            table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(_PARTS, len(segments))
+            found[run_id][alert] = Lesson(series=series, segments=segments, numbers=table)
     return found
 
 
-def _lesson(row: Any) -> Lesson | None:  # noqa: ANN401 - a row of lessons
-    segments = _segments(row.segments)
-    if len(row.numbers) != _PARTS * len(segments) * _DOUBLES.itemsize:
-        return None
-    numbers = np.frombuffer(row.numbers, dtype=_DOUBLES).reshape(_PARTS, len(segments))
-    return Lesson(series=row.series, segments=segments, numbers=numbers)
-
-
-@lru_cache(maxsize=256)
-def _segments(text: str) -> tuple[str, ...]:
-    """Runs mostly have the same segments."""
-    return tuple(json.loads(text))
+@lru_cache(maxsize=1024)
+def _read(about: str) -> tuple[str, str, tuple[str, ...]]:
+    """Alert, series and segments; runs mostly have the same."""
+    alert, series, *segments = json.loads(about)
+    return alert, series, tuple(segments)

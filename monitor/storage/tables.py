@@ -18,6 +18,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    Text,
     UniqueConstraint,
     text,
 )
@@ -226,14 +227,13 @@ lessons = Table(
     metadata,
     _of_run(),
     Column("alert", Name, nullable=False),
-    Column("series", Words, nullable=False),
-    Column("segments", Words, nullable=False),
+    Column("about", Text, nullable=False),
     Column("numbers", LargeBinary, nullable=False),
     PrimaryKeyConstraint("run_id", "alert"),
 )
 """What later runs learn from, one row a rule and run: a history is then read in a tenth of the time that summaries take.
 
-``segments``: a JSON list of names; ``numbers``: little-endian doubles, for all segments the value on the scale that is judged,
+``about``: a JSON list of alert, series and the segments; ``numbers``: little-endian doubles, for all segments the value on the scale that is judged,
 then for all its sampling error, then for all how far out it lay; NaN where there was none."""
 
 kept_lists = Table(
