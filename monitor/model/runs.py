@@ -266,6 +266,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One finished run with all that rules judge it by; ``coverage`` is None where it ended before anybody was asked."""
+
+    run: Run
+    coverage: Coverage | None
+    summaries: tuple[Summary, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRun:
     """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok.
 

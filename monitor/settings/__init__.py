@@ -8,6 +8,7 @@ from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOpti
 from monitor.settings.reference import reference
 from monitor.settings.schedule import Every, Schedule, SlotTrigger
 from monitor.settings.schema import json_schema
+from monitor.settings.swapping import load_with_rules
 from monitor.settings.translating import config_hash, to_comparison, to_schedule
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "example_text",
     "json_schema",
     "load",
+    "load_with_rules",
     "loads",
     "locate",
     "reference",
