@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from monitor.explaining.drop import WITHIN, Drop, Part, SegmentDrop
-from monitor.model import ALL
+from monitor.explaining.drop import WITHIN, Drop, SegmentDrop
+from monitor.model import ALL, Cause, Part
 
 SURE = 4.0
 """Standard errors by which a segment must have fallen more than the others before it is named."""
 
 CONCENTRATED = 0.2
 """How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where nobody else fell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """A piece of a drop: one part, in one segment, in all others (``is_rest``), or everywhere (``segment`` None)."""
-
-    part: Part
-    amount: float
-    segment: str | None = None
-    is_rest: bool = False
 
 
 def find_leader(drop: Drop) -> SegmentDrop | None:

@@ -17,6 +17,19 @@ Watch = tuple[str, str]
 
 def read(connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
     """The newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
+    newest = newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+    ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
+    measured, expected = results.summaries_of(connection, ids), results.expectations_of(connection, ids)
+    return tuple(
+        PastRun(slot=slot, summaries=measured.get(run_id, ()), states=states, expectations=expected.get(run_id, ()))
+        for run_id, slot, states in zip(ids, slots, states_after(connection, comparison, slots), strict=True)
+    )
+
+
+def newest_ok(
+    connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int
+) -> list[tuple[int, datetime]]:
+    """Number and slot of the newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
     is_past = and_(
         runs.c.comparison == comparison,
         runs.c.status == RunStatus.OK,
@@ -24,16 +37,10 @@ def read(connection: Connection, comparison: str, *, config_hash: str, before: d
         runs.c.scheduled_for < before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
-    newest = connection.execute(query).all()[::-1]
-    ids, slots = [row.id for row in newest], [row.scheduled_for for row in newest]
-    measured, expected = results.summaries_of(connection, ids), results.expectations_of(connection, ids)
-    return tuple(
-        PastRun(slot=slot, summaries=measured.get(run_id, ()), states=states, expectations=expected.get(run_id, ()))
-        for run_id, slot, states in zip(ids, slots, _states(connection, comparison, slots), strict=True)
-    )
+    return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
 
 
-def _states(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
+def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
     """The alerts that were not quiet after each of the slots, which ascend."""
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
         transitions.c.comparison == comparison

@@ -16,6 +16,7 @@ from monitor.model import (
     Delivery,
     Direction,
     Evidence,
+    Explanation,
     KeptLists,
     LatestRun,
     Notification,
@@ -23,6 +24,7 @@ from monitor.model import (
     Run,
     RunResult,
     Scores,
+    Split,
     Summary,
     Transition,
     UserScore,
@@ -30,6 +32,7 @@ from monitor.model import (
 from monitor.storage import (
     alerting,
     claiming,
+    explaining,
     labelling,
     lists,
     outbox,
@@ -92,6 +95,7 @@ class SqlStore:
             if not claiming.conclude(connection, result):
                 return False
             results.replace(connection, result)
+            explaining.store(connection, result)
             lists.store(connection, result, pieces)
             alerting.store(connection, result.states, result.transitions, receivers)
             return True
@@ -139,6 +143,14 @@ class SqlStore:
     def past(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[PastRun, ...]:
         with self.database.read() as connection:
             return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+
+    def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
+        with self.database.read() as connection:
+            return explaining.read_healthy(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        with self.database.read() as connection:
+            return explaining.explanations_of(connection, [run_id]).get(run_id)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:

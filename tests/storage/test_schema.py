@@ -53,7 +53,7 @@ def catalogue(url: str) -> list[str]:
 def test_up_down_and_up_again(database_url: str) -> None:
     schema.upgrade(database_url)
     assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
-    assert schema.current(database_url) == schema.head() == "0003"
+    assert schema.current(database_url) == schema.head() == "0004"
 
     schema.downgrade(database_url, "base")
     assert tables(database_url) == {"alembic_version"}
@@ -73,7 +73,7 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
         "(7, 'home-feed', '2024-01-08T00:00:00.000000Z', 'ok', 'h', 'a:1', 1, '2024-01-08T00:00:00.000000Z')",
     )
     execute(database_url, "INSERT INTO stages (run_id, stage, seconds) VALUES (7, 'pull', 1.5)")
-    with pytest.raises(SchemaError, match=r"version 0001, older than 0003 .*: run `rankwatch db upgrade`"):
+    with pytest.raises(SchemaError, match=r"version 0001, older than 0004 .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
     schema.upgrade(database_url)
@@ -145,7 +145,7 @@ def test_drift_is_named(database_url: str, change: str) -> None:
 def test_a_database_without_tables_drifts_by_everything(database_url: str) -> None:
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
-    assert schema.check(database_url) == ["the schema has version (none), this program needs 0003: run `rankwatch db upgrade`"]
+    assert schema.check(database_url) == ["the schema has version (none), this program needs 0004: run `rankwatch db upgrade`"]
 
 
 def test_an_empty_database_gets_its_tables_when_asked_to(database_url: str) -> None:
@@ -189,14 +189,14 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url: str, *, create: 
 
 def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema.upgrade(database_url)
-    monkeypatch.setattr(schema, "_known", lambda: ("0004", "0003", "0002", "0001"))
+    monkeypatch.setattr(schema, "_known", lambda: ("0005", "0004", "0003", "0002", "0001"))
 
-    with pytest.raises(SchemaError, match=r"version 0003, older than 0004 .*: run `rankwatch db upgrade`"):
+    with pytest.raises(SchemaError, match=r"version 0004, older than 0005 .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
 
 def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
-    with pytest.raises(SchemaError, match="known versions are base, 0001, 0002, 0003"):
+    with pytest.raises(SchemaError, match="known versions are base, 0001, 0002, 0003, 0004"):
         schema.upgrade(database_url, "0815")
 
     assert schema.current(database_url) is None
@@ -238,6 +238,7 @@ def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path:
         "versions/0001_initial.py",
         "versions/0002_lists.py",
         "versions/0003_expectations.py",
+        "versions/0004_explanations.py",
     ):
         (copy / name).write_bytes((schema.migrations() / name).read_bytes())
     monkeypatch.setattr(schema, "migrations", lambda: copy)

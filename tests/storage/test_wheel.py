@@ -37,4 +37,4 @@ def test_an_installed_wheel_finds_its_migrations(tmp_path: Path) -> None:
         python, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(target)}, capture_output=True, text=True, check=False
     )
 
-    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), "0003", "[]\n"], done.stderr
+    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), "0004", "[]\n"], done.stderr

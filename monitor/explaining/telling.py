@@ -1,0 +1,39 @@
+"""What an alert's message says of an explanation: the sentence, its segment's share, and the items that moved most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from monitor.explaining.sentence import shorten, write_fall
+from monitor.model import ALL, Explanation, ExposedItem
+
+ITEMS = 3
+"""Items of each kind that a message has room for."""
+
+
+def tell(explanation: Explanation, *, metric: str, segment: str) -> str:
+    """A few sentences on one line for an alert on this metric and segment: that segment's fall first, then everybody's.
+
+    Says by which metric where it is another one. Bounded, whatever ids and titles hold.
+    """
+    by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
+    fall = next((each for each in explanation.falls if each.segment == segment), None)
+    own = [] if segment == ALL or fall is None else [write_fall(fall, _drop(explanation)), "All users:"]
+    return " ".join([*by, *own, explanation.sentence, *_tell_items(explanation)])
+
+
+def _drop(explanation: Explanation) -> float:
+    return math.nan if explanation.before is None else explanation.now - explanation.before
+
+
+def _tell_items(explanation: Explanation) -> list[str]:
+    where = "" if explanation.segment == ALL else f" in {shorten(explanation.segment)}"
+    lists = [f"{word} {_name(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    return [f"Shown{where} {'; '.join(lists)}."] if lists else []
+
+
+def _name(items: Sequence[ExposedItem]) -> str:
+    named = (shorten(each.title or each.item) for each in items[:ITEMS])
+    more = "" if len(items) <= ITEMS else ", ..."
+    return f"{', '.join(named)}{more}"
