@@ -76,13 +76,13 @@ def write_fall(fall: SegmentFall, drop: float) -> str:
     """What one segment adds to everybody's ``drop``, in one sentence; says so where it has not fallen."""
     name, within = shorten(fall.segment), math.fsum(fall.parts[part] for part in WITHIN)
     if not (fall.share and within):
-        return _join([f"{name} has no fall of its own to explain"])
+        return _join([f"in {name} there is no fall to explain"])
     moved = f"{abs(within) / fall.share:.4f}"
     if within < 0:
-        return _join([f"no drop in {name}: its mean rose by {moved}"])
+        return _join([f"in {name} the mean rose by {moved}"])
     is_shared = fall.whole > 0 and drop > 0 and fall.whole <= CANCELLED * drop
     of_all = f", {_percent(fall.whole, drop)} of everybody's drop" if is_shared else ""
-    return _join([f"{name} fell by {moved}{of_all}", *_tell_parts(fall.parts, fall.whole)])
+    return _join([f"in {name} the mean fell by {moved}{of_all}", *_tell_parts(fall.parts, fall.whole)])
 
 
 def _tell_parts(parts: Mapping[Part, float], whole: float) -> list[str]:

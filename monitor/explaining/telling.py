@@ -29,11 +29,9 @@ def _drop(explanation: Explanation) -> float:
 
 def _tell_items(explanation: Explanation) -> list[str]:
     where = "" if explanation.segment == ALL else f" in {shorten(explanation.segment)}"
-    lists = [f"{word} {_name(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
-    return [f"Shown{where} {'; '.join(lists)}."] if lists else []
+    told = [f"{word}: {_name(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    return [f"Items shown{where} {'; '.join(told)}."] if told else []
 
 
 def _name(items: Sequence[ExposedItem]) -> str:
-    named = (shorten(each.title or each.item) for each in items[:ITEMS])
-    more = "" if len(items) <= ITEMS else ", ..."
-    return f"{', '.join(named)}{more}"
+    return ", ".join(shorten(each.title or each.item) for each in items[:ITEMS])
