@@ -19,8 +19,14 @@ def tell(explanation: Explanation, *, metric: str, segment: str) -> str:
     """
     by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    own = [] if segment == ALL or fall is None else [write_fall(fall, _drop(explanation)), "All users:"]
-    return " ".join([*by, *own, explanation.sentence, *_tell_items(explanation)])
+    if segment == ALL or fall is None:
+        told = [explanation.sentence]
+    else:
+        told = [
+            write_fall(fall, _drop(explanation)),
+            f"All users: {explanation.sentence[:1].lower()}{explanation.sentence[1:]}",
+        ]
+    return " ".join([*by, *told, *_tell_items(explanation)])
 
 
 def _drop(explanation: Explanation) -> float:
