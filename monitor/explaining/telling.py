@@ -19,13 +19,10 @@ def tell(explanation: Explanation, *, metric: str, segment: str) -> str:
     """
     by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
     fall = next((each for each in explanation.falls if each.segment == segment), None)
-    if segment == ALL or fall is None:
-        told = [explanation.sentence]
-    else:
-        told = [
-            write_fall(fall, _drop(explanation)),
-            f"All users: {explanation.sentence[:1].lower()}{explanation.sentence[1:]}",
-        ]
+    sentence = explanation.sentence
+    told = [sentence]
+    if segment != ALL and fall is not None:
+        told = [write_fall(fall, _drop(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}"]
     return " ".join([*by, *told, *_tell_items(explanation)])
 
 
