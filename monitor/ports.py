@@ -17,6 +17,7 @@ from monitor.model import (
     Delivery,
     Direction,
     Evidence,
+    Explanation,
     ItemWeights,
     KeptLists,
     LatestRun,
@@ -30,6 +31,7 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Split,
     Summary,
     Transition,
     UserScore,
@@ -225,7 +227,8 @@ class Store(Protocol):
     ) -> Mapping[str, int]:
         """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted.
 
-        Kept lists go with the scores; before that, each comparison's newest stay, and those that ``now`` may still get labels.
+        Explanations go with the evidence, kept lists with the scores; before that, each comparison's newest lists stay, and
+        those that ``now`` may still get labels.
         In many small transactions, so that runs can be stored meanwhile.
         """
 
@@ -242,6 +245,16 @@ class Store(Protocol):
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
+
+    def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
+        """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
+
+        Healthy is an ok run after which no alert of the comparison was pending or firing, and in which no expectation was
+        suspicious. One that left nothing is passed over.
+        """
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        """The explanation of one run as it was stored; None where there is none, or one that this version cannot read."""
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         """Arm-wide scores of one run as they were stored."""
