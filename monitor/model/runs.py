@@ -272,12 +272,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One finished run with all that rules judge it by; ``coverage`` is None where it ended before anybody was asked."""
+    """One finished run with all that rules judge it by, and its explanation while that is kept.
+
+    ``coverage`` is None where it ended before anybody was asked.
+    """
 
     run: Run
     coverage: Coverage | None
     summaries: tuple[Summary, ...]
     arm_scores: tuple[ArmScore, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
     COVERAGE,
+    FROZEN,
     Change,
     Comparison,
     Coverage,
@@ -117,10 +118,10 @@ def explain_run(
 
 
 def explain_alerts(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
-    """The transitions with what is told of why, where an alert on similarity begins; alerts on coverage say so themselves."""
+    """The transitions with what is told of why, where an alert on similarity begins; alerts on coverage and standstill say so themselves."""
     return tuple(
         replace(each, explanation=tell(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
-        if explanation is not None and each.metric != COVERAGE and each.to_state is not State.QUIET
+        if explanation is not None and each.metric not in (COVERAGE, FROZEN) and each.to_state is not State.QUIET
         else each
         for each in transitions
     )

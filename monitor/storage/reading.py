@@ -54,13 +54,14 @@ def records(connection: Connection, comparison: str, after: datetime | None, lim
     found = [_run(row) for row in connection.execute(query.limit(limit))]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
-    of_arms = results.arm_scores_of(connection, ids)
+    of_arms, explained = results.arm_scores_of(connection, ids), explaining.explanations_of(connection, ids)
     return tuple(
         RunRecord(
             run=run,
             coverage=covered.get(run.id),
             summaries=measured.get(run.id, ()),
             arm_scores=of_arms.get(run.id, ()),
+            explanation=explained.get(run.id),
         )
         for run in found
     )
