@@ -27,6 +27,7 @@ from monitor.model import (
     RelevanceTable,
     Rule,
     Run,
+    RunRecord,
     RunResult,
     Scores,
     Summary,
@@ -238,6 +239,9 @@ class Store(Protocol):
 
         With the lessons that they hold; summaries only of runs that have none of one of these rules, or of another series.
         """
+
+    def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+        """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         """Arm-wide scores of one run as they were stored."""

@@ -105,7 +105,12 @@ def latest(**changes: Any) -> LatestRun:
     base = LatestRun(
         run=run(),
         coverage=coverage(),
-        summaries=(summary(), summary(segment="country=UK", n=50, n_undefined=0, mean=0.5)),
+        summaries=(
+            summary(),
+            summary(segment="country=UK", n=50, n_undefined=0, mean=0.5),
+            summary(metric="floor(rbo(p=0.9))", n=180, mean=0.75),
+            summary(metric="over_floor(rbo(p=0.9))", n=180, mean=0.125),
+        ),
         states=(state(),),
         last_ok_slot=SLOT,
         last_ok_at=SLOT + timedelta(seconds=4),

@@ -155,6 +155,16 @@ def _similarity() -> list[Panel]:
             },
         ),
         _lines(
+            "Noise floor",
+            "How similar the baseline is to itself, and how much farther the candidate is from it, user by user.",
+            {
+                f"rankwatch_noise_floor_mean{{{_ALL}}}": "floor",
+                f"rankwatch_over_floor_mean{{{_ALL}}}": "over the floor",
+                f"rankwatch_over_floor_mean{{{_ALL}}} + 2 * rankwatch_over_floor_standard_error{{{_ALL}}}": "upper",
+                f"rankwatch_over_floor_mean{{{_ALL}}} - 2 * rankwatch_over_floor_standard_error{{{_ALL}}}": "lower",
+            },
+        ),
+        _lines(
             "Quantiles",
             "How similar the lists of the users at each quantile are.",
             {f"rankwatch_similarity_quantile{{{_ALL}}}": "q {{q}}"},

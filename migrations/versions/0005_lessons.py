@@ -9,18 +9,14 @@ branch_labels = None
 depends_on = None
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
     op.create_table(
         "lessons",
-        sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-        sa.Column("alert", NAME, nullable=False),
-        sa.Column("series", sa.Text(), nullable=False),
-        sa.Column("segments", sa.Text(), nullable=False),
+        sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+        sa.Column("about", sa.Text(), nullable=False),
         sa.Column("numbers", sa.LargeBinary(), nullable=False),
-        sa.PrimaryKeyConstraint("run_id", "alert"),
     )
 
 

@@ -13,6 +13,7 @@ import typer
 
 from monitor import __version__
 from monitor.cli import (
+    backtesting,
     checking,
     comparing,
     configuring,
@@ -52,6 +53,7 @@ app.command("serve")(serving.serve)
 app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)
+app.command("backtest")(backtesting.backtest)
 app.command("compare")(comparing.compare)
 app.command("gate", cls=exits.GateCommand)(gating.gate)
 app.command("metrics")(measures.metrics)

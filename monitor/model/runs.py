@@ -231,10 +231,10 @@ class PastRun:
     lessons: Mapping[str, Lesson] = field(default_factory=dict)
     summaries: tuple[Summary, ...] = ()
 
-    def teaches(self, rule: Rule) -> bool:
-        """Whether the rule's series in this run is at hand, so that no summary is needed."""
-        lesson = self.lessons.get(rule.alert)
-        return lesson is not None and lesson.series == rule.series
+    def teaches(self, alert: str, series: str) -> bool:
+        """Whether this series of the alert is at hand, so that no summary is needed."""
+        lesson = self.lessons.get(alert)
+        return lesson is not None and lesson.series == series
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,6 +265,15 @@ class Run:
     def is_unlabelled(self) -> bool:
         """Whether measures of relevance are wanted and missing."""
         return self.labels_until is not None and self.labelled_at is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRecord:
+    """One finished run with all that rules judge it by; ``coverage`` is None where it ended before anybody was asked."""
+
+    run: Run
+    coverage: Coverage | None
+    summaries: tuple[Summary, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,6 @@ def measure(
     with watch.stage("score"):
         metrics, unmeasured = scorable(comparison, pairing.batch)
         by_metric = score_all(pairing.batch, metrics)
-    with watch.stage("floor"):
         floor, no_floor = _measure_floor(comparison, panel, pairing, answers, metrics, last)
         by_metric, bounds = add_floor(by_metric, floor, metrics, comparison.k)
         scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)

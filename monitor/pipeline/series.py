@@ -72,8 +72,8 @@ def recall(series: Sequence[Series], past: Sequence[PastRun]) -> tuple[Floats, F
             known = [place for place, name in enumerate(segments) if name in columns]
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
             found[:, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]] = numbers[:, :, known]
-        mine = list(columns.values())
-        for row in [row for row, run in enumerate(past) if not run.teaches(rule)]:
+        mine, looked_at = list(columns.values()), rule.series
+        for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, looked_at)]:
             found[:2, row, mine] = measure_all([series[column] for column in mine], past[row].summaries)
     return found[0], found[1], found[2]
 

@@ -9,6 +9,7 @@ from monitor.settings.reference import reference
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule, SlotTrigger
 from monitor.settings.schema import json_schema
+from monitor.settings.swapping import load_with_rules
 from monitor.settings.translating import config_hash, to_comparison, to_schedule
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "example_text",
     "json_schema",
     "load",
+    "load_with_rules",
     "loads",
     "locate",
     "reference",

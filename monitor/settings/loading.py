@@ -29,7 +29,7 @@ def locate(given: FilePath | None = None, environ: Mapping[str, str] | None = No
 
 def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     """Read and check the file. ConfigError lists everything that is wrong with it, one problem a line, by line."""
-    return loads(_read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ)
+    return loads(read_text(path), name=str(path), base_dir=path.absolute().parent, environ=environ)
 
 
 def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
@@ -42,14 +42,20 @@ def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str
     if not isinstance(document.data, dict):
         msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
         raise ConfigError(msg)
+    return settings_of(document, name, base_dir)
+
+
+def settings_of(document: Document, name: str, base_dir: FilePath, *, inside: Path = ()) -> Settings:
+    """Settings of a document that is a mapping. Problems are told under ``name``, by key paths below ``inside``."""
     settings, problems = _validate(document, {"base_dir": str(base_dir)})
     if settings is None or problems:
-        lines = dict.fromkeys(_lines(document, problems, name))
+        lines = dict.fromkeys(_lines(document, problems, name, inside))
         raise ConfigError("\n".join(lines) or f"{name}: is not valid, for a reason that could not be told apart: a defect")
     return settings
 
 
-def _read_text(path: FilePath) -> str:
+def read_text(path: FilePath) -> str:
+    """Text of a configuration file; ConfigError when there is none that could be one."""
     try:
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
@@ -170,12 +176,12 @@ def _apart(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Probl
     return (problem for problem in found if problem.path not in wrong)
 
 
-def _lines(document: Document, problems: Iterable[Problem], name: str) -> Iterator[str]:
+def _lines(document: Document, problems: Iterable[Problem], name: str, inside: Path) -> Iterator[str]:
     outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
     for line, problem in placed:
         message = " ".join(problem.message.split())
         for value in outside:
             message = message.replace(value, "...")
-        where = dotted(problem.path)
+        where = dotted(problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path)
         yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
-from typing import Any
+from itertools import accumulate, pairwise
 
 import numpy as np
 from sqlalchemy import Connection, select
@@ -17,39 +16,38 @@ from monitor.storage.tables import lessons
 _DOUBLES = np.dtype("<f8")
 _PARTS = 3
 
+_About = tuple[tuple[str, str, tuple[str, ...]], ...]
+"""Alert, series and segments of each lesson."""
+
 
 def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
-    """One row an alert; none for expectations that do not tell what they are about."""
-    return [
-        {
-            "alert": alert,
-            "series": lesson.series,
-            "segments": json.dumps(lesson.segments),
-            "numbers": lesson.numbers.astype(_DOUBLES).tobytes(),
-        }
-        for alert, lesson in to_lessons(expectations).items()
-        if lesson.series
-    ]
+    """The lessons of one run as one row; none where no expectation tells what it is about."""
+    taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
+    if not taught:
+        return []
+    about = [[alert, each.series, each.segments] for alert, each in taught.items()]
+    numbers = np.concatenate([each.numbers for each in taught.values()], axis=1)
+    return [{"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}]
 
 
 def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Lessons of the runs by alert. One whose numbers do not fit its segments is left out: the summaries still speak."""
-    found: dict[int, dict[str, Lesson]] = defaultdict(dict)
-    for row in connection.execute(select(lessons).where(lessons.c.run_id.in_(run_ids))):
-        if (lesson := _lesson(row)) is not None:
-            found[row.run_id][row.alert] = lesson
-    return found
+    """Lessons of the runs by alert. A run whose numbers do not fit has none: its summaries still speak."""
+    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
+    return {run_id: _unpack(_read(about), numbers) for run_id, about, numbers in connection.execute(query)}
 
 
-def _lesson(row: Any) -> Lesson | None:  # noqa: ANN401 - a row of lessons
-    segments = _segments(row.segments)
-    if len(row.numbers) != _PARTS * len(segments) * _DOUBLES.itemsize:
-        return None
-    numbers = np.frombuffer(row.numbers, dtype=_DOUBLES).reshape(_PARTS, len(segments))
-    return Lesson(series=row.series, segments=segments, numbers=numbers)
+def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
+    ends = [0, *accumulate(len(segments) for _, _, segments in about)]
+    if len(numbers) != _PARTS * ends[-1] * _DOUBLES.itemsize:
+        return {}
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(_PARTS, ends[-1])
+    return {
+        alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])
+        for (alert, series, segments), (begin, end) in zip(about, pairwise(ends), strict=True)
+    }
 
 
-@lru_cache(maxsize=256)
-def _segments(text: str) -> tuple[str, ...]:
-    """Runs mostly have the same segments."""
-    return tuple(json.loads(text))
+@lru_cache(maxsize=64)
+def _read(about: str) -> _About:
+    """Runs mostly tell of the same."""
+    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))

@@ -43,7 +43,8 @@ def read(
         PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
         for run_id, slot, states in zip(ids, slots, _states(connection, comparison, slots), strict=True)
     ]
-    untaught = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(rule) for rule in rules)]
+    wanted = {rule.alert: rule.series for rule in rules}.items()
+    untaught = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
     measured = results.summaries_of(connection, untaught) if untaught else {}
     return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 

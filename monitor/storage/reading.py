@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, and_, func, select
 
-from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunStatus, Summary
+from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunRecord, RunStatus, Summary
 from monitor.storage import alerting, results
 from monitor.storage.lists import HAS_LISTS
 from monitor.storage.tables import coverage, runs
@@ -42,6 +42,17 @@ def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRu
         )
         for run in found
     )
+
+
+def records(connection: Connection, comparison: str, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+    """The oldest ``limit`` finished runs of the comparison of slots after this one, with coverage and summaries."""
+    query = _RUNS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING).order_by(runs.c.scheduled_for)
+    if after is not None:
+        query = query.where(runs.c.scheduled_for > after)
+    found = [_run(row) for row in connection.execute(query.limit(limit))]
+    ids = [run.id for run in found]
+    covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
+    return tuple(RunRecord(run=run, coverage=covered.get(run.id), summaries=measured.get(run.id, ())) for run in found)
 
 
 def unlabelled(connection: Connection, comparison: str, since: datetime) -> tuple[Run, ...]:

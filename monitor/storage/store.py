@@ -23,6 +23,7 @@ from monitor.model import (
     PastRun,
     Rule,
     Run,
+    RunRecord,
     RunResult,
     Scores,
     Summary,
@@ -143,6 +144,10 @@ class SqlStore:
     ) -> tuple[PastRun, ...]:
         with self.database.read() as connection:
             return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit, rules=rules)
+
+    def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+        with self.database.read() as connection:
+            return reading.records(connection, comparison, after, limit)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:

@@ -18,6 +18,7 @@ from sqlalchemy import (
     PrimaryKeyConstraint,
     String,
     Table,
+    Text,
     UniqueConstraint,
     text,
 )
@@ -224,17 +225,14 @@ expectations = Table(
 lessons = Table(
     "lessons",
     metadata,
-    _of_run(),
-    Column("alert", Name, nullable=False),
-    Column("series", Words, nullable=False),
-    Column("segments", Words, nullable=False),
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("about", Text, nullable=False),
     Column("numbers", LargeBinary, nullable=False),
-    PrimaryKeyConstraint("run_id", "alert"),
 )
-"""What later runs learn from, one row a rule and run: a history is then read in a tenth of the time that summaries take.
+"""What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
 
-``segments``: a JSON list of names; ``numbers``: little-endian doubles, for all segments the value on the scale that is judged,
-then for all its sampling error, then for all how far out it lay; NaN where there was none."""
+``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
+the value on the scale that is judged, then for all its sampling error, then for all how far out it lay; NaN for none."""
 
 kept_lists = Table(
     "kept_lists",

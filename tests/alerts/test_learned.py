@@ -21,7 +21,7 @@ def expectation(**changes: Any) -> Expectation:
 
 def verdict(watched: Rule, value: float, expected: Expectation | None) -> Verdict:
     plain = Verdict(outcome=Outcome.OK, reason="", value=value, users=1874)
-    return learn(watched, plain, summary(mean=value), expected)
+    return learn(watched, plain, "all", expected)
 
 
 def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected() -> None:
@@ -86,7 +86,7 @@ def test_a_value_without_a_sampling_error_is_not_judged() -> None:
 def test_where_the_run_says_nothing_neither_does_the_rule() -> None:
     plain = silent(Outcome.ERROR, "the run failed: candidate is down")
 
-    assert learn(rule(**DROP), plain, summary(), expectation()) is plain
+    assert learn(rule(**DROP), plain, "all", expectation()) is plain
 
 
 def test_states_and_transitions_carry_the_limit_that_was_learned() -> None:

@@ -6,7 +6,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-MODULES = ("metrics", "pull", "store", "million")
+MODULES = ("metrics", "pull", "store", "judging", "million")
 CALIBRATION = "calibration"
 """Simulations with tables of their own, only when asked for: how often rules that learn page falsely, how soon rightly."""
 SEQUENCES = "sequences"

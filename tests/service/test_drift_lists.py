@@ -155,31 +155,71 @@ def test_rules_on_coverage_fire_on_the_first_bad_day_for_faults_that_similarity_
     assert min(each[3] for each in on_coverage) == "2024-01-08"
 
 
-def test_rules_that_learn_fire_on_the_first_bad_day_and_are_quiet_over_healthy_candidates(tmp_path: Path) -> None:
-    config = write_config(
-        tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", names=("ok-seed", "ok-hyper", "pop20", "seg2-nonUK-pop")
-    )
-    rules = """
-      - {alert: MeanDrop, metric: extended_tau, learned: drop, segments: each}
-      - {alert: FarUsers, metric: extended_tau, statistic: share_below(0), learned: drop, segments: each}
-      - {alert: MeanTrend, metric: extended_tau, learned: trend, segments: each}
-      - {alert: FarTrend, metric: extended_tau, statistic: share_below(0), learned: trend, segments: each}
-"""
-    text_before = config.read_text()
-    config.write_text(re.sub(r"    rules:\n.*\n", f"    rules:{rules}", text_before))
+HEALTHY = ("ok-seed", "ok-hyper", "ok-lowtraffic")
+FIRST_ALARM = {
+    "pop20": "2024-01-08",
+    "seg2-nonUK-pop": "2024-01-08",
+    "trunc5": "2024-01-08",
+    "missing5": "2024-01-08",
+    "stale3": "2024-01-07",  # frozen from day 5 on: the third training of the baseline that it misses
+}
+
+
+AGAIN = '{{retrain: {{file: {{path: "{lists}/{again}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}}}'
+
+
+def with_default_rules(text: str, floor: str) -> str:
+    """The configuration with `rules: default`, a noise floor, and the baseline that belongs to the data of little traffic."""
+    comparisons = []
+    for part in re.sub(r"    rules:\n.*\n", "    rules: default\n", text).split("  - name: ")[1:]:
+        name = part.partition("\n")[0]
+        prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
+        own = part.replace(f"{LISTS}/baseline/", f"{LISTS}/{prefix}baseline/")
+        told = floor.format(lists=LISTS, again=f"{prefix}again")
+        comparisons.append(f"  - name: {own}" + (f"    noise_floor: {told}\n" if told else ""))
+    return text.partition("  - name: ")[0] + "".join(comparisons)
+
+
+@pytest.mark.parametrize(
+    "floor",
+    [
+        pytest.param(
+            '{{retrain: {{file: {{path: "{lists}/{again}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}}}',
+            id="retrain",
+        ),
+        pytest.param("", id="none"),
+    ],
+)
+def test_the_default_rules_fire_on_the_first_bad_day_and_are_quiet_over_healthy_candidates(tmp_path: Path, floor: str) -> None:
+    config = write_config(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", names=(*HEALTHY, *FIRST_ALARM))
+    config.write_text(with_default_rules(config.read_text(), floor))
     runs = run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
     assert {run["status"] for run in runs} == {"ok"}
+    assert len(runs) == 14 * 8
 
     changes = run_cli("alerts", "--config", str(config), "--json")
-    firing = {(each["comparison"], each["alert"], each["segment"]): each["slot"][:10] for each in changes}
-    assert {name for name, _, _ in firing} == {"pop20", "seg2-nonUK-pop"}
-    assert {each["to"] for each in changes} == {"firing"}
-    assert min(firing.values()) == "2024-01-08"
-    assert firing["pop20", "MeanDrop", "all"] == firing["pop20", "FarUsers", "all"] == "2024-01-08"
-    assert firing["seg2-nonUK-pop", "MeanDrop", "country=nonUK"] == "2024-01-08"
-    (drop,) = [each for each in changes if (each["comparison"], each["alert"], each["segment"]) == ("pop20", "MeanDrop", "all")]
-    assert drop["value"] < drop["threshold"]
-    assert "after 7 healthy runs" in drop["reason"]
+    first: dict[str, str] = {}
+    for each in changes:
+        if each["to"] == "firing":
+            first.setdefault(each["comparison"], each["slot"][:10])
+    assert first == FIRST_ALARM
+    firing = {(each["comparison"], each["alert"], each["segment"], each["slot"][:10]) for each in changes}
+    for expected in (
+        ("pop20", "UsersFar", "all", "2024-01-08"),
+        ("pop20", "TailDropped", "all", "2024-01-08"),
+        ("seg2-nonUK-pop", "SimilarityDropped", "country=nonUK", "2024-01-08"),
+        ("trunc5", "ListsShort", "all", "2024-01-08"),
+        ("missing5", "ListsMissing", "all", "2024-01-08"),
+        ("stale3", "CandidateFrozen", "all", "2024-01-07"),
+    ):
+        assert expected in firing
+    assert {alert for name, alert, _, _ in firing if name == "stale3"} == {"CandidateFrozen"}
+    (far,) = [each for each in changes if (each["comparison"], each["alert"], each["segment"]) == ("pop20", "UsersFar", "all")]
+    assert far["value"] > far["threshold"]
+    assert "after 7 healthy runs" in far["reason"]
+    if floor:
+        assert ("pop20", "BeyondNoise", "all", "2024-01-08") in firing
+        assert "over_floor(extended_tau)" in runs[0]["summaries"]
 
 
 def test_the_rule_fires_once_on_the_second_bad_day_and_never_over_the_healthy_candidate(

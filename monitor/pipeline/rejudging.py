@@ -1,0 +1,71 @@
+"""Stored runs judged once more, in order, as though the comparison had had these rules from its first run on."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from dataclasses import dataclass, field
+
+from monitor.alerts import judge_run
+from monitor.model import (
+    AlertState,
+    Comparison,
+    Expectation,
+    PastRun,
+    RunRecord,
+    RunStatus,
+    State,
+    Transition,
+    to_lessons,
+)
+from monitor.pipeline.expecting import REMEMBERED, expect
+from monitor.pipeline.run import thin_segments
+
+
+def _empty_past() -> defaultdict[str, deque[PastRun]]:
+    return defaultdict(lambda: deque(maxlen=REMEMBERED))
+
+
+@dataclass(slots=True, kw_only=True)
+class Rejudging:
+    """States and memory of rules between the runs; nothing is written anywhere.
+
+    With the rules that judged the runs when they were run, each in its turn, and the ``min_paired_share`` of then, it gives
+    the very transitions of then, judged at the time of the slot.
+    """
+
+    comparison: Comparison
+    states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
+    past: defaultdict[str, deque[PastRun]] = field(default_factory=_empty_past)
+
+    def judge(self, record: RunRecord) -> tuple[Transition, ...]:
+        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now."""
+        run = record.run
+        if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
+            return ()
+        states = tuple(self.states.values())
+        expectations = self._expect(record, states) if run.status is RunStatus.OK else ()
+        moved, transitions = judge_run(
+            self.comparison,
+            slot=run.slot,
+            at=run.slot,
+            status=run.status,
+            run_reason=run.reason,
+            summaries=record.summaries,
+            states=states,
+            thin=thin_segments(record.coverage, self.comparison.min_paired_share) if record.coverage else {},
+            coverage=record.coverage,
+            expectations=expectations,
+        )
+        self.states |= {(state.alert, state.segment): state for state in moved}
+        if run.status is RunStatus.OK:
+            self._remember(record, expectations)
+        return transitions
+
+    def _expect(self, record: RunRecord, states: tuple[AlertState, ...]) -> tuple[Expectation, ...]:
+        return expect(self.comparison, record.run.slot, record.summaries, self.past[record.run.config_hash], states)
+
+    def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
+        """What later runs of the same configuration learn from this one."""
+        alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
+        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations))
+        self.past[record.run.config_hash].append(past)

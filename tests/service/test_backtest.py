@@ -1,0 +1,202 @@
+"""Stored runs judged again: the same rules give the same transitions, others what they would have given."""
+
+import json
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli.main import app
+from monitor.model import RunStatus, Transition
+from monitor.service.backtesting import Backtest, Period, backtest
+from monitor.settings import load, to_comparison
+from monitor.storage import open_store
+from servers import missing
+
+LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
+NAMES = ("ok-seed", "pop20", "missing5", "trunc5", "ok-lowtraffic", "broken")
+PERIOD = ("--from", "2024-01-01", "--to", "2024-01-14", "--json")
+
+COMPARISON = """
+  - name: {name}
+    every: 1d
+    k: 10
+    baseline: {{file: {{path: "{lists}/{baseline}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    users: {{all: true, segments: [activity, country]}}
+    metrics: [extended_tau, overlap]
+    false_alarm_every: 30d
+    rules:
+"""
+RULES = """
+      - {alert: Low, metric: extended_tau, below: 0.36, resolve_above: 0.45, for: 2, segments: each}
+      - {alert: Missing, coverage: missing, above: 0.02, segments: each}
+      - {alert: Unpaired, coverage: unpaired, above: 0.3}
+      - {alert: MeanDrop, metric: extended_tau, learned: drop, segments: each}
+      - {alert: FarUsers, metric: extended_tau, statistic: share_below(0), learned: drop, segments: each}
+      - {alert: MeanTrend, metric: extended_tau, learned: trend, segments: [all, country=UK]}
+"""
+
+
+def copy_lists(folder: Path) -> Path:
+    """The lists beside a candidate whose days fail, are half empty, and lose a segment."""
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    shutil.copytree(LISTS, folder / "lists", ignore=shutil.ignore_patterns("relevance", "stale3", "seg2*", "again", "*-again"))
+    shutil.copytree(LISTS / "pop20", folder / "lists" / "broken")
+    days = folder / "lists" / "broken"
+    for day in ("05", "09"):
+        (days / f"2024-01-{day}.parquet").unlink()
+    for day, share in (("06", 0.3), ("10", 0.4), ("12", 0.0)):
+        frame = pd.read_parquet(days / f"2024-01-{day}.parquet")
+        frame.iloc[: int(len(frame) * share)].to_parquet(days / f"2024-01-{day}.parquet")
+    frame = pd.read_parquet(days / "2024-01-11.parquet")
+    frame[frame.country != "nonUK"].to_parquet(days / "2024-01-11.parquet")
+    return folder / "lists"
+
+
+def write_config(folder: Path, url: str, lists: Path, rules: str = RULES) -> Path:
+    baselines = {"ok-lowtraffic": "ok-lowtraffic-baseline"}
+    comparisons = "".join(
+        COMPARISON.format(name=name, lists=lists, baseline=baselines.get(name, "baseline")) + rules for name in NAMES
+    )
+    path = folder / "rankwatch.yaml"
+    path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
+    return path
+
+
+def run_cli(*args: str, code: int = 0) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration whose runs are stored."""
+    folder = tmp_path_factory.mktemp("replayed")
+    config = write_config(folder, f"sqlite:///{folder / 'rankwatch.db'}", copy_lists(folder))
+    run_cli("replay", "--config", str(config), *PERIOD, code=3)  # some runs fail
+    return config
+
+
+def judge_again(config: Path, period: Period | None = None) -> dict[str, Backtest]:
+    settings = load(config)
+    with closing(open_store(settings.database, create=False)) as store:
+        return {options.name: backtest(to_comparison(options), store, period or Period()) for options in settings.comparisons}
+
+
+def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed: Path) -> None:
+    found = judge_again(replayed)
+
+    made = {name: len(each.stored) for name, each in found.items()}
+    assert {each.transitions == each.stored for each in found.values()} == {True}
+    assert found["broken"].runs == {RunStatus.OK: 9, RunStatus.FAILED: 3, RunStatus.INSUFFICIENT: 2}
+    assert min(made["pop20"], made["missing5"], made["broken"]) >= 2
+    alerts = {each.alert for each in found["broken"].stored}
+    assert {"Low", "Missing", "Unpaired", "MeanDrop", "FarUsers"} <= alerts
+
+
+def test_runs_before_the_period_teach_and_only_changes_within_it_are_told(replayed: Path) -> None:
+    whole = judge_again(replayed)["pop20"].transitions
+    cut = whole[0].slot + (whole[-1].slot - whole[0].slot) / 2
+
+    later = judge_again(replayed, Period(start=cut))["pop20"]
+    earlier = judge_again(replayed, Period(end=cut))["pop20"]
+    assert later.transitions == tuple(each for each in whole if each.slot >= cut) == later.stored
+    assert earlier.transitions == tuple(each for each in whole if each.slot <= cut) == earlier.stored
+    assert (sum(earlier.runs.values()), sum(later.runs.values())) == (cut.day, 15 - cut.day)
+
+
+def test_other_rules_give_what_a_replay_under_them_gives(replayed: Path, tmp_path: Path) -> None:
+    other = """
+      - {alert: Low, metric: extended_tau, below: 0.5, segments: [all]}
+      - {alert: Tail, metric: overlap, statistic: p10, learned: drop, segments: [all, country=nonUK], min_users: 50}
+      - {alert: Short, coverage: short, above: 0.5}
+"""
+    config = write_config(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", replayed.parent / "lists", other)
+    run_cli("replay", "--config", str(config), *PERIOD, code=3)
+    (tmp_path / "rules.yaml").write_text("rules:" + other)
+
+    told = run_cli("backtest", "--config", str(replayed), "--rules", str(tmp_path / "rules.yaml"), "--json")
+    as_replayed = judge_again(config)
+    for each in told:
+        expected = [shown(change) for change in as_replayed[each["comparison"]].stored if change.is_announced]
+        assert [(change["slot"], change["alert"], change["segment"], change["to"]) for change in each["changes"]] == expected
+    assert any(each["changes"] for each in told)
+    assert [each["comparison"] for each in told] == list(NAMES)
+
+
+def shown(change: Transition) -> tuple[str, str, str, str]:
+    return (f"{change.slot:%Y-%m-%dT%H:%M:%SZ}", change.alert, change.segment, change.to_state)
+
+
+def test_nothing_is_written(replayed: Path, tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("rules: [{alert: Any, metric: overlap, below: 0.9}]")
+    before = run_cli("alerts", "--config", str(replayed), "--json")
+
+    run_cli("backtest", "--config", str(replayed), "--rules", str(tmp_path / "rules.yaml"), "--json")
+    assert run_cli("alerts", "--config", str(replayed), "--json") == before
+
+
+def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(
+    replayed: Path, tmp_path: Path
+) -> None:
+    """Lists are not kept here, so that segments cannot be made up for, and it is said so."""
+    rules = """
+rules:
+  - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.5}
+  - {alert: HalfEach, metric: extended_tau, statistic: share_below(0.5), above: 0.5, segments: each}
+"""
+    (tmp_path / "rules.yaml").write_text(rules)
+    (told,) = run_cli("backtest", "pop20", "--config", str(replayed), "--rules", str(tmp_path / "rules.yaml"), "--json")
+
+    assert told["rules"]["Half"]["runs_not_judged"] == 0
+    assert told["rules"]["HalfEach"]["runs_not_judged"] == 14
+    first = next(each for each in told["changes"] if each["alert"] == "Half")
+    assert first["slot"] == "2024-01-08T00:00:00Z"
+    with closing(open_store(load(replayed).database, create=False)) as store:
+        run = next(each for each in store.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
+        values = [each.value or 0.0 for each in store.worst_users(run.id, "extended_tau", 10_000)]
+    assert first["value"] == pytest.approx(sum(value < 0.5 for value in values) / len(values), abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "rules:\n  - {alert: A, metric: overlap, below: 0.3}\n  - {alert: A, metric: overlap, above: 0}\n",
+            "rules.yaml:3: rules[1].alert: another rule",
+        ),
+        ("rules:\n  - alert: A\n    metric: extended_tau\n    bellow: 0.3\n", "rules.yaml:4: rules[0].bellow: unknown key"),
+        ("thresholds: []\n", "rules.yaml:1: must hold rules: [...]"),
+        ("rules: [", "rules.yaml:1: not valid YAML"),
+        ("rules: []\nfalse_alarm_every: soon\n", "rules.yaml:2: false_alarm_every"),
+    ],
+)
+def test_what_is_wrong_with_the_file_is_said_with_its_line(replayed: Path, tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "rules.yaml").write_text(text)
+
+    done = CliRunner().invoke(app, ["backtest", "--config", str(replayed), "--rules", str(tmp_path / "rules.yaml")])
+    assert said in str(done.exception)
+
+
+def test_a_whole_configuration_serves_as_the_file_and_an_unknown_comparison_is_named(replayed: Path) -> None:
+    (told,) = run_cli("backtest", "pop20", "--config", str(replayed), "--rules", str(replayed), "--json")
+    assert told["changes"] == told["stored_changes"]
+
+    done = CliRunner().invoke(app, ["backtest", "pop2", "--config", str(replayed), "--rules", str(replayed)])
+    assert "no comparison named 'pop2'" in str(done.exception)
+
+
+def test_the_table_names_every_page_and_counts_them_beside_the_stored_ones(replayed: Path) -> None:
+    done = CliRunner().invoke(app, ["backtest", "pop20", "--config", str(replayed), "--rules", str(replayed)])
+
+    assert done.exit_code == 0
+    assert "pop20: 14 stored runs judged again (14 ok)" in done.stdout
+    assert "firing" in done.stdout
+    assert "pages with these rules" in done.stdout

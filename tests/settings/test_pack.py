@@ -1,0 +1,91 @@
+"""`rules: default`: the rules that need no numbers."""
+
+from monitor.model import COVERAGE, Direction, RuleKind
+from monitor.settings import to_comparison
+from settings.minimal import Load
+
+RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
+
+
+def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Load, minimal: str) -> None:
+    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
+
+    told = {rule.alert: (rule.metric, rule.statistic, rule.direction, rule.kind) for rule in found.rules}
+    assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, RuleKind.DROP)
+    assert told["SimilarityFalls"] == ("extended_tau", "mean", Direction.BELOW, RuleKind.TREND)
+    assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, RuleKind.DROP)
+    assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, RuleKind.DROP)
+    assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, RuleKind.TREND)
+    assert told["SimilarityDropped2"][0] == "rbo(p=0.9)"
+    assert told["ListsMissing"] == (COVERAGE, "missing(candidate)", Direction.ABOVE, RuleKind.DROP)
+    assert told["CandidateFrozen"][1:] == ("candidate", Direction.ABOVE, RuleKind.FROZEN)
+    assert "BeyondNoise" not in told
+    assert {rule.segments for rule in found.rules if rule.kind is not RuleKind.FROZEN} == {"each"}
+
+
+def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
+    found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
+    without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
+
+    assert (found.keep_lists, found.arm_metrics[-1]) == (True, "self_churn")
+    assert not without.keep_lists
+    assert RuleKind.FROZEN not in {rule.kind for rule in without.rules}
+    assert "self_churn" not in without.arm_metrics
+
+
+def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:
+    rules = to_comparison(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0]).rules
+
+    told = {rule.alert: (rule.metric, rule.direction, rule.kind) for rule in rules}
+    assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, RuleKind.DROP)
+    assert told["BeyondNoiseMore"] == ("over_floor(extended_tau)", Direction.ABOVE, RuleKind.TREND)
+
+
+def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
+    rules = to_comparison(load_text(f"{minimal}    metrics: [footrule_normalized]\n    rules: default\n").comparisons[0]).rules
+
+    told = {rule.alert: (rule.statistic, rule.direction) for rule in rules}
+    assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
+    assert told["TailDropped"] == ("p95", Direction.ABOVE)
+    assert "UsersFar" not in told
+
+
+def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}    default_rules: true
+    rules:
+      - {{alert: Low, metric: extended_tau, below: 0.2}}
+      - {{alert: TailDropped, metric: extended_tau, statistic: p10, learned: drop}}
+"""
+    rules = to_comparison(load_text(text).comparisons[0]).rules
+
+    assert [rule.alert for rule in rules][:2] == ["Low", "TailDropped"]
+    assert [rule.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
+    assert "SimilarityDropped" in {rule.alert for rule in rules}
+
+
+def test_metrics_that_await_relevance_are_not_judged(load_text: Load, minimal: str) -> None:
+    relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
+    text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
+
+    metrics = {rule.metric for rule in to_comparison(load_text(text).comparisons[0]).rules}
+    assert "overlap" in metrics
+    assert not any(name.startswith("ndcg") for name in metrics)
+
+
+def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}{RETRAIN}    rules:
+      - {{alert: A, metric: extended_tau, learned: drop, watch: improvement}}
+      - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: drop, watch: improvement}}
+      - {{alert: C, metric: extended_tau, over_floor: 0.1, resolve_below: 0.05}}
+      - {{alert: D, metric: floor(rbo), below: 0.5}}
+      - {{alert: E, coverage: short, learned: jump}}
+"""
+    rules = to_comparison(load_text(text).comparisons[0]).rules
+
+    assert [(rule.metric, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
+        ("extended_tau", Direction.ABOVE, 1.0, 1.0),
+        ("extended_tau", Direction.BELOW, 0.0, 0.0),
+        ("over_floor(extended_tau)", Direction.ABOVE, 0.1, 0.05),
+        ("floor(rbo(p=0.9))", Direction.BELOW, 0.5, 0.5),
+        ("coverage", Direction.ABOVE, 1.0, 1.0),
+    ]
