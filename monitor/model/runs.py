@@ -274,6 +274,7 @@ class RunRecord:
     run: Run
     coverage: Coverage | None
     summaries: tuple[Summary, ...]
+    arm_scores: tuple[ArmScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.errors import MonitorError
 from monitor.metrics import Metric, parse, score_all
-from monitor.model import ALL, COVERAGE, Comparison, KeptLists, Pull, Rule, RunRecord, Scores, Statistic, Summary
+from monitor.model import ALL, COVERAGE, FROZEN, Comparison, KeptLists, Pull, Rule, RunRecord, Scores, Statistic, Summary
 from monitor.pairing import pair
 from monitor.pipeline.scoring import summarize_scores
 from monitor.ports import Store
@@ -30,7 +30,7 @@ def refill(comparison: Comparison, record: RunRecord, store: Store) -> Refilled:
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
-    asked = [rule for rule in comparison.rules if rule.metric != COVERAGE and _lacks(record.summaries, rule)]
+    asked = [rule for rule in comparison.rules if rule.metric not in (COVERAGE, FROZEN) and _lacks(record.summaries, rule)]
     if not asked:
         return Refilled(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
@@ -63,15 +63,14 @@ def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable
 
 def _from_scores(comparison: Comparison, record: RunRecord, store: Store, name: str) -> tuple[Summary, ...]:
     before = next((each for each in record.summaries if (each.segment, each.metric) == (ALL, name)), None)
-    metric = _readable(name)
-    if before is None or metric is None:
+    if before is None:
         return ()
     kept = store.worst_users(record.run.id, name, before.n)
     if len(kept) != before.n:
         return ()
     values = np.array([each.value for each in kept], dtype=np.float64)
     wanted = [Statistic.parse(rule.statistic) for rule in comparison.rules if rule.metric == name]
-    found = summarize_one(ALL, name, values, metric.bounds(record.run.k or comparison.k), wanted)
+    found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)
 
 

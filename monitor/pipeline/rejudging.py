@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 
-from monitor.alerts import judge_run
 from monitor.model import (
     AlertState,
     Comparison,
@@ -17,8 +16,8 @@ from monitor.model import (
     Transition,
     to_lessons,
 )
-from monitor.pipeline.expecting import REMEMBERED, expect
-from monitor.pipeline.run import thin_segments
+from monitor.pipeline.expecting import REMEMBERED
+from monitor.pipeline.judging import Findings, judge_findings
 
 
 def _empty_past() -> defaultdict[str, deque[PastRun]]:
@@ -42,27 +41,19 @@ class Rejudging:
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        states = tuple(self.states.values())
-        expectations = self._expect(record, states) if run.status is RunStatus.OK else ()
-        moved, transitions = judge_run(
-            self.comparison,
+        found = Findings(
             slot=run.slot,
-            at=run.slot,
             status=run.status,
-            run_reason=run.reason,
-            summaries=record.summaries,
-            states=states,
-            thin=thin_segments(record.coverage, self.comparison.min_paired_share) if record.coverage else {},
+            reason=run.reason,
             coverage=record.coverage,
-            expectations=expectations,
+            summaries=record.summaries,
+            arm_scores=record.arm_scores,
         )
-        self.states |= {(state.alert, state.segment): state for state in moved}
+        judgement = judge_findings(self.comparison, found, self.past[run.config_hash], tuple(self.states.values()), at=run.slot)
+        self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
-            self._remember(record, expectations)
-        return transitions
-
-    def _expect(self, record: RunRecord, states: tuple[AlertState, ...]) -> tuple[Expectation, ...]:
-        return expect(self.comparison, record.run.slot, record.summaries, self.past[record.run.config_hash], states)
+            self._remember(record, judgement.expectations)
+        return judgement.transitions
 
     def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
         """What later runs of the same configuration learn from this one."""

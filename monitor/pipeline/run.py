@@ -7,16 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from monitor.alerts import judge_run
 from monitor.errors import SourceError
 from monitor.model import (
-    ALL,
     AlertState,
     Arm,
     ArmScore,
     Claim,
     Comparison,
-    Coverage,
     CoverageReason,
     Derived,
     KeptLists,
@@ -28,9 +25,7 @@ from monitor.model import (
     parse_derived,
 )
 from monitor.pipeline.arms import Arms
-from monitor.pipeline.covering import summarize_coverage
-from monitor.pipeline.expecting import expect
-from monitor.pipeline.freezing import watch_freezing
+from monitor.pipeline.judging import Findings, judge_findings, thin_segments
 from monitor.pipeline.measure import Measurement, Stopwatch, measure
 from monitor.pipeline.scoring import needing_relevance
 from monitor.ports import Clock
@@ -80,27 +75,16 @@ def conclude(  # noqa: PLR0913 - the parts of a result
 ) -> RunResult:
     """Judge what was measured, or that nothing was, and put the result together."""
     at = clock.now()
-    thin = thin_segments(measurement.coverage, comparison.min_paired_share) if measurement else {}
-    summaries = _summaries(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
-    arm_scores = _of_arms(measurement, thin) if measurement and status is not RunStatus.FAILED else ()
-    is_ok = measurement is not None and status is RunStatus.OK
     coverage = measurement.coverage if measurement else None
-    seen = (*summaries, *summarize_coverage(coverage, comparison.rules))
-    expected = expect(comparison, claim.slot, seen, past, states) if seen else ()
-    expectations = (*expected, *watch_freezing(comparison, arm_scores, past)) if is_ok else expected
-    moved, transitions = judge_run(
-        comparison,
-        slot=claim.slot,
-        at=at,
-        status=status,
-        run_reason=reason,
-        summaries=summaries,
-        states=states,
-        thin=thin,
-        coverage=coverage,
-        expectations=expectations,
-        arm_scores=arm_scores,
+    thin = thin_segments(coverage, comparison.min_paired_share)
+    is_measured = measurement is not None and status is not RunStatus.FAILED
+    summaries = _summaries(measurement, thin) if measurement and is_measured else ()
+    arm_scores = _of_arms(measurement, thin) if measurement and is_measured else ()
+    found = Findings(
+        slot=claim.slot, status=status, reason=reason, coverage=coverage, summaries=summaries, arm_scores=arm_scores
     )
+    judgement = judge_findings(comparison, found, past, states, at)
+    is_ok = measurement is not None and status is RunStatus.OK
     lists = _without(measurement.lists, thin) if measurement and is_ok else None
     return RunResult(
         claim=claim,
@@ -113,14 +97,14 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         summaries=summaries,
         scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),
-        states=moved,
-        transitions=transitions,
+        states=judgement.states,
+        transitions=judgement.transitions,
         stage_seconds=watch.seconds if watch else {},
         arm_scores=arm_scores,
         catalogue_size=measurement.catalogue_size if measurement else None,
         lists=lists,
         labels_until=_labels_until(comparison, claim) if is_ok else None,
-        expectations=expectations,
+        expectations=judgement.expectations,
         is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
 
@@ -153,15 +137,6 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     """Until when relevance is waited for, None where nothing needs it."""
     within = comparison.relevance_within
     return claim.slot + within if within is not None and needing_relevance(comparison) else None
-
-
-def thin_segments(coverage: Coverage, min_paired_share: float) -> dict[str, str]:
-    """Segments of which too small a share was compared, with the figures: they are neither shown nor judged as the whole."""
-    return {
-        row.segment: f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
-        for row in coverage.rows
-        if row.segment != ALL and row.paired < min_paired_share * row.asked
-    }
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:

@@ -45,14 +45,23 @@ def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRu
 
 
 def records(connection: Connection, comparison: str, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
-    """The oldest ``limit`` finished runs of the comparison of slots after this one, with coverage and summaries."""
+    """The oldest ``limit`` finished runs of the comparison of slots after this one, with all that they are judged by."""
     query = _RUNS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING).order_by(runs.c.scheduled_for)
     if after is not None:
         query = query.where(runs.c.scheduled_for > after)
     found = [_run(row) for row in connection.execute(query.limit(limit))]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
-    return tuple(RunRecord(run=run, coverage=covered.get(run.id), summaries=measured.get(run.id, ())) for run in found)
+    of_arms = results.arm_scores_of(connection, ids)
+    return tuple(
+        RunRecord(
+            run=run,
+            coverage=covered.get(run.id),
+            summaries=measured.get(run.id, ()),
+            arm_scores=of_arms.get(run.id, ()),
+        )
+        for run in found
+    )
 
 
 def unlabelled(connection: Connection, comparison: str, since: datetime) -> tuple[Run, ...]:
