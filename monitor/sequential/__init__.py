@@ -5,7 +5,7 @@ users were drawn, and what a promise covers, stands in the README beside this fi
 """
 
 from monitor.sequential.bounds import bounds, bounds_of_draws
-from monitor.sequential.capital import STAKES, follow, log_capital, log_capital_of_draws
+from monitor.sequential.capital import STAKES, WEIGHTS, follow, log_capital, log_capital_of_draws
 from monitor.sequential.detector import Detector, detect
 from monitor.sequential.gate import Gated, Reason, Verdict, gate, judge
 from monitor.sequential.sample import Draw, Sample, Tally, tally
@@ -14,6 +14,7 @@ from monitor.sequential.segments import reject
 
 __all__ = [
     "STAKES",
+    "WEIGHTS",
     "Detector",
     "Draw",
     "Gated",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from scipy.special import logsumexp
 
 from monitor.sequential.bounds import require_level
-from monitor.sequential.capital import STAKES
+from monitor.sequential.capital import STAKES, WEIGHTS, mix
 
 Floats = npt.NDArray[np.float64]
 
@@ -32,7 +32,7 @@ class Detector:
     @property
     def log_evidence(self) -> float:
         """Logarithm of the evidence over all stakes."""
-        return float(logsumexp(self.by_stake)) - math.log(len(STAKES))
+        return mix(self.by_stake)
 
     def fires(self, alpha: float) -> bool:
         """Whether 1/alpha is reached; begin anew with a fresh Detector afterwards."""
@@ -47,7 +47,8 @@ class Detector:
 def detect(values: Floats, mean: float) -> Floats:
     """Logarithm of the evidence after every score: histories (..., n) on [0, 1] in, the same shape out."""
     by_stake = np.full((len(STAKES), *values.shape[:-1]), -np.inf)
-    return np.asarray(logsumexp(_followed(by_stake, values, mean), axis=0)) - math.log(len(STAKES))
+    parts = np.array(WEIGHTS).reshape(-1, *(1,) * values.ndim)
+    return np.asarray(logsumexp(_followed(by_stake, values, mean), axis=0, b=parts))
 
 
 def _followed(by_stake: Floats, values: Floats, mean: float) -> Floats:

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from monitor.errors import InputError
-from monitor.sequential import STAKES, Draw, Scale, bounds, bounds_of_draws, follow, log_capital, log_capital_of_draws, tally
+from monitor.sequential import (
+    STAKES,
+    WEIGHTS,
+    Draw,
+    Scale,
+    bounds,
+    bounds_of_draws,
+    follow,
+    log_capital,
+    log_capital_of_draws,
+    tally,
+)
 
 MEANS = st.floats(0.01, 0.99)
 SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
@@ -19,7 +30,7 @@ SCORES = st.lists(st.floats(0, 1), min_size=1, max_size=12).map(np.array)
 def slow_capital(scores: list[float], mean: float, population: int | None = None) -> float:
     """One stake and one score after the other, as the definition reads."""
     total = 0.0
-    for stake in STAKES:
+    for stake, part in zip(STAKES, WEIGHTS, strict=True):
         capital, seen = 1.0, 0.0
         for t, score in enumerate(scores):
             rest = mean if population is None else (population * mean - seen) / (population - t)
@@ -28,17 +39,17 @@ def slow_capital(scores: list[float], mean: float, population: int | None = None
             seen += score
             if population is not None and population * mean - seen > population - t - 1 + 1e-6:
                 capital = math.inf
-        total += capital / len(STAKES)
+        total += capital * part
     return total
 
 
 def test_one_score_of_0_against_a_half_multiplies_by_1_plus_the_stake() -> None:
-    assert math.exp(log_capital(tally(np.array([0.0])), 0.5)) == pytest.approx(1 + np.mean(STAKES))
+    assert math.exp(log_capital(tally(np.array([0.0])), 0.5)) == pytest.approx(1 + np.average(STAKES, weights=WEIGHTS))
 
 
 def test_one_score_of_1_leaves_1_less_the_stake_at_any_mean() -> None:
     for mean in (0.1, 0.5, 0.9):
-        assert math.exp(log_capital(tally(np.array([1.0])), mean)) == pytest.approx(1 - np.mean(STAKES))
+        assert math.exp(log_capital(tally(np.array([1.0])), mean)) == pytest.approx(1 - np.average(STAKES, weights=WEIGHTS))
 
 
 def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out() -> None:

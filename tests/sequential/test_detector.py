@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
-from monitor.sequential import STAKES, Detector, detect
+from monitor.sequential import STAKES, WEIGHTS, Detector, detect
 
 
 def test_evidence_begins_with_one_bet_and_grows_by_hand() -> None:
     """Scores 1 and 1 at a mean of a half double nearly: M = y, then (y + 1) y with y = 1 + stake."""
     found = np.exp(detect(np.array([1.0, 1.0]), 0.5))
     gain = 1 + np.array(STAKES)
-    assert found[0] == pytest.approx(gain.mean())
-    assert found[1] == pytest.approx(((gain + 1) * gain).mean())
+    assert found[0] == pytest.approx(np.average(gain, weights=WEIGHTS))
+    assert found[1] == pytest.approx(np.average((gain + 1) * gain, weights=WEIGHTS))
 
 
 def test_evidence_for_a_mean_of_1_after_zeros_is_lost_but_the_next_bet_is_fresh() -> None:
@@ -37,7 +37,7 @@ def test_the_recursion_is_the_definition() -> None:
     evidence = np.zeros(len(STAKES))
     for score in scores:
         evidence = (evidence + 1) * (1 + np.array(STAKES) * (score - 0.4) / 0.4)
-    assert detect(scores, 0.4)[-1] == pytest.approx(math.log(evidence.mean()))
+    assert detect(scores, 0.4)[-1] == pytest.approx(math.log(np.average(evidence, weights=WEIGHTS)))
 
 
 def test_it_fires_at_one_over_alpha_and_nobody_fires_before_a_score() -> None:
