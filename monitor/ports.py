@@ -5,7 +5,7 @@ All instants are aware UTC datetimes. Implementations translate their vendor's e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -82,6 +82,16 @@ class ItemWeightSource(Protocol):
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class ItemTitleSource(Protocol):
+    """Where the titles of items come from."""
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
 
     def close(self) -> None:
         """Release what is held; may be called twice."""

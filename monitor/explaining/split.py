@@ -60,8 +60,8 @@ def split_distances(batch: PairBatch, score: Score, *, higher_is_more_alike: boo
 
     A new item that stands higher than the one whose place it takes is both replaced and moved. With J, the common items on B's
     places and the new ones on those left, B to J is what replacing alone costs, H to C what moving common items alone costs,
-    and what is left, J to H, goes to membership and order in proportion to these two: an item put on top of lists that keep their
-    order is replaced, lists turned upside down have moved.
+    and what is left, J to H, goes to membership and order in proportion to these two: an item put on top of lists that keep
+    their order is replaced, lists turned upside down have moved.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
     measures that never prefer a wrong order or item, membership and order are at least 0. With ``higher_is_more_alike`` False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -115,6 +115,22 @@ def explain_run(
     if not present.means[0].n:
         return Explained(split=split, explanation=None)
     return Explained(split=split, explanation=_name_difference(describe(present, top=ITEMS, examples=examples), split, naming))
+
+
+def list_items(explanation: Explanation | None) -> frozenset[str]:
+    """Ids of the items that the explanation tells."""
+    return frozenset() if explanation is None else frozenset(each.item for each in (*explanation.gained, *explanation.lost))
+
+
+def add_titles(explained: Explained, titles: Mapping[str, str]) -> Explained:
+    """The same with the titles of the items that have one."""
+    if explained.explanation is None or not titles:
+        return explained
+    gained, lost = (
+        tuple(replace(each, title=titles.get(each.item)) for each in items)
+        for items in (explained.explanation.gained, explained.explanation.lost)
+    )
+    return replace(explained, explanation=replace(explained.explanation, gained=gained, lost=lost))
 
 
 def explain_alerts(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:

@@ -25,9 +25,9 @@ from monitor.model import (
 )
 from monitor.pairing import kept_lists, pair, unweighted_note
 from monitor.pipeline.arms import Arms
-from monitor.pipeline.explaining import Explained, choose_metric, explain_run
+from monitor.pipeline.explaining import Explained, add_titles, choose_metric, explain_run, list_items
 from monitor.pipeline.flooring import Floats, add_floor, measure_floor, recall_baseline
-from monitor.pipeline.pulling import Answers, ask, ask_users
+from monitor.pipeline.pulling import Answers, ask, ask_titles, ask_users
 from monitor.pipeline.remembering import recall
 from monitor.pipeline.scoring import gather_evidence, scorable, summarize_scores
 from monitor.ports import Clock
@@ -116,6 +116,9 @@ def measure(
     with watch.stage("explain"):
         chosen = choose_metric(comparison, metrics)
         explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
+        found = explained.explanation if explained else None
+        seconds_left = deadline - watch.clock.monotonic()
+        titles, untitled = ask_titles(comparison, arms, slot, list_items(found), seconds_left)
     unweighted = unweighted_note(pairing.batch)
     return Measurement(
         coverage=pairing.coverage,
@@ -127,9 +130,9 @@ def measure(
         arm_scores=arm_scores,
         catalogue_size=catalogue_size,
         lists=lists,
-        left_out=(*lacks, *no_floor, *unmeasured, *((unweighted,) if unweighted else ())),
+        left_out=(*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled))),
         is_labelled=pairing.batch.labels is not None,
-        explained=explained,
+        explained=explained and add_titles(explained, titles),
     )
 
 

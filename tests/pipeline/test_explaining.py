@@ -1,17 +1,20 @@
 """What a run explains, by which metric, and what its alerts say of it."""
 
 import math
+import threading
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from factories import claim, comparison, pull, rule, transition
+from monitor.errors import SourceError
 from monitor.metrics import parse
 from monitor.model import COVERAGE, Comparison, RunResult, RunStatus, Split, State
 from monitor.pipeline.explaining import choose_metric, explain_alerts, find_farthest
 from monitor.pipeline.run import execute
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import CannedTitles, StillClock, arms, users
 
 NAMES = [f"u{number}" for number in range(8)]
 SAME = {name: [1, 2, 3] for name in NAMES}
@@ -112,7 +115,8 @@ def test_an_alert_says_why_for_its_segment_first() -> None:
     assert said == {
         "all": f"{sentence} {items}",
         "country=DE": (
-            f"In country=DE the mean fell by 2.0000, 100 % of everybody's drop; membership 100 %. All users: a{sentence[1:]} {items}"
+            "In country=DE the mean fell by 2.0000, 100 % of everybody's drop; membership 100 %. "
+            f"All users: a{sentence[1:]} {items}"
         ),
     }
 
@@ -141,3 +145,28 @@ def test_hostile_ids_stay_on_one_bounded_line() -> None:
         assert alert.explanation is not None
         assert alert.explanation.isprintable()
         assert len(alert.explanation) < 600
+
+
+def titled(answer: Any) -> RunResult:
+    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
+    return execute(TWO, opened, claim(), (), StillClock())
+
+
+def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
+    result = titled({"7": "Tea", "1": "Kettle", "99": "never listed"})
+    assert result.explanation is not None
+    assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
+    assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
+    assert result.reason is None
+
+
+@pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])
+def test_a_catalogue_that_fails_or_hangs_costs_the_titles_and_nothing_else(answer: Any) -> None:
+    quick = replace(TWO, deadline=timedelta(seconds=1))
+    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
+    result = execute(quick, opened, claim(), (), StillClock())
+    assert result.status is RunStatus.OK
+    assert str(result.reason).startswith("item_titles: ")
+    assert result.explanation is not None
+    assert {item.title for item in result.explanation.gained} == {None}
+    assert [each.to_state for each in result.transitions] == [State.FIRING]
