@@ -25,6 +25,7 @@ from monitor.cli import (
     running,
     serving,
     showing,
+    suggesting,
 )
 from monitor.cli.output import visible
 from monitor.cli.parameters import CONFIG_VARIABLE
@@ -52,6 +53,7 @@ app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)
 app.command("backtest")(backtesting.backtest)
+app.command("suggest")(suggesting.suggest)
 app.command("compare")(comparing.compare)
 app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)
