@@ -22,6 +22,7 @@ from monitor.cli import (
     detailing,
     filling,
     measures,
+    planning,
     running,
     serving,
     showing,
@@ -54,6 +55,7 @@ app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)
 app.command("backtest")(backtesting.backtest)
 app.command("suggest")(suggesting.suggest)
+app.command("plan")(planning.plan)
 app.command("compare")(comparing.compare)
 app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)

@@ -73,6 +73,7 @@ def _as_dict(found: Suggestion) -> dict[str, object]:
         "seen_with_95_percent": found.nearly_always,
         "pages": [{"slot": each.slot, "value": each.value} for each in found.caught] if is_proposed else None,
         "obstacle": found.obstacle,
+        "note": found.note,
     }
 
 
@@ -101,7 +102,7 @@ def _row(found: Suggestion) -> tuple[str, ...]:
         number(found.usually),
         number(found.nearly_always),
         f"{len(found.caught):,}" if is_proposed else "-",
-        found.obstacle or "",
+        found.obstacle or found.note or "",
     )
 
 
@@ -114,7 +115,7 @@ def _print_yaml(found: tuple[Suggestion, ...]) -> None:
     say("rules:")
     for each in proposed:
         rule = each.rule
-        segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment])}"
+        segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
         statistic = "" if rule.statistic == "mean" else f", statistic: {json.dumps(rule.statistic)}"
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         say(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

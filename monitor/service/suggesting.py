@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -41,7 +41,7 @@ class Suggestion:
 
     ``rule`` holds the threshold where there is one. ``expected`` is what is normal after ``runs`` healthy runs, ``usually``
     and ``nearly_always`` the changes that one run shows with a chance of 50 % and 95 %, in the statistic's own unit.
-    ``caught``: the starts of its firings over all stored runs.
+    ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
     """
 
     rule: Rule
@@ -52,6 +52,7 @@ class Suggestion:
     nearly_always: float | None = None
     caught: tuple[Transition, ...] = ()
     obstacle: str | None = None
+    note: str | None = None
 
 
 def comparison_of(settings: Settings, name: str, every: timedelta | None) -> tuple[Comparison, timedelta]:
@@ -78,18 +79,7 @@ def suggest(
     present configuration after which no alert of the segment was pending or firing; ``interval`` is the time between runs.
     ConfigError when there is no such run.
     """
-    past = store.past(
-        comparison.name,
-        config_hash=comparison.config_hash,
-        before=_FAR_FUTURE,
-        limit=REMEMBERED,
-        rules=[
-            _rule("any metric", "mean", ALL, Direction.BELOW)
-        ],  # of which no run has a lesson, so that all come with summaries
-    )
-    if not past:
-        msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
-        raise ConfigError(msg)
+    past = newest_runs(comparison, store)
     looks = _looks(comparison, past, statistics, segments)
     budget = Budget(
         runs=max(1.0, comparison.runs_a_false_page),
@@ -97,7 +87,34 @@ def suggest(
         looks={_name(look): 1.0 for look in looks},
     )
     found = [_suggest(look, past, budget, interval) for look in looks]
-    return _with_caught(comparison, found, store)
+    return _with_caught(comparison, _apart(found), store)
+
+
+def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
+    """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
+    past = store.past(
+        comparison.name,
+        config_hash=comparison.config_hash,
+        before=_FAR_FUTURE,
+        limit=REMEMBERED,
+        rules=[_rule("none", "mean", ALL, Direction.BELOW)],  # of this no run has a lesson, so that all come with summaries
+    )
+    if not past:
+        msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
+        raise ConfigError(msg)
+    return past
+
+
+def _apart(found: Sequence[Suggestion]) -> list[Suggestion]:
+    """Each alert with a name of its own."""
+    seen: Counter[str] = Counter()
+    named = []
+    for each in found:
+        seen[each.rule.alert] += 1
+        number = seen[each.rule.alert]
+        alert = each.rule.alert if number == 1 else f"{each.rule.alert}-{number}"
+        named.append(replace(each, rule=replace(each.rule, alert=alert)))
+    return named
 
 
 def _name(look: Look) -> str:
@@ -145,7 +162,7 @@ def _rule(metric: str, statistic: str, segment: str, direction: Direction) -> Ru
 
 
 def _suggest(look: Look, past: Sequence[PastRun], budget: Budget, interval: timedelta) -> Suggestion:
-    healthy = [each for run in past if (each := _healthy(run, look.series)) is not None]
+    healthy, note = pick_healthy(past, look.series)
     typical = int(np.median([each.n for each in healthy])) if healthy else 0
     series = Series(replace(look.series.rule, min_users=max(1, typical // 2)), look.series.segment)
     values, errors = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2).T[..., np.newaxis]
@@ -160,15 +177,20 @@ def _suggest(look: Look, past: Sequence[PastRun], budget: Budget, interval: time
         best = budget.runs * share / float(found.least_share[0]) * interval
         every = f"one false page in {_days(budget.runs * interval)}"
         return _none(series, runs, f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}")
-    return _suggestion(series, replace(healthy[-1], n=typical), runs, found)
+    return replace(_suggestion(series, replace(healthy[-1], n=typical), runs, found), note=note)
 
 
-def _healthy(run: PastRun, series: Series) -> Summary | None:
-    """The run's summary, None where there is none or an alert of the segment, or of all, was not quiet after it."""
-    if any(segment in (series.segment, ALL) for _, segment in run.states):
-        return None
+def pick_healthy(past: Sequence[PastRun], series: Series) -> tuple[list[Summary], str | None]:
+    """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
+
+    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, and the note says so.
+    """
     wanted = (series.segment, series.rule.metric)
-    return next((each for each in run.summaries if (each.segment, each.metric) == wanted and each.n), None)
+    found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
+    quiet = [each for run, each in found if not any(segment in (series.segment, ALL) for _, segment in run.states)]
+    if len(quiet) >= LEAST_RUNS or len(quiet) == len(found):
+        return quiet, None
+    return [each for _, each in found], "learned from runs in alarm too: hardly any was quiet"
 
 
 def _none(series: Series, runs: int, obstacle: str) -> Suggestion:
