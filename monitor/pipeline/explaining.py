@@ -134,7 +134,7 @@ def add_titles(explained: Explained, titles: Mapping[str, str]) -> Explained:
 
 
 def explain_alerts(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
-    """The transitions with what is told of why, where an alert on similarity begins; alerts on coverage and standstill say so themselves."""
+    """The transitions with what is told of why, where an alert on similarity begins; those on lists say so themselves."""
     return tuple(
         replace(each, explanation=tell(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
         if explanation is not None and each.metric not in (COVERAGE, FROZEN) and each.to_state is not State.QUIET
