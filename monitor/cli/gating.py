@@ -166,13 +166,13 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "missing": sum(run.missing for run in found.runs),
         "runs": [{key: value for key, value in asdict(run).items() if key != "digest"} for run in found.runs],
         "left_out": {reason.value: count for reason, count in found.left_out.items()},
-        "segments": [_segment_dict(each, question.alpha) for each in found.segments],
+        "segments": [_segment_dict(each, found.level) for each in found.segments],
         "version": found.version,
         "at": found.at,
     }
 
 
-def _segment_dict(each: JudgedSegment, alpha: float) -> dict[str, object]:
+def _segment_dict(each: JudgedSegment, level: float) -> dict[str, object]:
     return {
         "segment": each.segment,
         "verdict": each.verdict.value,
@@ -180,6 +180,6 @@ def _segment_dict(each: JudgedSegment, alpha: float) -> dict[str, object]:
         "users": each.users,
         "missing": each.missing,
         "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
-        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": alpha},
+        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
         "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
     }

@@ -184,6 +184,7 @@ def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(tmp_path: Path
         assert said(found) == ("safe", "decided")
         assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
         assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
+        assert found.level == pytest.approx(0.01 / 12)
         alone = world.ask(since=SLOT + timedelta(days=2))
         assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
 

@@ -13,7 +13,7 @@ from monitor.errors import InputError
 from monitor.model import ALL, Run
 from monitor.ports import Clock, Store, UserSource
 from monitor.sequential import Gated, Sample, Scale, judge, tally
-from monitor.service.gating.certificate import Certificate, JudgedRun, JudgedSegment, conclude
+from monitor.service.gating.certificate import Certificate, JudgedRun, JudgedSegment, conclude, share_of
 from monitor.service.gating.choosing import Chosen, LeftOut, choose
 from monitor.service.gating.quantity import Quantity
 from monitor.service.gating.question import EACH, Question, choose_quantity
@@ -61,12 +61,19 @@ class Answerer:
         )
 
     def _judged(self, chosen: Chosen, quantity: Quantity) -> tuple[tuple[RunRead, ...], Mapping[LeftOut, int]]:
-        """The runs that are judged, and how many are not: of a census only the newest."""
-        found = [self._read_once(run, quantity) for run in chosen.runs]
-        reads = [read for read in found if read is not None]
-        judged = reads[-1:] if self.question.is_census else reads
-        more = {LeftOut.NO_SCORES: len(found) - len(reads), LeftOut.NOT_THE_NEWEST: len(reads) - len(judged)}
-        return tuple(judged), {**chosen.left_out, **{reason: count for reason, count in more.items() if count}}
+        """The runs that are judged, oldest first, and how many are not: of a census only the newest, and no other is read."""
+        reads: list[RunRead] = []
+        without = 0
+        for run in reversed(chosen.runs):
+            read = self._read_once(run, quantity)
+            if read is None:
+                without += 1
+                continue
+            reads.append(read)
+            if self.question.is_census:
+                break
+        more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(chosen.runs) - without - len(reads)}
+        return tuple(reversed(reads)), {**chosen.left_out, **{reason: count for reason, count in more.items() if count}}
 
     def _read_once(self, run: Run, quantity: Quantity) -> RunRead | None:
         key = run.id, run.attempt
@@ -89,7 +96,7 @@ def _judge(question: Question, scale: Scale, margin: float, reads: Sequence[RunR
         return ()
     names = _wanted(question, list(dict.fromkeys(name for read in reads for name in read.segments)))
     samples = [_pool([read.segments.get(name, _NOBODY) for read in reads]) for name in names]
-    share = 1.0 / (looks * (looks + 1)) if question.is_census else 1.0
+    share = share_of(question, looks)
     found = judge(samples, margin, question.alpha, share=share)
     return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
 

@@ -67,6 +67,16 @@ class Certificate:
         """SHA-256 over the judged runs' ids, slots, users and scores."""
         return hashlib.sha256("".join(run.digest for run in self.runs).encode()).hexdigest()
 
+    @property
+    def level(self) -> float:
+        """The part of alpha that this look may take on each side."""
+        return self.question.alpha * share_of(self.question, self.looks)
+
+
+def share_of(question: Question, looks: int) -> float:
+    """1 for a sample, whose looks share one alpha; 1 / (t (t + 1)) for the t-th look at a census, which sum to 1."""
+    return 1.0 / (looks * (looks + 1)) if question.is_census else 1.0
+
 
 def conclude(segments: Sequence[JudgedSegment]) -> tuple[Verdict, Reason]:
     """``breach`` where any segment is beyond the margin, ``safe`` where all are below it; without segments nothing is known."""
