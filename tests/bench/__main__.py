@@ -7,17 +7,17 @@ from rich.console import Console
 from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "judging", "million")
-CALIBRATION = "calibration"
-"""Simulations with tables of their own, only when asked for: how often rules that learn page falsely, how soon rightly."""
+SIMULATIONS = ("calibration", "suggesting")
+"""With tables of their own, only when asked for: how often what is learned pages falsely, how soon rightly."""
 
 
 def main(names: list[str]) -> None:
-    if names[:1] == [CALIBRATION]:
-        importlib.import_module(f"tests.bench.{CALIBRATION}").main(names[1:])
+    if names and names[0] in SIMULATIONS:
+        importlib.import_module(f"tests.bench.{names[0]}").main(names[1:])
         return
     unknown = set(names) - set(MODULES)
     if unknown:
-        there_are = f"there are {', '.join(MODULES)}, and {CALIBRATION} by itself"
+        there_are = f"there are {', '.join(MODULES)}, and {' and '.join(SIMULATIONS)} by themselves"
         sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; {there_are}")
     table = Table("what", "rankwatch", "instead", "", "ratio", "unit", title="Medians of one run", title_justify="left")
     for column in (1, 3, 4):
