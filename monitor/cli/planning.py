@@ -106,9 +106,8 @@ def _as_dict(found: Plan) -> dict[str, object]:
 def _print(found: Plan) -> None:
     looking, known = found.looking, found.known
     mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
-    say(
-        f"{mean}over users it varies by {looking.sd:.3g}, from run to run by {looking.wander:.3g} ({known.learned} healthy runs)"
-    )
+    told = f"over users it varies by {looking.sd:.3g}, from run to run by {looking.wander:.3g}"
+    say(f"{mean}{told} ({known.learned:,} healthy runs)")
     aim = f"a drop of {found.drop:.3g} with a chance of {looking.power:.0%}, falsely in one look of {1 / looking.share:,.0f}"
     if found.obstacle is not None:
         say(f"{aim}: {found.obstacle}")

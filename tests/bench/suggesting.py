@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
+from rich.console import Console
 from rich.table import Table
 
 from monitor.model import ALL, LEAST_RUNS, Direction
@@ -36,13 +38,12 @@ def count_pages(world: World, history: int, seed: int = 2) -> tuple[int, int]:
     limit = propose(
         refer(*past), np.nanmax(past[1], axis=0), np.tile(share.ravel(), flat[0]), direction=Direction.BELOW, worst=-np.inf
     ).limit
-    breach = np.any((values[history:].reshape(HELD_BACK, -1) < limit).reshape(HELD_BACK, *flat), axis=2)
-    begun = np.asarray(breach)
-    before = np.concatenate((np.zeros((1, world.copies), dtype=bool), begun[:-1]))
+    breach: npt.NDArray[np.bool_] = np.any((values[history:].reshape(HELD_BACK, -1) < limit).reshape(HELD_BACK, *flat), axis=2)
+    before = np.concatenate((np.zeros((1, world.copies), dtype=bool), breach[:-1]))
     return int(np.sum(breach & ~before)), world.copies * HELD_BACK
 
 
-def tables() -> Iterator[Table]:
+def main(_names: list[str]) -> None:
     """10,000 held-back runs a setting; at most 1 in the last column where the promise is kept."""
     table = Table("history", "users", "segments", "shocks", "runs", "pages", "of stated", "95 % bound of that")
     table.title = f"False pages of suggested thresholds when one in {STATED:.0f} runs is allowed"
@@ -53,4 +54,4 @@ def tables() -> Iterator[Table]:
     for (history, users, segments, kind), (pages, runs) in zip(settings, found, strict=True):
         ratios = (f"{count * STATED / runs:.2f}" for count in (pages, bound(pages)))
         table.add_row(str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages), *ratios)
-    yield table
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
