@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
+from monitor.alerts.bounds import doubt
 from monitor.alerts.coverage import judge_coverage
 from monitor.alerts.frozen import judge_frozen
 from monitor.alerts.learned import learn
@@ -70,6 +71,8 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
                 verdict = judge(rule, segment, status, summary, run_reason, reasons.get(segment))
             if rule.kind in (RuleKind.DROP, RuleKind.TREND):
                 verdict = learn(rule, verdict, segment, expectation)
+            if (known := measured.get((segment, rule.metric))) is not None:
+                verdict = doubt(rule, verdict, known, covered.get(segment), expectation)
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             previous = stored.get((rule.alert, segment))
             state, transition = advance(_limited(rule, expectation), verdict, previous, look)

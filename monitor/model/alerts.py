@@ -76,6 +76,7 @@ class Rule:
     breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.
     ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. A ``kind`` other than threshold has its
     limit from the series' own past, and ``threshold`` is the value that it never passes, shown while nothing is known yet.
+    ``scores``: lowest and highest score that a user can have, None where nobody needs to know.
     """
 
     alert: str
@@ -91,6 +92,7 @@ class Rule:
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: RuleKind = RuleKind.THRESHOLD
+    scores: tuple[float, float] | None = None
 
     @property
     def series(self) -> str:
@@ -110,7 +112,8 @@ class Expectation:
     is normal, None while that is being learned, and ``evidence_limit`` the longest standstill that ended by itself.
 
     For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
-    there (``judged``, ``error``).
+    there (``judged``, ``error``), and the share of the users asked who had no score (``lost``). ``usual_lost``: that share in
+    the healthy runs before.
     """
 
     alert: str
@@ -124,6 +127,8 @@ class Expectation:
     series: str = ""
     judged: float | None = None
     error: float | None = None
+    lost: float = 0.0
+    usual_lost: float = 0.0
 
     @property
     def is_suspicious(self) -> bool:
@@ -137,7 +142,8 @@ class Expectation:
 class Verdict:
     """What a rule says of one segment in one run, with a reason that a person can read.
 
-    ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve.
+    ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve. ``bounds``: lowest and
+    highest value that the users without a score could make of it, None where all that count have one.
     """
 
     outcome: Outcome
@@ -145,6 +151,7 @@ class Verdict:
     value: float | None
     users: int
     is_recovered: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,9 +16,10 @@ from monitor.model.alerts import Expectation
 class Lesson:
     """One rule's series in one run.
 
-    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (3, segments) float64: value and sampling error on
-    the scale that is judged, and how far out the value lay (z); NaN where there was none. Of an arm that may be frozen: changes
-    of the other arm since its own last one, the most there ever were, and how often it changed itself.
+    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (4, segments) float64: value and sampling error on
+    the scale that is judged, how far out the value lay (z), NaN where there was none, and the share of users without a score.
+    Of an arm that may be frozen: changes of the other arm since its own last one, the most there ever were, and how often it
+    changed itself.
     """
 
     series: str
@@ -35,5 +36,5 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(found: list[Expectation]) -> Lesson:
-    numbers = np.array([[each.judged, each.error, each.z] for each in found], dtype=np.float64)  # None becomes NaN
+    numbers = np.array([[each.judged, each.error, each.z, each.lost] for each in found], dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)

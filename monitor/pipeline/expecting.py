@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from monitor.reference import (
     correlate,
     count_suspects,
     discount,
+    find_median,
     follow,
     predict,
     refer,
@@ -41,10 +42,13 @@ def expect(
     summaries: Sequence[Summary],
     past: Sequence[PastRun],
     states: Sequence[AlertState],
+    *,
+    lost: Mapping[str, float] | None = None,
 ) -> tuple[Expectation, ...]:
     """What each rule that learns expects of each segment of this run, in the order of rules and segments.
 
-    ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if the alert was quiet
+    ``past`` are ok runs of the same configuration, oldest first; ``lost``: share of the asked users without a score, by segment
+    of this run. A run counts for a rule and a segment if the alert was quiet
     after it and no drift was under way there. The same arguments give the same answer.
     """
     series = [
@@ -56,13 +60,19 @@ def expect(
     if not series:
         return ()
     shares = _share_out(comparison, series)
-    values, errors, z = recall(series, past)
+    recalled = recall(series, past)
+    values, errors = recalled.values, recalled.errors
     is_quiet = ~find_alarms(series, past)
     correlation = correlate(np.where(is_quiet, values, np.nan))
-    evidence, was_drifting = _gather(find_firings(series, past), discount(z, correlation), shares)
+    evidence, was_drifting = _gather(find_firings(series, past), discount(recalled.z, correlation), shares)
     counts = is_quiet & ~was_drifting
     reference = refer(np.where(counts, values, np.nan), np.where(counts, errors, np.nan), phases=find_phases(past, slot))
-    return _tell(series, summaries, reference, evidence, (shares, correlation))
+    found = _tell(series, summaries, reference, evidence, (shares, correlation))
+    usual = find_median(np.where(counts, recalled.lost, np.nan))
+    return tuple(
+        replace(each, lost=(lost or {}).get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
+        for n, each in enumerate(found)
+    )
 
 
 def _share_out(comparison: Comparison, series: Sequence[Series]) -> Floats:

@@ -53,7 +53,7 @@ def judge_findings(
     The same arguments give the same answer.
     """
     seen = (*found.summaries, *summarize_coverage(found.coverage, comparison.rules))
-    expectations = expect(comparison, found.slot, seen, past, states) if seen else ()
+    expectations = expect(comparison, found.slot, seen, past, states, lost=_count_lost(found.coverage)) if seen else ()
     if found.status is RunStatus.OK:
         expectations += watch_freezing(comparison, found.arm_scores, past)
     moved, transitions = judge_run(
@@ -70,6 +70,11 @@ def judge_findings(
         arm_scores=found.arm_scores,
     )
     return Judgement(expectations=expectations, states=moved, transitions=transitions)
+
+
+def _count_lost(coverage: Coverage | None) -> dict[str, float]:
+    """Share of the asked users that could not be compared, by segment."""
+    return {row.segment: 1.0 - row.paired / row.asked for row in (coverage.rows if coverage else ()) if row.asked}
 
 
 def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:

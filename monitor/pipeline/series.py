@@ -61,12 +61,25 @@ def measure_all(series: Sequence[Series], summaries: Sequence[Summary]) -> tuple
     return values, errors
 
 
-def recall(series: Sequence[Series], past: Sequence[PastRun]) -> tuple[Floats, Floats, Floats]:
-    """Values, sampling errors, and how far out each series lay (z) in each past run, (runs, m) each; NaN where it said nothing.
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """Values, sampling errors, how far out each series lay (z), and the share of users without a score, (runs, m) each.
+
+    NaN where a run said nothing.
+    """
+
+    values: Floats
+    errors: Floats
+    z: Floats
+    lost: Floats
+
+
+def recall(series: Sequence[Series], past: Sequence[PastRun]) -> Recalled:
+    """What each series was in each past run.
 
     From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
     """
-    found = np.full((3, len(past), len(series)), np.nan)
+    found = np.full((4, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
         for segments, rows in _alike(rule.alert, past).items():
             known = [place for place, name in enumerate(segments) if name in columns]
@@ -75,7 +88,7 @@ def recall(series: Sequence[Series], past: Sequence[PastRun]) -> tuple[Floats, F
         mine, looked_at = list(columns.values()), rule.series
         for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, looked_at)]:
             found[:2, row, mine] = measure_all([series[column] for column in mine], past[row].summaries)
-    return found[0], found[1], found[2]
+    return Recalled(*found)
 
 
 def _by_rule(series: Sequence[Series]) -> Iterator[tuple[Rule, dict[str, int]]]:

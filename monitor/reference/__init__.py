@@ -7,6 +7,7 @@ first. Which runs count is the caller's choice: it leaves out those in alarm, in
 from monitor.reference.autocorrelation import correlate, discount
 from monitor.reference.budget import SAFETY, SHARE_OF_ALL, Budget
 from monitor.reference.errors import estimate_error
+from monitor.reference.history import find_median
 from monitor.reference.power import Looking
 from monitor.reference.prediction import Prediction, predict, surprise, to_normal
 from monitor.reference.reference import WINDOW, Reference, refer
@@ -30,6 +31,7 @@ __all__ = [
     "count_suspects",
     "discount",
     "estimate_error",
+    "find_median",
     "follow",
     "from_angle",
     "predict",

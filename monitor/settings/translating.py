@@ -48,7 +48,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         name=options.name,
         k=options.k,
         metrics=options.metrics,
-        rules=tuple(to_rule(rule) for rule in rules_of(options)),
+        rules=tuple(to_rule(rule, options.k) for rule in rules_of(options)),
         sample=None if options.users.sample is None else sample_size(options.users.sample),
         seed=options.seed,
         deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
@@ -67,8 +67,8 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
     )
 
 
-def to_rule(options: RuleOptions) -> Rule:
-    """One rule with its side, threshold and point of recovery made explicit."""
+def to_rule(options: RuleOptions, k: int) -> Rule:
+    """One rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
     direction, threshold, end = _limit(options)
     return Rule(
         alert=options.alert,
@@ -84,6 +84,7 @@ def to_rule(options: RuleOptions) -> Rule:
         runbook_url=options.runbook_url,
         labels=dict(options.labels),
         kind=_kind(options),
+        scores=parse_quantity(_judged(options)).bounds(k) if options.metric else None,
     )
 
 

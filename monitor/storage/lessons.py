@@ -14,7 +14,7 @@ from monitor.model import Expectation, Lesson, to_lessons
 from monitor.storage.tables import lessons
 
 _DOUBLES = np.dtype("<f8")
-_PARTS = 3
+_PARTS = 4
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""

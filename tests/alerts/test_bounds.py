@@ -1,0 +1,150 @@
+"""What users without a score could make of a value."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factories import SLOT, comparison, rule, summary
+from monitor.alerts import judge_run
+from monitor.alerts.bounds import bound, doubt
+from monitor.model import (
+    Coverage,
+    CoverageRow,
+    Direction,
+    Expectation,
+    Outcome,
+    RuleKind,
+    RunStatus,
+    State,
+    Statistic,
+    Verdict,
+)
+from monitor.summaries.summarize import summarize_one
+
+SCORES = {"scores": (-1.0, 1.0)}
+
+
+def told(outcome: Outcome = Outcome.OK) -> Verdict:
+    return Verdict(outcome=outcome, reason="said", value=0.4, users=90, is_recovered=outcome is Outcome.OK)
+
+
+def row(asked: int, paired: int) -> CoverageRow:
+    return CoverageRow(segment="all", asked=asked, paired=paired, reasons={})
+
+
+def test_a_mean_is_bounded_by_the_worst_and_the_best_score() -> None:
+    low, high = bound(rule(**SCORES), summary(n=90, mean=0.4), 10) or (0, 0)
+
+    assert [low, high] == pytest.approx([(90 * 0.4 - 10) / 100, (90 * 0.4 + 10) / 100])
+
+
+def test_a_share_is_bounded_by_nobody_and_everybody() -> None:
+    share = rule(statistic="share_below(0)", direction=Direction.ABOVE, **SCORES)
+
+    low, high = bound(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (0, 0)
+    assert [low, high] == pytest.approx([0.09, 0.19])
+
+
+def test_a_percentile_moves_to_where_it_stands_among_all() -> None:
+    """Of 100 known scores 0.00 to 0.99 and 25 others, the median of all is the 37.5th or the 62.5th known percentile."""
+    values = np.arange(100) / 100
+    known = summarize_one("all", "overlap", values, (0.0, 1.0), [Statistic(quantile=q / 100) for q in range(1, 100)])
+
+    at = [float(np.quantile(values, level)) for level in (0.375, 0.625, 0.0625)]
+    low, high = bound(rule(statistic="p50", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    assert [low, high] == pytest.approx(at[:2], abs=0.01)
+    low, high = bound(rule(statistic="p05", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    assert [low, high] == pytest.approx([0.0, at[2]], abs=0.01)
+
+
+@given(
+    values=st.lists(st.floats(-1, 1), min_size=1, max_size=60),
+    others=st.lists(st.floats(-1, 1), min_size=1, max_size=30),
+    statistic=st.sampled_from(["mean", "share_below(0)", "share_below(-0.5)"]),
+)
+def test_whatever_the_missing_scores_are_the_value_lies_within(
+    values: list[float], others: list[float], statistic: str
+) -> None:
+    wanted = [Statistic.parse(statistic)] if statistic != "mean" else []
+    part, whole = (
+        summarize_one("all", "extended_tau", np.array(each), (-1.0, 1.0), wanted) for each in (values, [*values, *others])
+    )
+
+    low, high = bound(rule(statistic=statistic, **SCORES), part, len(others)) or (0, 0)
+    value = whole.value(statistic)
+    assert value is not None
+    assert low - 1e-12 <= value <= high + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("missing", "outcome", "expected"),
+    [
+        (0, Outcome.OK, Outcome.OK),
+        (2, Outcome.OK, Outcome.OK),  # at worst 0.370
+        (4, Outcome.OK, Outcome.NO_DATA),  # at worst 0.340
+        (4, Outcome.BREACH, Outcome.NO_DATA),
+        (1, Outcome.NO_DATA, Outcome.NO_DATA),
+        (50, Outcome.TOO_FEW, Outcome.TOO_FEW),
+    ],
+)
+def test_a_decision_that_the_missing_could_turn_is_none(missing: int, outcome: Outcome, expected: Outcome) -> None:
+    found = doubt(rule(**SCORES), told(outcome), summary(n=90, mean=0.4), row(90 + missing, 90), None)
+
+    assert found.outcome is expected
+    assert (found.is_recovered, found.value) == (expected is Outcome.OK, 0.4)
+
+
+def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:
+    found = doubt(rule(**SCORES), told(), summary(n=90, mean=0.4), row(100, 90), None)
+
+    assert found.reason == "said; but 10 users without a score could make it anything from 0.26 to 0.46"
+    low, high = found.bounds or (0, 0)
+    assert [low, high] == pytest.approx([0.26, 0.46])
+
+
+def test_scores_without_a_range_bound_nothing() -> None:
+    for scores in (None, (0.0, float("inf"))):
+        assert doubt(rule(scores=scores), told(), summary(n=90, mean=0.4), row(190, 90), None) == told()
+
+
+def learned(**changes: Any) -> Expectation:
+    return Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.5, limit=0.36, z=0.1, **changes)
+
+
+@pytest.mark.parametrize(
+    ("lost", "usual", "expected"),
+    [(0.1, 0.1, Outcome.OK), (0.1, 0.09, Outcome.OK), (0.1, 0.02, Outcome.NO_DATA), (0.02, 0.1, Outcome.OK)],
+)
+def test_a_rule_that_learns_counts_those_who_are_more_than_usual(lost: float, usual: float, expected: Outcome) -> None:
+    drop = rule(kind=RuleKind.DROP, **SCORES)
+
+    found = doubt(drop, told(), summary(n=90, mean=0.4), row(100, 90), learned(lost=lost, usual_lost=usual))
+    assert found.outcome is expected
+
+
+def test_a_run_with_too_many_missing_holds_the_alert_where_it_stands() -> None:
+    watched = comparison(rules=(rule(for_runs=1, min_users=1, **SCORES),))
+    states: Any = ()
+    seen = []
+    for day, (mean, paired) in enumerate(((0.2, 100), (0.5, 100), (0.2, 70), (0.5, 70), (0.9, 98))):
+        states, changes = judge_run(
+            watched,
+            slot=SLOT.replace(day=day + 1),
+            at=SLOT,
+            status=RunStatus.OK,
+            run_reason=None,
+            summaries=(summary(n=paired, mean=mean),),
+            states=states,
+            coverage=Coverage(rows=(row(100, paired),)),
+        )
+        seen.append((states[0].outcome, [each.to_state for each in changes]))
+    assert seen == [
+        (Outcome.BREACH, [State.FIRING]),
+        (Outcome.OK, [State.QUIET]),
+        (Outcome.NO_DATA, []),
+        (Outcome.NO_DATA, []),
+        (Outcome.OK, []),
+    ]
