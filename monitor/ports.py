@@ -5,7 +5,7 @@ All instants are aware UTC datetimes. Implementations translate their vendor's e
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -17,6 +17,7 @@ from monitor.model import (
     Delivery,
     Direction,
     Evidence,
+    Explanation,
     ItemWeights,
     KeptLists,
     LatestRun,
@@ -30,6 +31,7 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Split,
     Summary,
     Transition,
     UserScore,
@@ -80,6 +82,16 @@ class ItemWeightSource(Protocol):
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class ItemTitleSource(Protocol):
+    """Where the titles of items come from."""
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
 
     def close(self) -> None:
         """Release what is held; may be called twice."""
@@ -225,7 +237,8 @@ class Store(Protocol):
     ) -> Mapping[str, int]:
         """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted.
 
-        Kept lists go with the scores; before that, each comparison's newest stay, and those that ``now`` may still get labels.
+        Explanations go with the evidence, kept lists with the scores; before that, each comparison's newest lists stay, and
+        those that ``now`` may still get labels.
         In many small transactions, so that runs can be stored meanwhile.
         """
 
@@ -242,6 +255,16 @@ class Store(Protocol):
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
+
+    def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
+        """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
+
+        Healthy is an ok run after which no alert of the comparison was pending or firing, and in which no expectation was
+        suspicious. One that left nothing is passed over.
+        """
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        """The explanation of one run as it was stored; None where there is none, or one that this version cannot read."""
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         """Arm-wide scores of one run as they were stored."""

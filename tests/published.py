@@ -9,20 +9,29 @@ from monitor.model import (
     AlertState,
     Arm,
     ArmScore,
+    Cause,
+    Change,
     Claim,
     Coverage,
     CoverageReason,
     CoverageRow,
+    ExampleLists,
     Expectation,
+    Explanation,
+    ExposedItem,
     Histogram,
     LatestRun,
     Outcome,
+    Part,
     Run,
     RunResult,
     RunStatus,
+    SegmentFall,
     Severity,
+    ShareRise,
     State,
     Summary,
+    UserGroup,
 )
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
@@ -101,6 +110,31 @@ def arm_score(**changes: Any) -> ArmScore:
     return replace(base, **changes)
 
 
+def explanation(**changes: Any) -> Explanation:
+    parts = dict.fromkeys(Part, 0.0) | {Part.MEMBERSHIP: 0.25}
+    item = ExposedItem(item="i9", title="Tea", before=0.0, after=0.5, share_before=0.0, share_after=0.75)
+    lists = ExampleLists(user="u1", baseline=("i1",), candidate=("i9",))
+    base = Explanation(
+        metric="extended_tau",
+        runs=7,
+        sentence="All of the drop: country=UK, 2 items left their lists.",
+        segment="country=UK",
+        now=0.75,
+        before=0.5,
+        least=0.125,
+        most=0.375,
+        gained=(item,),
+        lost=(replace(item, item="i1", title=None, before=0.5, after=0.0),),
+        entered=1,
+        left=2,
+        groups=(UserGroup(change=Change.REPLACED, users=9, share=0.5, share_before=0.25, distance=0.125, examples=(lists,)),),
+        causes=(Cause(part=Part.MEMBERSHIP, amount=0.25, segment="country=UK"),),
+        falls=(SegmentFall(segment="country=UK", share=0.25, share_before=0.25, parts=parts, excess=0.125),),
+        rises=(ShareRise(change=None, segment="all", share=0.05, share_before=0.0),),
+    )
+    return replace(base, **changes)
+
+
 def latest(**changes: Any) -> LatestRun:
     base = LatestRun(
         run=run(),
@@ -117,6 +151,7 @@ def latest(**changes: Any) -> LatestRun:
         expectations=(Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.625, limit=0.5, z=3.5),),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
+        explanation=explanation(),
     )
     return replace(base, **changes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,7 +14,7 @@ from monitor.errors import InputError
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from monitor.model import ArmScore, Evidence, Run, Summary
+    from monitor.model import ArmScore, Evidence, Explanation, Run, Summary
     from monitor.pipeline.presenting import ArmRow
     from monitor.ports import Store
 
@@ -28,7 +29,8 @@ def show(
     users: Annotated[int, typer.Option("--users", "-n", min=0, help="How many of the worst users to show.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show one run: similarity by segment, and both lists of the users that were worst off, side by side."""
+    """Show one run: similarity by segment, why it fell, and both lists of the users that were worst off, side by side."""
+    from monitor.pipeline.laying_out import head_of
     from monitor.pipeline.presenting import both_arms
     from monitor.settings import load
     from monitor.storage import open_store
@@ -37,15 +39,18 @@ def show(
     try:
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
         summaries, evidence, arm_scores = store.summaries(run.id), store.evidence(run.id), store.arm_scores(run.id)
+        explanation = store.explanation(run.id)
     finally:
         store.close()
     worst = [each for each in evidence if each.kind == "worst"][:users]
     if as_json:
-        print_json(_as_dict(run, summaries, evidence, arm_scores))
+        print_json({**_as_dict(run, summaries, evidence, arm_scores), "explanation": explanation and asdict(explanation)})
         return
     say(f"{run.comparison}  slot {instant(run.slot)}  {run.status}  {run.paired or 0:,} of {run.asked or 0:,} users compared")
     if run.reason:
         say(run.reason)
+    if explanation is not None:
+        say(f"{head_of(explanation)}: {explanation.sentence}")
     columns = ("segment", "metric", "mean>", "std.error>", "p05>", "median>", "users>", "by chance>")
     print_table(columns, (_row(run, summary) for summary in summaries))
     _say_more(run)
@@ -53,10 +58,23 @@ def show(
         say()
         arm_columns = ("segment", "arm-wide metric", "baseline>", "candidate>", "lists>")
         print_table(arm_columns, map(_arm_row, both_arms(arm_scores)))
+    if explanation is not None:
+        _say_explanation(explanation)
     for each in worst:
         scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
         say()
         print_table(("", "baseline", "candidate", ""), side_by_side(each), title=f"user {each.user}   {scores}")
+
+
+def _say_explanation(explanation: Explanation) -> None:
+    """What stands behind the sentence."""
+    from monitor.pipeline.laying_out import bounds_of, lay_out
+
+    for sheet in lay_out(explanation):
+        say()
+        print_table(sheet.columns, sheet.rows, title=sheet.title)
+    if (bounds := bounds_of(explanation)) is not None:
+        say(bounds)
 
 
 def _find(store: Store, comparison: str, slot: datetime | None) -> Run:

@@ -24,9 +24,11 @@ from monitor.cli import (
     filling,
     gating,
     measures,
+    planning,
     running,
     serving,
     showing,
+    suggesting,
 )
 from monitor.cli.output import visible
 from monitor.cli.parameters import CONFIG_VARIABLE
@@ -54,6 +56,8 @@ app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)
 app.command("backtest")(backtesting.backtest)
+app.command("suggest")(suggesting.suggest)
+app.command("plan")(planning.plan)
 app.command("compare")(comparing.compare)
 app.command("gate", cls=exits.GateCommand)(gating.gate)
 app.command("metrics")(measures.metrics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -33,3 +33,17 @@ def parse_instant(text: str) -> datetime:
         msg = f"{text!r} lies before {EARLIEST:%Y-%m-%d}, where slots begin"
         raise typer.BadParameter(msg)
     return instant
+
+
+def parse_span(text: str) -> timedelta:
+    """Read a length of time as the configuration has it: ``90d``, ``12h``."""
+    from monitor.options import parse_duration
+
+    try:
+        span = parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not isinstance(span, timedelta) or not span:
+        msg = f"{text!r} must be more than nothing"
+        raise typer.BadParameter(msg)
+    return span

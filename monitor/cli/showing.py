@@ -95,6 +95,7 @@ def transition_dict(transition: Transition) -> dict[str, object]:
         "from": transition.from_state.value,
         "to": transition.to_state.value,
         "reason": transition.reason,
+        "explanation": transition.explanation,
         "value": transition.value,
         "threshold": transition.threshold,
         "users": transition.users,

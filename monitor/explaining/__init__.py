@@ -4,32 +4,31 @@ A run does `split_distances` (per user), `average_parts` and `share_kinds` (what
 against (`pool_runs`, `pool_kinds`), `explain`.
 """
 
-from monitor.explaining.causes import Cause, find_leader, rank_causes
-from monitor.explaining.drop import OTHERS, Drop, Part, SegmentDrop, decompose_drop, explain_drop
-from monitor.explaining.explain import Explanation, Past, Present, explain
+from monitor.explaining.causes import find_leader, rank_causes
+from monitor.explaining.drop import OTHERS, Drop, SegmentDrop, decompose_all, decompose_drop, explain_drop
+from monitor.explaining.explain import CodedExplanation, Difference, Past, Present, describe, explain
 from monitor.explaining.exposure import ExposureShift, ItemShift, compare_exposure, rank_weights
-from monitor.explaining.groups import CHANGES, Change, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
-from monitor.explaining.means import PartMeans, average_parts, pool_runs
+from monitor.explaining.groups import CHANGES, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
+from monitor.explaining.means import average_parts, pool_runs
 from monitor.explaining.missing import Missing, bound_missing
 from monitor.explaining.narrowing import Narrowed, narrow
 from monitor.explaining.rises import Rise, Rises, find_rises
 from monitor.explaining.sentence import shorten, write_sentence
-from monitor.explaining.split import Parts, Score, split_distances
+from monitor.explaining.split import Floats, Parts, Score, split_distances
+from monitor.explaining.telling import tell
 
 __all__ = [
     "CHANGES",
     "OTHERS",
-    "Cause",
-    "Change",
+    "CodedExplanation",
+    "Difference",
     "Drop",
-    "Explanation",
     "ExposureShift",
+    "Floats",
     "Group",
     "ItemShift",
     "Missing",
     "Narrowed",
-    "Part",
-    "PartMeans",
     "Parts",
     "Past",
     "Present",
@@ -41,7 +40,9 @@ __all__ = [
     "bound_missing",
     "classify",
     "compare_exposure",
+    "decompose_all",
     "decompose_drop",
+    "describe",
     "explain",
     "explain_drop",
     "find_leader",
@@ -56,5 +57,6 @@ __all__ = [
     "share_kinds",
     "shorten",
     "split_distances",
+    "tell",
     "write_sentence",
 ]

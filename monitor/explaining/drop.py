@@ -5,23 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
-from monitor.explaining.means import PartMeans
-from monitor.model import ALL
+from monitor.explaining.means import pool_runs
+from monitor.model import ALL, Part, PartMeans
 
 OTHERS = "(others)"
 """Users of no segment of the dimension that is told."""
-
-
-class Part(StrEnum):
-    """What a drop is made of."""
-
-    MEMBERSHIP = "membership"
-    ORDER = "order"
-    LENGTH = "length"
-    COMPOSITION = "composition"
-    MISSING = "missing"
 
 
 WITHIN = (Part.MEMBERSHIP, Part.ORDER, Part.LENGTH)
@@ -81,15 +70,19 @@ class Drop:
 
 
 def explain_drop(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> Drop | None:
-    """The drop over the dimension that explains most of it; None when either side has no user in ``all``.
+    """The drop over the dimension that explains most of it; None when either side has no user in ``all``."""
+    return next(iter(decompose_all(now, before)), None)
+
+
+def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tuple[Drop, ...]:
+    """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 
     A dimension explains by how differently its segments fell (the variance between them, less what chance alone would show),
     and by what the change of the users' mix explains; equals go by name. Dimensions overlap, so that each is a decomposition by
     itself and none adds to another's.
     """
     found = [decompose_drop(now, before, name) for name in sorted(_dimensions(now) & _dimensions(before)) or [ALL]]
-    known = [drop for drop in found if drop is not None]
-    return max(known, key=_explained, default=None)
+    return tuple(sorted((drop for drop in found if drop is not None), key=lambda drop: -_explained(drop)))
 
 
 def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimension: str) -> Drop | None:
@@ -133,7 +126,12 @@ def _rows(rows: Sequence[PartMeans], dimension: str) -> dict[str, PartMeans]:
         return {ALL: total}
     named = [row for row in rows if row.segment.startswith(f"{dimension}=")]
     others = _remainder(total, named, f"{dimension}={OTHERS}")
-    return {row.segment: row for row in (total, *named, *([others] if others.asked else []))}
+    # A value from outside may bear that name itself: its users are then told together with the others.
+    return {row.segment: row for row in (total, *_merge([*named, *([others] if others.asked else [])]))}
+
+
+def _merge(rows: Sequence[PartMeans]) -> Sequence[PartMeans]:
+    return rows if len({row.segment for row in rows}) == len(rows) else pool_runs([[row] for row in rows])
 
 
 def _nobody(segment: str) -> PartMeans:

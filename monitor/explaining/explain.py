@@ -8,36 +8,40 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from monitor.explaining.causes import Cause, find_leader, rank_causes
-from monitor.explaining.drop import Drop, SegmentDrop, explain_drop
+from monitor.explaining.causes import find_leader, rank_causes
+from monitor.explaining.drop import Drop, SegmentDrop, decompose_all
 from monitor.explaining.exposure import ExposureShift, compare_exposure
-from monitor.explaining.groups import Change, Group, classify, group_users
-from monitor.explaining.means import PartMeans
+from monitor.explaining.groups import Group, classify, group_users
 from monitor.explaining.missing import Missing, bound_missing
 from monitor.explaining.narrowing import narrow
 from monitor.explaining.rises import Rises, find_rises
-from monitor.explaining.sentence import write_sentence
+from monitor.explaining.sentence import write_distance, write_sentence
 from monitor.explaining.split import Parts, Rows
-from monitor.model import ALL, PairBatch
+from monitor.model import ALL, Cause, Change, PairBatch, PartMeans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Explanation:
-    """Why a mean fell: one sentence, and what stands behind it.
+class CodedExplanation:
+    """Why a mean fell, with items as codes and users as rows: one sentence, and what stands behind it.
 
     ``segment``: the one that leads, or two joined by `AND`, ``all`` when none does; ``items`` (by code, from baseline to
     candidate) and ``groups`` (rows of the batch) are of its users, of all when none of its has lists. ``causes`` are the drop
-    in ranked pieces that sum to it.
+    in ranked pieces that sum to it; ``drops`` the drop over each dimension, ``drop`` the first of them.
     """
 
     sentence: str
     segment: str
     causes: tuple[Cause, ...]
-    drop: Drop
+    drops: tuple[Drop, ...]
     missing: Missing
     rises: Mapping[Change, Rises]
     items: ExposureShift
     groups: tuple[Group, ...]
+
+    @property
+    def drop(self) -> Drop:
+        """The drop over the dimension that explains most of it."""
+        return self.drops[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,31 +62,54 @@ class Past:
     kinds: Mapping[str, Mapping[Change, float]] = field(default_factory=dict)
 
 
-def explain(present: Present, past: Past, *, farthest: float = math.inf, top: int = 10) -> Explanation | None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What sets lists apart, without a past to hold it against: one sentence, and items and groups of all users."""
+
+    sentence: str
+    items: ExposureShift
+    groups: tuple[Group, ...]
+
+
+def describe(present: Present, *, top: int = 10, examples: int = 10) -> Difference:
+    """What sets the two arms' lists apart in this run; ``top`` and ``examples`` as in `explain`."""
+    batch, rows = present.batch, present.segments[ALL]
+    total = next((row for row in present.means if row.segment == ALL), None)
+    return Difference(
+        sentence=write_distance(total),
+        items=compare_exposure(batch.baseline, batch.candidate, top),
+        groups=group_users(classify(batch), present.parts, rows, medoids=examples),
+    )
+
+
+def explain(
+    present: Present, past: Past, *, farthest: float = math.inf, top: int = 10, examples: int = 10
+) -> CodedExplanation | None:
     """The explanation of one metric's drop; None when either side has no user whose parts are known.
 
     ``farthest``: the metric's greatest distance from identical lists, infinite where it has none. ``top``: items told that
-    gained and that lost, and medoids of a kind of change.
+    gained and that lost; ``examples``: medoids of a kind of change.
     """
-    drop = explain_drop(present.means, past.means)
+    drops = decompose_all(present.means, past.means)
     missing = bound_missing(present.means, past.means, farthest=farthest)
-    if drop is None or missing is None:
+    if not drops or missing is None:
         return None
+    drop = drops[0]
     leader, users, rows = _find_users(drop, present, past)
     batch, kinds = present.batch.take(rows), classify(present.batch)
     items = compare_exposure(batch.baseline, batch.candidate, top)
     segment = ALL if leader is None else leader.segment
     rises = find_rises(kinds, present.segments, past.kinds)
     left = items.left if users == segment else 0
-    return Explanation(
+    return CodedExplanation(
         sentence=write_sentence(drop, leader, left=left, rises=rises, missing=missing, farthest=farthest),
         segment=segment,
         causes=rank_causes(drop, leader),
-        drop=drop,
+        drops=drops,
         missing=missing,
         rises=rises,
         items=items,
-        groups=group_users(kinds, present.parts, rows, before=past.kinds.get(users), medoids=top),
+        groups=group_users(kinds, present.parts, rows, before=past.kinds.get(users), medoids=examples),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
 import numpy as np
@@ -13,21 +12,9 @@ import numpy.typing as npt
 
 from monitor.explaining.split import Floats, Parts, Rows
 from monitor.kernels import blocks
-from monitor.model import PairBatch
+from monitor.model import Change, PairBatch
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
-
-
-class Change(StrEnum):
-    """What became of a user's list, worst first; `classify` has the rules."""
-
-    REPLACED = "replaced"
-    CUT_SHORT = "cut_short"
-    LENGTHENED = "lengthened"
-    MOSTLY_REPLACED = "mostly_replaced"
-    PARTLY_REPLACED = "partly_replaced"
-    REORDERED = "reordered"
-    UNCHANGED = "unchanged"
 
 
 CHANGES = tuple(Change)

@@ -3,33 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from monitor.explaining.split import Parts, Rows
-from monitor.model import ALL
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartMeans:
-    """The parts of one segment's distance, averaged over its ``n`` users whose parts are known, of ``asked`` users.
-
-    Means and ``spread`` (standard deviation of the whole distance over the users, n in the denominator) are NaN where n is 0.
-    """
-
-    segment: str
-    asked: int
-    n: int
-    membership: float
-    order: float
-    length: float
-    spread: float
-
-    @property
-    def whole(self) -> float:
-        """Mean distance from identical lists."""
-        return self.membership + self.order + self.length
+from monitor.model import ALL, PartMeans
 
 
 def average_parts(parts: Parts, segments: Mapping[str, Rows], asked: Mapping[str, int]) -> tuple[PartMeans, ...]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from monitor.explaining.means import PartMeans
 from monitor.explaining.rises import Rise, Rises, rank_rises
-from monitor.model import ALL
+from monitor.model import ALL, PartMeans
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.explaining.causes import SURE
-from monitor.explaining.drop import WITHIN, Part, SegmentDrop
-from monitor.explaining.means import PartMeans
+from monitor.explaining.drop import WITHIN, SegmentDrop
 from monitor.explaining.split import Floats, Parts, Rows
-from monitor.model import ALL
+from monitor.model import ALL, Part, PartMeans
 
 AND = " and "
 """Stands between the names of two segments whose common users are meant."""

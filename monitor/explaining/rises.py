@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from monitor.explaining.groups import Change, Kinds, share_kinds
+from monitor.explaining.groups import Kinds, share_kinds
 from monitor.explaining.split import Rows
-from monitor.model import ALL
+from monitor.model import ALL, Change
 
 FAMILIES: Mapping[Change, tuple[Change, ...]] = {
     Change.CUT_SHORT: (Change.CUT_SHORT,),

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 
-from monitor.explaining.causes import Cause, rank_causes
-from monitor.explaining.drop import Drop, Part, SegmentDrop
-from monitor.explaining.groups import Change
+from monitor.explaining.causes import rank_causes
+from monitor.explaining.drop import WITHIN, Drop, SegmentDrop
 from monitor.explaining.missing import Missing
 from monitor.explaining.narrowing import AND
 from monitor.explaining.rises import Rises
+from monitor.model import Cause, Change, Part, PartMeans, SegmentFall
 
 LONGEST = 200
 """Characters of a sentence; pieces that do not fit are left out, the last first."""
@@ -61,6 +61,38 @@ def write_sentence(
     ahead = [text for weight, text in facts if not is_clear or weight > drop.whole]
     behind = [text for _, text in facts if text not in ahead]
     return _join([*ahead, lead, *behind, *rest, *_tell_rise(known, Change.MOSTLY_REPLACED)])
+
+
+def write_distance(total: PartMeans | None) -> str:
+    """What sets lists apart where there is no past: how far they lie from identical ones, and by which parts."""
+    if total is None or not total.n:
+        return "Nothing can be said: no user's lists have a score."
+    parts = {part: float(getattr(total, part)) for part in WITHIN}
+    apart = f"lists lie {total.whole:.4f} from identical ones"
+    return _join([f"no healthy run to hold this against: {apart}", *_tell_parts(parts, total.whole)])
+
+
+def write_fall(fall: SegmentFall, drop: float) -> str:
+    """What one segment adds to everybody's ``drop``, in one sentence; says so where it has not fallen."""
+    name, within = shorten(fall.segment), math.fsum(fall.parts[part] for part in WITHIN)
+    if not (fall.share and within):
+        return _join([f"in {name} there is no fall to explain"])
+    moved = f"{abs(within) / fall.share:.4f}"
+    if within < 0:
+        return _join([f"in {name} the mean rose by {moved}"])
+    is_shared = fall.whole > 0 and drop > 0 and fall.whole <= CANCELLED * drop
+    of_all = f", {_percent(fall.whole, drop)} of everybody's drop" if is_shared else ""
+    return _join([f"in {name} the mean fell by {moved}{of_all}", *_tell_parts(fall.parts, fall.whole)])
+
+
+def _tell_parts(parts: Mapping[Part, float], whole: float) -> list[str]:
+    """The parts, largest first, in shares of the whole where they do not cancel out, else in amounts."""
+    causes = [Cause(part=part, amount=amount) for part, amount in parts.items()]
+    largest = max(abs(cause.amount) for cause in causes)
+    is_shared = whole > 0 and largest <= CANCELLED * whole
+    least = _LEAST_TOLD * whole if is_shared else 0.0
+    told = [cause for cause in sorted(causes, key=lambda cause: -abs(cause.amount)) if abs(cause.amount) >= least]
+    return _tell_rest(told, whole if is_shared else None)
 
 
 def shorten(name: str) -> str:

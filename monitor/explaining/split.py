@@ -19,6 +19,8 @@ Ranks: TypeAlias = npt.NDArray[np.intp]
 Score: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
 
+_DUST = 1e-12
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
@@ -56,24 +58,39 @@ def split_distances(batch: PairBatch, score: Score, *, higher_is_more_alike: boo
     steps of length is always empty. Scores and weights follow the walk: a weight and a grade go with their item, a tie stays
     where C has it.
 
+    A new item that stands higher than the one whose place it takes is both replaced and moved. With J, the common items on B's
+    places and the new ones on those left, B to J is what replacing alone costs, H to C what moving common items alone costs,
+    and what is left, J to H, goes to membership and order in proportion to these two: an item put on top of lists that keep
+    their order is replaced, lists turned upside down have moved.
+
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
     measures that never prefer a wrong order or item, membership and order are at least 0. With ``higher_is_more_alike`` False
     (distances) the signs are turned, so that a positive part always drives lists apart. Where score(B, B) is no number (an
     empty baseline; users of whom no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user,
     as for measures of one arm's relevance, parts explain the distance from the baseline's own score.
 
-    Five times the cost of scoring, and O(n k log k). The walk is one of several; another would share out interactions otherwise
+    Six times the cost of scoring, and O(n k log k). The walk is one of several; another would share out interactions otherwise
     (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     short = np.minimum(batch.baseline_lengths, batch.candidate_lengths)
     own, cut = _with_baseline_twice(batch), _cut(batch, short)
-    walk = (own, _cut(own, short), _reorder(cut), cut, batch)
-    start, shortened, replaced, moved, end = (_finite(score(step)) for step in walk)
+    ranks = _baseline_ranks(cut)
+    placed = _reorder(cut, _places_of_replaced(ranks, short))
+    walk = (own, _cut(own, short), placed, _reorder(cut, _places_in_baseline_order(ranks)), cut, batch)
+    start, shortened, alone, replaced, moved, end = (_finite(score(step)) for step in walk)
     sign = 1.0 if higher_is_more_alike else -1.0
     is_known = ~np.isnan(start + shortened + replaced + moved + end)
-    steps = (shortened - replaced, replaced - moved, (start - shortened) + (moved - end))
+    both = _share_of_order(shortened - alone, replaced - moved) * (alone - replaced)
+    steps = (shortened - replaced - both, replaced - moved + both, (start - shortened) + (moved - end))
     membership, order, length = (np.where(is_known, sign * step, np.nan) for step in steps)
     return Parts(membership=membership, order=order, length=length)
+
+
+def _share_of_order(replaced: Floats, moved: Floats) -> Floats:
+    """What order has of the two together, 0 to 1; 0 where there is nothing to go by."""
+    total = np.abs(replaced) + np.abs(moved)
+    share = np.divide(np.abs(moved), total, out=np.zeros_like(total), where=total > _DUST)
+    return np.where(np.isnan(total), 0.0, share)
 
 
 def _finite(values: Floats) -> Floats:
@@ -104,9 +121,8 @@ def _cut(batch: PairBatch, lengths: Lengths) -> PairBatch:
     return _change(replace(batch, candidate=codes, candidate_lengths=np.minimum(batch.candidate_lengths, lengths)), keep)
 
 
-def _reorder(batch: PairBatch) -> PairBatch:
-    """The batch with the common items of each candidate list in the baseline's order, on the places that they hold."""
-    source = _places_in_baseline_order(batch)
+def _reorder(batch: PairBatch, source: Ranks) -> PairBatch:
+    """The batch with each place of the candidate lists taken by the item from the place in ``source``."""
 
     def move(places: Floats, _: float) -> Floats:
         return np.take_along_axis(places, source, axis=1)
@@ -127,10 +143,25 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
     return replace(batch, scores=scores, weights=weights, labels=labels)
 
 
-def _places_in_baseline_order(batch: PairBatch) -> Ranks:
+def _places_of_replaced(ranks: Ranks, lengths: Lengths) -> Ranks:
+    """For each candidate place the place whose item stands there once common items are back on the baseline's places: (n, k).
+
+    The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they stood.
+    """
+    n, k = ranks.shape
+    has_place = ranks < lengths[:, None]
+    is_taken = np.zeros((n, k + 1), dtype=np.bool_)
+    np.put_along_axis(is_taken, np.where(has_place, ranks, k), values=True, axis=1)
+    items = np.argsort(np.where(has_place, ranks - k, ranks), axis=1, kind="stable")
+    places = np.argsort(~is_taken[:, :k], axis=1, kind="stable")
+    source = np.empty_like(items)
+    np.put_along_axis(source, places, items, axis=1)
+    return source
+
+
+def _places_in_baseline_order(ranks: Ranks) -> Ranks:
     """For each candidate place the place whose item stands there once common items are sorted: (n, k)."""
-    ranks = _baseline_ranks(batch)
-    absent = batch.baseline.shape[1]
+    absent = ranks.shape[1]
     # Common items first, by the baseline's rank; then all others as they stand. Both sorts are stable, so that the i-th
     # of the others falls on the i-th place of the others: its own.
     items = np.argsort(ranks, axis=1, kind="stable")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -124,6 +125,13 @@ class Expectation:
     judged: float | None = None
     error: float | None = None
 
+    @property
+    def is_suspicious(self) -> bool:
+        """Whether a trend has gone half the way to firing, on the scale of logarithms: no run to call healthy."""
+        if self.evidence is None or self.evidence_limit is None:
+            return False
+        return self.evidence >= math.sqrt(self.evidence_limit)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
@@ -168,7 +176,8 @@ class Transition:
     """One change of state, and all that a message about it must say. Never changed once stored.
 
     ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
-    its resolve and by nothing else; it is None for changes that concern no firing.
+    its resolve and by nothing else; it is None for changes that concern no firing. ``explanation``: what the run that it began
+    in had to say of why; None for ends, for alerts on coverage, and where nothing could be explained.
     """
 
     comparison: str
@@ -190,6 +199,7 @@ class Transition:
     dedup_key: str | None
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    explanation: str | None = None
 
     @property
     def is_announced(self) -> bool:

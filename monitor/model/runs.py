@@ -13,6 +13,7 @@ import pandas as pd
 
 from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
 from monitor.model.derived import NoiseFloor
+from monitor.model.explanation import Explanation, Split
 from monitor.model.lessons import Lesson
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
@@ -194,7 +195,7 @@ class RunResult:
     run judged, ``transitions`` those that it caused, in order. ``scores`` is None when nothing was compared or when the
     comparison keeps none; likewise ``lists``. ``catalogue_size``: items that could be listed, as configured, and no fewer
     than either arm listed. ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``:
-    it was known already.
+    it was known already. ``split`` and ``explanation`` are None where no metric can be split.
     """
 
     claim: Claim
@@ -216,6 +217,8 @@ class RunResult:
     labels_until: datetime | None = None
     is_labelled: bool = False
     expectations: tuple[Expectation, ...] = ()
+    split: Split | None = None
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,12 +272,16 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One finished run with all that rules judge it by; ``coverage`` is None where it ended before anybody was asked."""
+    """One finished run with all that rules judge it by, and its explanation while that is kept.
+
+    ``coverage`` is None where it ended before anybody was asked.
+    """
 
     run: Run
     coverage: Coverage | None
     summaries: tuple[Summary, ...]
     arm_scores: tuple[ArmScore, ...] = ()
+    explanation: Explanation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,3 +300,4 @@ class LatestRun:
     arm_scores: tuple[ArmScore, ...] = ()
     unlabelled: int = 0
     expectations: tuple[Expectation, ...] = ()
+    explanation: Explanation | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arms:
-    """The sources of one comparison, opened; ``weights`` and ``relevance`` where it has any.
+    """The sources of one comparison, opened; ``weights``, ``relevance`` and ``titles`` where it has any.
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
     lists, where a noise floor is pulled.
@@ -21,10 +21,12 @@ class Arms:
     dimensions: tuple[str, ...]
     weights: ItemWeightSource | None = None
     relevance: RelevanceSource | None = None
+    titles: ItemTitleSource | None = None
     again: Source | None = None
 
     def close(self) -> None:
         """Close all of them."""
-        for source in (self.baseline, self.candidate, self.users, self.weights, self.relevance, self.again):
+        shared = (self.users, self.weights, self.relevance, self.titles)
+        for source in (self.baseline, self.candidate, self.again, *shared):
             if source is not None:
                 source.close()

@@ -20,12 +20,14 @@ from monitor.model import (
     Pairing,
     Panel,
     Scores,
+    Split,
     Summary,
 )
 from monitor.pairing import kept_lists, pair, unweighted_note
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.explaining import Explained, add_titles, choose_metric, explain_run, list_items
 from monitor.pipeline.flooring import Floats, add_floor, measure_floor, recall_baseline
-from monitor.pipeline.pulling import Answers, ask, ask_users
+from monitor.pipeline.pulling import Answers, ask, ask_titles, ask_users
 from monitor.pipeline.remembering import recall
 from monitor.pipeline.scoring import gather_evidence, scorable, summarize_scores
 from monitor.ports import Clock
@@ -39,7 +41,7 @@ class Measurement:
     ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
     ``left_out`` are sentences about what was not measured although it is wanted. ``arm_scores`` are those of each arm by
     itself; ``catalogue_size`` the items that could be listed, None where nothing is; ``lists`` what is to be kept, None where
-    nothing is. ``is_labelled``: relevance was known.
+    nothing is. ``is_labelled``: relevance was known. ``explained`` is None where no metric can be split.
     """
 
     coverage: Coverage
@@ -53,6 +55,7 @@ class Measurement:
     lists: KeptLists | None
     left_out: tuple[str, ...]
     is_labelled: bool
+    explained: Explained | None
 
 
 @dataclass(slots=True)
@@ -73,11 +76,18 @@ class Stopwatch:
 
 
 def measure(
-    comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch, *, last: KeptLists | None = None
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    watch: Stopwatch,
+    *,
+    last: KeptLists | None = None,
+    splits: Sequence[Split] = (),
 ) -> Measurement:
     """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
 
-    ``last`` are the lists of the comparison's last run, for what compares an arm with itself.
+    ``last`` are the lists of the comparison's last run, for what compares an arm with itself; ``splits`` what earlier healthy
+    runs left, oldest first, to explain this one by.
     """
     deadline = watch.clock.monotonic() + comparison.deadline.total_seconds()
     with watch.stage("users"):
@@ -103,6 +113,12 @@ def measure(
         catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
         arm_scores = _measure_arms(comparison, pairing, scores, segments, last)
         lists = kept_lists(pairing, scores.users, segments) if comparison.keep_lists else None
+    with watch.stage("explain"):
+        chosen = choose_metric(comparison, metrics)
+        explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
+        found = explained.explanation if explained else None
+        seconds_left = deadline - watch.clock.monotonic()
+        titles, untitled = ask_titles(comparison, arms, slot, list_items(found), seconds_left)
     unweighted = unweighted_note(pairing.batch)
     return Measurement(
         coverage=pairing.coverage,
@@ -114,8 +130,9 @@ def measure(
         arm_scores=arm_scores,
         catalogue_size=catalogue_size,
         lists=lists,
-        left_out=(*lacks, *no_floor, *unmeasured, *((unweighted,) if unweighted else ())),
+        left_out=(*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled))),
         is_labelled=pairing.batch.labels is not None,
+        explained=explained and add_titles(explained, titles),
     )
 
 

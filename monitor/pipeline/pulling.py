@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -31,6 +32,10 @@ T = TypeVar("T")
 
 GRACE_S = 2.0
 """How long past its timeout a source may take to come back before it is given up."""
+
+
+TITLES_S = 5.0
+"""How long titles of items are waited for: lists are compared by then, and alerts go out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +91,21 @@ def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeou
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, (no_weights, no_relevance, no_floor))),
     )
+
+
+def ask_titles(
+    comparison: Comparison, arms: Arms, slot: datetime, items: Collection[str], timeout_s: float
+) -> tuple[Mapping[str, str], str | None]:
+    """Titles of these items where there is a source of them, and why it gave none; waits for `TITLES_S` at most."""
+    if arms.titles is None or not items:
+        return {}, None
+    wait_s = max(0.0, min(timeout_s, TITLES_S))
+    asking: Promise[Mapping[str, str] | None] = Promise(
+        partial(arms.titles.titles, slot, items), name=f"{comparison.name}-item_titles"
+    )
+    late = f"no answer within {wait_s:.0f} s: items go by their ids"
+    found, trouble = _waited(asking, "item_titles", time.monotonic() + wait_s, late)
+    return found or {}, trouble
 
 
 def _weighing(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[ItemWeights | None] | None:

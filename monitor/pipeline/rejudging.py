@@ -17,6 +17,7 @@ from monitor.model import (
     to_lessons,
 )
 from monitor.pipeline.expecting import REMEMBERED
+from monitor.pipeline.explaining import explain_alerts
 from monitor.pipeline.judging import Findings, judge_findings
 
 
@@ -53,7 +54,7 @@ class Rejudging:
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement.expectations)
-        return judgement.transitions
+        return explain_alerts(judgement.transitions, record.explanation)
 
     def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
         """What later runs of the same configuration learn from this one."""

@@ -21,10 +21,12 @@ from monitor.model import (
     RunResult,
     RunStatus,
     Scores,
+    Split,
     Summary,
     parse_derived,
 )
 from monitor.pipeline.arms import Arms
+from monitor.pipeline.explaining import explain_alerts
 from monitor.pipeline.judging import Findings, judge_findings, thin_segments
 from monitor.pipeline.measure import Measurement, Stopwatch, measure
 from monitor.pipeline.scoring import needing_relevance
@@ -43,16 +45,17 @@ def execute(  # noqa: PLR0913 - what a run is judged by
     *,
     last: KeptLists | None = None,
     past: Sequence[PastRun] = (),
+    splits: Sequence[Split] = (),
 ) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
     ``states`` are the comparison's alert states as stored, ``last`` the lists of its last run, ``past`` its ok runs of this
-    configuration, oldest first. Running the same slot again over
-    the same lists gives the same summaries; states that this slot has moved already stay as they are.
+    configuration, oldest first, ``splits`` what the healthy ones of them left to explain this one by. Running the same slot
+    again over the same lists gives the same summaries; states that this slot has moved already stay as they are.
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, watch, last=last)
+        measurement = measure(comparison, arms, claim.slot, watch, last=last, splits=splits)
     except SourceError as error:
         return conclude(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
     status, reason = assess(measurement, comparison.min_paired_share)
@@ -85,6 +88,8 @@ def conclude(  # noqa: PLR0913 - the parts of a result
     )
     judgement = judge_findings(comparison, found, past, states, at)
     is_ok = measurement is not None and status is RunStatus.OK
+    explained = measurement.explained if measurement and is_ok else None
+    explanation = explained.explanation if explained else None
     lists = _without(measurement.lists, thin) if measurement and is_ok else None
     return RunResult(
         claim=claim,
@@ -98,13 +103,15 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),
         states=judgement.states,
-        transitions=judgement.transitions,
+        transitions=explain_alerts(judgement.transitions, explanation),
         stage_seconds=watch.seconds if watch else {},
         arm_scores=arm_scores,
         catalogue_size=measurement.catalogue_size if measurement else None,
         lists=lists,
         labels_until=_labels_until(comparison, claim) if is_ok else None,
         expectations=judgement.expectations,
+        split=explained.split if explained else None,
+        explanation=explanation,
         is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
 

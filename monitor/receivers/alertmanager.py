@@ -164,6 +164,7 @@ def _annotations(transition: Transition) -> dict[str, str]:
     said = {
         "summary": summary_of(transition),
         "description": description_of(transition),
+        "explanation": clean(transition.explanation or ""),
         "value": "" if transition.value is None else f"{transition.value:.6g}",
         "threshold": f"{transition.threshold:.6g}",
         "users": str(transition.users),

@@ -4,12 +4,14 @@ The body, format version 1, one request for each start and each end of a firing:
 
     {"version": "1", "status": "firing" | "resolved", "dedup_key": "...", "summary": "...", "description": "...",
      "comparison": "home-feed", "alert": "SimilarityLow", "segment": "all", "severity": "critical",
-     "from": "pending", "to": "firing", "reason": "...", "value": 0.512, "direction": "below", "threshold": 0.6,
-     "users": 1874, "metric": "rbo(p=0.9)", "statistic": "mean", "slot": "...", "at": "...", "since": "...",
+     "from": "pending", "to": "firing", "reason": "...", "explanation": "..." | null,
+     "value": 0.512, "direction": "below", "threshold": 0.6, "users": 1874, "metric": "rbo(p=0.9)",
+     "statistic": "mean", "slot": "...", "at": "...", "since": "...",
      "runbook_url": "..." | null, "labels": {...}, "link": "..."}
 
-Instants are RFC 3339 in UTC; ``value`` may be null; keys may be added within a version. ``dedup_key`` is shared by a firing and
-its end and by nothing else. A message may come twice, then with the same ``Idempotency-Key: <dedup_key>:<status>``.
+Instants are RFC 3339 in UTC; ``value`` may be null; ``explanation`` comes with firings on similarity, null where nothing is
+known. Keys may be added within a version. ``dedup_key`` is shared by a firing and its end and by nothing else. A message
+may come twice, then with the same ``Idempotency-Key: <dedup_key>:<status>``.
 
 With a secret each request is signed. To verify it: take ``X-Rankwatch-Timestamp`` (Unix seconds of the sending), refuse what
 is more than five minutes off, compute the HMAC-SHA256, keyed with the secret, of ``timestamp + "." + body``, and compare
@@ -111,6 +113,7 @@ def message_of(transition: Transition, external_url: str) -> dict[str, object]:
         "from": transition.from_state.value,
         "to": transition.to_state.value,
         "reason": clean(transition.reason),
+        "explanation": None if transition.explanation is None else clean(transition.explanation),
         "value": transition.value,
         "direction": transition.direction.value,
         "threshold": transition.threshold,

@@ -24,16 +24,18 @@ def summary_of(transition: Transition) -> str:
 
 
 def description_of(transition: Transition) -> str:
-    """A few lines: the figures, since when, and what to run to see more."""
+    """A few lines: the figures, why, since when, and what to run to see more."""
     name = shlex.quote(clean(transition.comparison, 200))
     value = "no value" if transition.value is None else f"value {transition.value:.6g}"
     limit = f"in breach when {transition.direction} {transition.threshold:.6g}"
+    why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
     since = "in breach since" if transition.is_firing else "had been firing since"
     return "\n".join([
         clean(transition.reason),
         clean(f"{transition.statistic} of {transition.metric}: {value}, {limit}, {transition.users:,} users"),
+        *why,
         f"{since} {moment(transition.since)}, told for the run of {moment(transition.slot)}",
-        f"To see more: rankwatch runs --comparison {name}; rankwatch alerts --comparison {name}",
+        f"To see more: rankwatch show {name} --slot {moment(transition.slot)}; rankwatch alerts --comparison {name}",
     ])  # fmt: skip
 
 

@@ -7,10 +7,12 @@ first. Which runs count is the caller's choice: it leaves out those in alarm, in
 from monitor.reference.autocorrelation import correlate, discount
 from monitor.reference.budget import SAFETY, SHARE_OF_ALL, Budget
 from monitor.reference.errors import estimate_error
+from monitor.reference.power import Looking
 from monitor.reference.prediction import Prediction, predict, surprise, to_normal
 from monitor.reference.reference import WINDOW, Reference, refer
 from monitor.reference.season import Phases
 from monitor.reference.shares import from_angle, to_angle
+from monitor.reference.thresholds import Threshold, propose
 from monitor.reference.trend import Evidence, count_suspects, follow, start
 
 __all__ = [
@@ -19,9 +21,11 @@ __all__ = [
     "WINDOW",
     "Budget",
     "Evidence",
+    "Looking",
     "Phases",
     "Prediction",
     "Reference",
+    "Threshold",
     "correlate",
     "count_suspects",
     "discount",
@@ -29,6 +33,7 @@ __all__ = [
     "follow",
     "from_angle",
     "predict",
+    "propose",
     "refer",
     "start",
     "surprise",

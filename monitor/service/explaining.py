@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from monitor.explaining import Change, PartMeans, average_parts, classify, share_kinds, split_distances
-from monitor.metrics import Metric, Need, score_all
-from monitor.model import PairBatch
+from monitor.explaining import average_parts, classify, share_kinds, split_distances
+from monitor.metrics import Metric, score_all
+from monitor.model import Change, PairBatch, PartMeans
+from monitor.pipeline.explaining import can_split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +27,10 @@ class Apart:
 
 
 def set_apart(batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]) -> dict[str, Apart]:
-    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Five times the cost of scoring."""
+    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Six times the cost of scoring."""
     kinds = classify(batch)
     means: dict[str, PartMeans] = {}
-    if metric.need is not Need.RELEVANCE and metric.identical is not None and not math.isnan(metric.identical):
+    if can_split(metric):
         parts = split_distances(
             batch,
             lambda step: score_all(step, (metric,))[str(metric)],

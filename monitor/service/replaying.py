@@ -64,11 +64,12 @@ class OneShot:
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
         """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``.
 
-        Results come without per-user scores, lists and evidence, so that a long period takes no more memory than a short one.
+        Results come without per-user scores, lists, evidence and explanation, so that a long period takes no more memory than
+        a short one.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
-            yield replace(result, scores=None, evidence=(), lists=None)
+            yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[Filled]:
         """Measure relevance that has arrived since; what became of each run that waited. ConfigError without a source of it."""

@@ -15,9 +15,10 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus
+from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.expecting import REMEMBERED, learning_rules
+from monitor.pipeline.explaining import HEALTHY_RUNS
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
 from monitor.ports import Clock, Publisher, Store
@@ -135,9 +136,10 @@ class Runner:
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         states = self.patiently(partial(self.store.alert_states, claim.comparison))
         last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)
+        splits = self._splits(claim, watched.comparison.config_hash)
         try:
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past)
+                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past, splits=splits)
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
@@ -169,6 +171,17 @@ class Runner:
             rules=rules,
         )
         return self.patiently(read)
+
+    def _splits(self, claim: Claim, config_hash: str) -> tuple[Split, ...]:
+        """What healthy runs left to explain this one by; nothing when what is stored is damaged."""
+        read = partial(self.store.splits, claim.comparison, config_hash=config_hash, before=claim.slot, limit=HEALTHY_RUNS)
+        try:
+            return self.patiently(read)
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            log.warning("splits of earlier runs not read", reason=str(error))
+            return ()
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""

@@ -17,7 +17,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
-from monitor.sources import open_item_weights, open_relevance, open_source, open_users
+from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
 
 
@@ -63,6 +63,7 @@ def watch(options: ComparisonOptions) -> Watched:
         users=open_users(options.users, options.baseline),
         dimensions=tuple(options.users.segments),
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
+        titles=open_item_titles(options.item_titles) if options.item_titles else None,
         relevance=open_relevance(options.relevance) if options.relevance else None,
         again=_open_again(options),
     )

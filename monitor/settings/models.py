@@ -25,7 +25,7 @@ from monitor.settings.fields import (
     split_address,
 )
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
-from monitor.sources import ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
+from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
 class NoiseFloorOptions(OneOf):
@@ -84,6 +84,9 @@ class ComparisonOptions(Options):
     )
     item_weights: ItemWeightsOptions | None = Field(
         default=None, description="Weights of items, such as popularity or price, for the metrics that need them."
+    )
+    item_titles: ItemTitlesOptions | None = Field(
+        default=None, description="Titles of items, as explanations name them; without it they go by their ids."
     )
     relevance: RelevanceOptions | None = Field(
         default=None,

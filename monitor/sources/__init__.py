@@ -1,7 +1,8 @@
-"""Where lists, users, weights of items and relevance come from.
+"""Where lists, users, weights and titles of items and relevance come from.
 
 A new source is one new module, one field of its options, and one line of the table below that opens it. Opening does no I/O,
-so a configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights` and `relevance`.
+so a configuration can be checked by opening what it names; reading happens in `pull`, `users`, `weights`, `titles` and
+`relevance`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pydantic import AfterValidator, Field, model_validator
 
 from monitor.errors import ConfigError
 from monitor.options import Duration, OneOf, Options
-from monitor.ports import ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.sources.fields import ColumnName
 from monitor.sources.file import (
+    FileItemTitles,
+    FileItemTitlesOptions,
     FileItemWeights,
     FileItemWeightsOptions,
     FileOptions,
@@ -28,6 +31,8 @@ from monitor.sources.file import (
 )
 from monitor.sources.http import HttpOptions, HttpSource
 from monitor.sources.sql import (
+    SqlItemTitles,
+    SqlItemTitlesOptions,
     SqlItemWeights,
     SqlItemWeightsOptions,
     SqlOptions,
@@ -40,20 +45,24 @@ from monitor.sources.sql import (
 )
 
 __all__ = [
+    "FileItemTitlesOptions",
     "FileItemWeightsOptions",
     "FileOptions",
     "FileRelevanceOptions",
     "FileUsersOptions",
     "HttpOptions",
+    "ItemTitlesOptions",
     "ItemWeightsOptions",
     "RelevanceOptions",
     "SampleOptions",
     "SourceOptions",
+    "SqlItemTitlesOptions",
     "SqlItemWeightsOptions",
     "SqlOptions",
     "SqlRelevanceOptions",
     "SqlUsersOptions",
     "UsersOptions",
+    "open_item_titles",
     "open_item_weights",
     "open_relevance",
     "open_source",
@@ -63,6 +72,7 @@ __all__ = [
 _SOURCES: dict[str, Callable[[Any], Source]] = {"http": HttpSource, "file": FileSource, "sql": SqlSource}
 _USERS: dict[str, Callable[[Any], UserSource]] = {"file": FileUsers, "sql": SqlUsers}
 _ITEM_WEIGHTS: dict[str, Callable[[Any], ItemWeightSource]] = {"file": FileItemWeights, "sql": SqlItemWeights}
+_ITEM_TITLES: dict[str, Callable[[Any], ItemTitleSource]] = {"file": FileItemTitles, "sql": SqlItemTitles}
 _RELEVANCE: dict[str, Callable[[Any], RelevanceSource]] = {"file": FileRelevance, "sql": SqlRelevance}
 
 
@@ -85,6 +95,13 @@ class ItemWeightsOptions(OneOf):
 
     file: FileItemWeightsOptions | None = Field(default=None, description="A file: Parquet, CSV or JSON lines.")
     sql: SqlItemWeightsOptions | None = Field(default=None, description="A database: a query or a whole table.")
+
+
+class ItemTitlesOptions(OneOf):
+    """Where the titles of items come from: exactly one of these."""
+
+    file: FileItemTitlesOptions | None = Field(default=None, description="A file: Parquet, CSV or JSON lines.")
+    sql: SqlItemTitlesOptions | None = Field(default=None, description="A database: a query or a whole table.")
 
 
 class RelevanceOptions(Options):
@@ -191,6 +208,12 @@ def open_item_weights(options: ItemWeightsOptions) -> ItemWeightSource:
     """Open the source of item weights. ConfigError when a driver is not installed."""
     name, given = _given(options, tuple(_ITEM_WEIGHTS))
     return _ITEM_WEIGHTS[name](given)
+
+
+def open_item_titles(options: ItemTitlesOptions) -> ItemTitleSource:
+    """Open the source of item titles. ConfigError when a driver is not installed."""
+    name, given = _given(options, tuple(_ITEM_TITLES))
+    return _ITEM_TITLES[name](given)
 
 
 def open_relevance(options: RelevanceOptions) -> RelevanceSource:

@@ -11,6 +11,7 @@ from monitor.options import Options
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 
 ITEM = "Column with the item's id."
+TITLE = "Column with the item's title, as people know it."
 WEIGHT = "Column with the item's weight, such as its popularity or price: finite, above 0."
 GRADE = "Column with the item's grade, at least 0; 1 for each item when left out."
 

@@ -29,19 +29,12 @@ def read(
 
     Summaries only of those that have not a lesson of every one of the rules.
     """
-    is_past = and_(
-        runs.c.comparison == comparison,
-        runs.c.status == RunStatus.OK,
-        runs.c.config_hash == config_hash,
-        runs.c.scheduled_for < before,
-    )
-    query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
-    newest = connection.execute(query).all()[::-1]
-    ids, slots = [row.id for row in newest], [row.scheduled_for for row in newest]
+    newest = newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+    ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
     learned = lessons.lessons_of(connection, ids)
     past = [
         PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
-        for run_id, slot, states in zip(ids, slots, _states(connection, comparison, slots), strict=True)
+        for run_id, slot, states in zip(ids, slots, states_after(connection, comparison, slots), strict=True)
     ]
     wanted = {rule.alert: rule.series for rule in rules}.items()
     untaught = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
@@ -49,7 +42,21 @@ def read(
     return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 
 
-def _states(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
+def newest_ok(
+    connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int
+) -> list[tuple[int, datetime]]:
+    """Number and slot of the newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
+    is_past = and_(
+        runs.c.comparison == comparison,
+        runs.c.status == RunStatus.OK,
+        runs.c.config_hash == config_hash,
+        runs.c.scheduled_for < before,
+    )
+    query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
+    return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
+
+
+def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
     """The alerts that were not quiet after each of the slots, which ascend."""
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
         transitions.c.comparison == comparison

@@ -14,7 +14,17 @@ from monitor.storage import lists
 from monitor.storage.connecting import Database
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.results import PARTS
-from monitor.storage.tables import alert_states, deliveries, evidence, kept_lists, notifications, runs, scores, transitions
+from monitor.storage.tables import (
+    alert_states,
+    deliveries,
+    evidence,
+    explanations,
+    kept_lists,
+    notifications,
+    runs,
+    scores,
+    transitions,
+)
 
 SCORES_AT_ONCE = 20_000
 RUNS_AT_ONCE = 20
@@ -24,16 +34,17 @@ TRANSITIONS_AT_ONCE = 500
 def prune(
     database: Database, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
 ) -> Mapping[str, int]:
-    """Delete scores, evidence, and whole runs and transitions of slots before these; rows deleted by table.
+    """Delete scores, evidence with explanations, and whole runs and transitions of slots before these; rows deleted by table.
 
     Kept lists go with the scores, and earlier where ``now`` nothing needs them any more.
     """
     counts: Counter[str] = Counter()
     for run_id in _runs_with(database, scores, max(scores_before, runs_before)):
         counts += _repeat(database, _some_scores, run_id)
-    for run_id in _runs_with(database, evidence, max(evidence_before, runs_before)):
-        with database.write() as connection:
-            counts += _execute(connection, evidence.delete().where(evidence.c.run_id == run_id))
+    for table in (evidence, explanations):
+        for run_id in _runs_with(database, table, max(evidence_before, runs_before)):
+            with database.write() as connection:
+                counts += _execute(connection, table.delete().where(table.c.run_id == run_id))
     for run_id in _runs_with_unneeded_lists(database, max(scores_before, runs_before), now):
         with database.write() as connection:
             counts += _execute(connection, kept_lists.delete().where(kept_lists.c.run_id == run_id))

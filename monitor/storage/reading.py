@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, and_, func, select
 
 from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunRecord, RunStatus, Summary
-from monitor.storage import alerting, results
+from monitor.storage import alerting, explaining, results
 from monitor.storage.lists import HAS_LISTS
 from monitor.storage.tables import coverage, runs
 
@@ -35,10 +35,12 @@ def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRu
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
     of_arms, expected = results.arm_scores_of(connection, ids), results.expectations_of(connection, ids)
+    explained = explaining.explanations_of(connection, ids)
     return tuple(
         replace(
             _latest(connection, run, covered.get(run.id), measured.get(run.id, ()), of_arms.get(run.id, ())),
             expectations=expected.get(run.id, ()),
+            explanation=explained.get(run.id),
         )
         for run in found
     )
@@ -52,13 +54,14 @@ def records(connection: Connection, comparison: str, after: datetime | None, lim
     found = [_run(row) for row in connection.execute(query.limit(limit))]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
-    of_arms = results.arm_scores_of(connection, ids)
+    of_arms, explained = results.arm_scores_of(connection, ids), explaining.explanations_of(connection, ids)
     return tuple(
         RunRecord(
             run=run,
             coverage=covered.get(run.id),
             summaries=measured.get(run.id, ()),
             arm_scores=of_arms.get(run.id, ()),
+            explanation=explained.get(run.id),
         )
         for run in found
     )

@@ -17,6 +17,7 @@ from monitor.model import (
     Delivery,
     Direction,
     Evidence,
+    Explanation,
     KeptLists,
     LatestRun,
     Notification,
@@ -26,6 +27,7 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Split,
     Summary,
     Transition,
     UserScore,
@@ -33,6 +35,7 @@ from monitor.model import (
 from monitor.storage import (
     alerting,
     claiming,
+    explaining,
     labelling,
     lists,
     outbox,
@@ -95,6 +98,7 @@ class SqlStore:
             if not claiming.conclude(connection, result):
                 return False
             results.replace(connection, result)
+            explaining.store(connection, result)
             lists.store(connection, result, pieces)
             alerting.store(connection, result.states, result.transitions, receivers)
             return True
@@ -148,6 +152,14 @@ class SqlStore:
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         with self.database.read() as connection:
             return reading.records(connection, comparison, after, limit)
+
+    def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
+        with self.database.read() as connection:
+            return explaining.read_healthy(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        with self.database.read() as connection:
+            return explaining.explanations_of(connection, [run_id]).get(run_id)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:

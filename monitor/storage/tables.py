@@ -233,6 +233,35 @@ lessons = Table(
 
 ``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
 the value on the scale that is judged, then for all its sampling error, then for all how far out it lay; NaN for none."""
+splits = Table(
+    "splits",
+    metadata,
+    _of_run(),
+    Column("segment", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("metric", Name, nullable=False),
+    Column("asked", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("by_membership", Double),
+    Column("by_order", Double),
+    Column("by_length", Double),
+    Column("spread", Double),
+    Column("kinds", Document),
+    PrimaryKeyConstraint("run_id", "segment"),
+    sqlite_with_rowid=False,
+)
+"""The mean distance from identical lists by part, of one metric a run, and shares of lists by kind of change: what later runs
+are held against. NULL where nobody was compared."""
+
+explanations = Table(
+    "explanations",
+    metadata,
+    _of_run(),
+    Column("sentence", Words, nullable=False),
+    Column("details", Document, nullable=False),
+    PrimaryKeyConstraint("run_id"),
+)
+"""Why a run's mean fell; holds users and their lists, and goes with the evidence."""
 
 kept_lists = Table(
     "kept_lists",
@@ -290,6 +319,7 @@ transitions = Table(
     Column("dedup_key", Words),
     Column("runbook_url", Words),
     Column("labels", Document, nullable=False),
+    Column("explanation", Words),
     UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
     Index(None, "scheduled_for"),
     sqlite_autoincrement=True,

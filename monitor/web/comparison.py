@@ -7,7 +7,8 @@ from datetime import datetime
 from html import escape
 from urllib.parse import quote
 
-from monitor.model import AlertState, CoverageRow, LatestRun, Run, Summary
+from monitor.model import AlertState, CoverageRow, Explanation, LatestRun, Run, Summary
+from monitor.pipeline.laying_out import bounds_of, head_of, lay_out
 from monitor.pipeline.presenting import ArmRow, both_arms, by_chance
 
 _PAGE = """<!doctype html>
@@ -45,7 +46,7 @@ def render_index(latest: Sequence[LatestRun]) -> str:
 
 
 def render_comparison(each: LatestRun) -> str:
-    """One comparison: its newest run, alerts, similarity, arms and coverage by segment."""
+    """One comparison: its newest run, alerts, explanation, similarity, arms and coverage by segment."""
     run = each.run
     reason = f"<p>{escape(run.reason)}</p>" if run.reason else ""
     parts = [
@@ -55,6 +56,7 @@ def render_comparison(each: LatestRun) -> str:
         _table(
             ("alert", "segment", "state", "since", "severity", "last verdict"), (_state_row(state) for state in each.states)
         ),
+        *_explanation(each.explanation),
         "<h2>Similarity</h2>",
         _table(
             ("segment", "metric", "mean", "p05", "median", "users", "by chance"),
@@ -70,11 +72,22 @@ def render_comparison(each: LatestRun) -> str:
             map(_coverage_row, each.coverage.rows if each.coverage else ()),
         ),
         (
-            f"<p>More: <code>rankwatch runs --comparison {escape(run.comparison)}</code>, "
+            f"<p>More: <code>rankwatch show {escape(run.comparison)}</code>, "
             f"<code>rankwatch alerts --comparison {escape(run.comparison)}</code></p>"
         ),
     ]
     return _PAGE.format(title=f"rankwatch: {escape(run.comparison)}", body="\n".join(parts))
+
+
+def _explanation(explanation: Explanation | None) -> list[str]:
+    if explanation is None:
+        return []
+    parts = [f"<h2>{escape(head_of(explanation))}</h2>", f"<p>{escape(explanation.sentence)}</p>"]
+    for sheet in lay_out(explanation):
+        head = [escape(column.removesuffix(">")) for column in sheet.columns]
+        parts += [f"<h3>{escape(sheet.title)}</h3>", _table(head, ([escape(cell) for cell in row] for row in sheet.rows))]
+    bounds = bounds_of(explanation)
+    return parts if bounds is None else [*parts, f"<p>{escape(bounds)}</p>"]
 
 
 def _state_row(state: AlertState) -> tuple[str, ...]:

@@ -7,22 +7,17 @@ from rich.console import Console
 from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "judging", "million")
-CALIBRATION = "calibration"
-"""Simulations with tables of their own, only when asked for: how often rules that learn page falsely, how soon rightly."""
-SEQUENCES = "sequences"
-"""Likewise: what sequential decisions promise, beside what they do."""
+SIMULATIONS = ("calibration", "sequences", "suggesting")
+"""With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 
 def main(names: list[str]) -> None:
-    if names[:1] == [CALIBRATION]:
-        importlib.import_module(f"tests.bench.{CALIBRATION}").main(names[1:])
-        return
-    if names == [SEQUENCES]:
-        importlib.import_module(f"tests.bench.{SEQUENCES}").main()
+    if names and names[0] in SIMULATIONS:
+        importlib.import_module(f"tests.bench.{names[0]}").main(names[1:])
         return
     unknown = set(names) - set(MODULES)
     if unknown:
-        there_are = f"there are {', '.join(MODULES)}, and {CALIBRATION} and {SEQUENCES} by themselves"
+        there_are = f"there are {', '.join(MODULES)}, and {', '.join(SIMULATIONS)} by themselves"
         sys.exit(f"no such benchmark: {', '.join(sorted(unknown))}; {there_are}")
     table = Table("what", "rankwatch", "instead", "", "ratio", "unit", title="Medians of one run", title_justify="left")
     for column in (1, 3, 4):

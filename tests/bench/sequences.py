@@ -32,7 +32,7 @@ Z_FROM = 30
 """Users before the z-test looks first, as its own textbook asks."""
 
 
-def main() -> None:
+def main(_: list[str]) -> None:
     """Print the tables, one after the other."""
     console = Console(width=150)
     for build in (tabulate_coverage, tabulate_gate, tabulate_run_length):

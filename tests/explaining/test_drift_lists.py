@@ -10,8 +10,9 @@ import pytest
 
 from explaining.world import Day, K, explain_day
 from kernels import reference
-from monitor.explaining import Explanation, Part
+from monitor.explaining import CodedExplanation
 from monitor.metrics import parse, score_all
+from monitor.model import Part
 from servers import missing
 
 LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
@@ -33,7 +34,7 @@ def day_of(name: str, day: int) -> Day:
 
 
 @cache
-def explanation(name: str, day: int, metric: str, healthy_until: int = 7) -> Explanation:
+def explanation(name: str, day: int, metric: str, healthy_until: int = 7) -> CodedExplanation:
     return explain_day(day_of(name, day), [day_of(name, each) for each in range(1, healthy_until + 1)], metric)
 
 

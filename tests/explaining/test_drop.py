@@ -6,18 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.explaining import (
-    OTHERS,
-    Part,
-    PartMeans,
-    Parts,
-    average_parts,
-    decompose_drop,
-    explain_drop,
-    find_leader,
-    pool_runs,
-    rank_causes,
-)
+from monitor.explaining import OTHERS, Parts, average_parts, decompose_drop, explain_drop, find_leader, pool_runs, rank_causes
+from monitor.model import Part, PartMeans
 
 
 def row(segment: str, n: int, *means: float, asked: int | None = None, spread: float = 0.1) -> PartMeans:

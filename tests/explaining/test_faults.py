@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from explaining.world import ITEMS, Day, K, draw_day, explain_day
-from monitor.explaining import Explanation, Part, find_leader
+from monitor.explaining import CodedExplanation, find_leader
+from monitor.model import Part
 
 POPULAR = list(range(200, 200 + K))
 """Items that hardly anybody is shown on a healthy day."""
@@ -118,7 +119,7 @@ def healthy(seed: int) -> Day:
     return draw_day(seed)
 
 
-def explanation(plant: Callable[[Day], Day], metric: str) -> Explanation:
+def explanation(plant: Callable[[Day], Day], metric: str) -> CodedExplanation:
     return explain_day(plant(healthy(5)), [healthy(seed) for seed in range(5)], metric)
 
 

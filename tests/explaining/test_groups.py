@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from kernels import reference
-from monitor.explaining import CHANGES, Change, Parts, classify, find_medoids, group_users, pool_kinds, share_kinds
+from monitor.explaining import CHANGES, Parts, classify, find_medoids, group_users, pool_kinds, share_kinds
+from monitor.model import Change
 
 
 def parts(rows: list[tuple[float, float, float]]) -> Parts:

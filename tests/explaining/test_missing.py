@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.explaining import PartMeans, bound_missing
+from monitor.explaining import bound_missing
+from monitor.model import PartMeans
 
 
 def row(segment: str, n: int, asked: int, distance: float = 0.5) -> PartMeans:

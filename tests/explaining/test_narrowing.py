@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from monitor.explaining import Narrowed, Part, Parts, SegmentDrop, average_parts, decompose_drop, narrow
+from monitor.explaining import Narrowed, Parts, SegmentDrop, average_parts, decompose_drop, narrow
+from monitor.model import Part
 
 N = 400
 ROWS = np.arange(N)

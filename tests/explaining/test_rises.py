@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from monitor.explaining import CHANGES, Change, find_rises
+from monitor.explaining import CHANGES, find_rises
+from monitor.model import Change
 
 KINDS = np.array([CHANGES.index(change) for change in [Change.CUT_SHORT] * 4 + [Change.UNCHANGED] * 5 + [Change.REPLACED]])
 SEGMENTS = {"all": np.arange(10), "c=DE": np.array([0, 1, 2, 9]), "c=UK": np.array([3, 4, 5, 6, 7, 8])}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.explaining import Change, Drop, Missing, Part, Rise, Rises, SegmentDrop, shorten, write_sentence
+from monitor.explaining import Drop, Missing, Rise, Rises, SegmentDrop, shorten, write_sentence
 from monitor.explaining.sentence import LONGEST
+from monitor.model import Change, Part
 
 
 def segment(name: str, share: float, *amounts: float) -> SegmentDrop:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from kernels import reference
 from monitor.explaining import (
-    Explanation,
+    CodedExplanation,
     Past,
     Present,
     average_parts,
@@ -82,12 +82,12 @@ def remember(days: list[Present]) -> Past:
     return Past(means=pool_runs([day.means for day in days]), kinds=pool_kinds(kinds))
 
 
-def explain_day(day: Day, days: list[Day], name: str) -> Explanation:
+def explain_day(day: Day, days: list[Day], name: str) -> CodedExplanation:
     """The day held against others by one metric."""
     metric = parse(name)
     assert metric.identical is not None
     past = remember([measure(each, name) for each in days])
-    found = explain(measure(day, name), past, farthest=metric.identical - metric.low, top=20)
+    found = explain(measure(day, name), past, farthest=metric.identical - metric.low, top=20, examples=20)
     assert found is not None
     assert abs(sum(cause.amount for cause in found.causes) - found.drop.whole) < 1e-9
     return found

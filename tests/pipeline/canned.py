@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -73,6 +73,25 @@ class CannedWeights:
             raise self.answer
         table = rankings({"": list(self.answer)})
         return ItemWeights(items=table.items, weights=np.array(list(self.answer.values()), dtype=np.float64))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@dataclass
+class CannedTitles:
+    """Titles of items, or an error, or an event to wait for."""
+
+    answer: Mapping[str, str] | Exception | threading.Event
+    closed: int = 0
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        if isinstance(self.answer, threading.Event):
+            self.answer.wait(30)
+            return {}
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return {item: title for item, title in self.answer.items() if item in items}
 
     def close(self) -> None:
         self.closed += 1

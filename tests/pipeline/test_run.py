@@ -46,7 +46,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     assert result.scores is not None
     assert list(result.scores.users) == ["a", "b"]
     np.testing.assert_array_equal(result.scores.by_metric["extended_tau"], [1.0, -1.0])
-    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms"}
+    assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms", "explain"}
     assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
 
 

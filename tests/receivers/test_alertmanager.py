@@ -55,8 +55,18 @@ def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None
     assert isinstance(annotations, dict)
     assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")
     assert annotations["runbook_url"] == "https://runbooks.test/similarity"
+    assert "explanation" not in annotations
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:05Z", "2024-01-08T00:09:00Z")
     assert alert["generatorURL"] == "http://rankwatch.test/comparisons/home-feed?alert=SimilarityLow&segment=all"
+
+
+def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
+    why = "All of the drop: country=UK, items replaced."
+    alert = alert_of(transition(explanation=why), SLOT, "http://rankwatch.test")
+    assert alert["labels"] == labels_of(transition())
+    assert isinstance(alert["annotations"], dict)
+    assert alert["annotations"]["explanation"] == why
+    assert f"Why: {why}" in alert["annotations"]["description"]
 
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:

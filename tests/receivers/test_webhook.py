@@ -16,7 +16,8 @@ from monitor.receivers import ReceiverOptions, WebhookOptions, open_receivers, v
 from servers.webhook import Collector, answer
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
-FIRING = transition()
+WHY = "All of the drop: everywhere, items moved."
+FIRING = transition(explanation=WHY)
 ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, reason="fine again", runbook_url=None)
 
 
@@ -47,6 +48,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "from": "pending",
         "to": "firing",
         "reason": FIRING.reason,
+        "explanation": WHY,
         "value": 0.254,
         "direction": "below",
         "threshold": 0.35,

@@ -189,14 +189,14 @@ def test_a_newer_schema_is_refused_and_left_alone(database_url: str, *, create: 
 
 def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     schema.upgrade(database_url)
-    monkeypatch.setattr(schema, "_known", lambda: ("0006", "0005", "0003", "0002", "0001"))
+    monkeypatch.setattr(schema, "_known", lambda: ("0006", "0005", "0004", "0003", "0002", "0001"))
 
     with pytest.raises(SchemaError, match=r"version 0005, older than 0006 .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
 
 def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
-    with pytest.raises(SchemaError, match="known versions are base, 0001, 0002, 0003, 0005"):
+    with pytest.raises(SchemaError, match="known versions are base, 0001, 0002, 0003, 0004, 0005"):
         schema.upgrade(database_url, "0815")
 
     assert schema.current(database_url) is None
@@ -238,6 +238,7 @@ def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path:
         "versions/0001_initial.py",
         "versions/0002_lists.py",
         "versions/0003_expectations.py",
+        "versions/0004_explanations.py",
         "versions/0005_lessons.py",
     ):
         (copy / name).write_bytes((schema.migrations() / name).read_bytes())

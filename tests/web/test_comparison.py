@@ -42,6 +42,39 @@ def test_names_from_outside_stay_text(latest: LatestRun) -> None:
     assert "&lt;script&gt;" in page
 
 
+def test_a_page_says_why_the_mean_fell(latest: LatestRun) -> None:
+    page = render_comparison(latest)
+    assert "<h2>Why, by extended_tau against 7 healthy runs</h2>" in page
+    assert "<p>All of the drop: country=UK, 2 items left their lists.</p>" in page
+    assert "<td>membership</td><td>country=UK</td><td>0.2500</td><td>100%</td>" in page
+    assert "<td>country=UK</td><td>25.0%</td><td>25.0%</td><td>0.2500</td><td>100%</td>" in page
+    assert "<td>no list</td><td>all</td><td>5.0%</td><td>0.0%</td>" in page
+    assert "<td>i9</td><td>Tea</td><td>0.5000</td><td>0.0000</td><td>75.0%</td><td>0.0%</td>" in page
+    assert "<td>replaced</td><td>9</td><td>50.0%</td><td>25.0%</td><td>0.1250</td><td>u1</td>" in page
+    assert "whatever the lists of the missing ones: 0.1250 to 0.3750" in page
+
+
+def test_a_page_without_a_past_tells_what_sets_lists_apart_and_without_an_explanation_nothing(latest: LatestRun) -> None:
+    first = published.explanation(runs=0, before=None, least=None, most=None, causes=(), falls=(), rises=())
+    page = render_comparison(replace(latest, explanation=first))
+    assert "What sets lists apart by extended_tau" in page
+    assert "Pieces of the drop" not in page
+    assert "missing ones" not in page
+    assert "Lists, users of" not in render_comparison(replace(latest, explanation=None))
+
+
+def test_what_an_explanation_holds_stays_text(latest: LatestRun) -> None:
+    evil = "<script>alert(1)</script>"
+    item = replace(published.explanation().gained[0], item=evil, title=evil)
+    fall = replace(published.explanation().falls[0], segment=evil)
+    lists = replace(published.explanation().groups[0].examples[0], user=evil)
+    group = replace(published.explanation().groups[0], examples=(lists,))
+    told = published.explanation(metric=evil, sentence=evil, segment=evil, gained=(item,), falls=(fall,), groups=(group,))
+    page = render_comparison(replace(latest, explanation=told))
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 7
+
+
 def test_a_page_shows_chance_with_its_catalogue_both_arms_and_what_waits_for_labels(latest: LatestRun) -> None:
     page = render_comparison(latest)
     assert "<th>by chance</th>" in page

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from monitor.options import ConfigPath, Options
-from monitor.sources.fields import ITEM, WEIGHT, ColumnName, GradeColumns, ListColumns
+from monitor.sources.fields import ITEM, TITLE, WEIGHT, ColumnName, GradeColumns, ListColumns
 from monitor.sources.templates import check_placeholders
 
 Format = Literal["parquet", "csv", "jsonl"]
@@ -41,6 +41,16 @@ class FileItemWeightsOptions(Options):
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory items and weights may take, in bytes."
     )
+
+
+class FileItemTitlesOptions(Options):
+    """Titles of items in a file, one item a row; of an item that stands twice the first title counts."""
+
+    path: TemplatePath = Field(description=_PATH, min_length=1)
+    item: ColumnName = Field(description=ITEM)
+    title: ColumnName = Field(description=TITLE)
+    format: Format | None = Field(default=None, description=_FORMAT)
+    max_bytes: int = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory a row may take, in bytes.")
 
 
 class FileRelevanceOptions(GradeColumns):

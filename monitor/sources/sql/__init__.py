@@ -1,10 +1,18 @@
-"""Lists, users, weights of items and relevance from databases."""
+"""Lists, users, weights and titles of items and relevance from databases."""
 
-from monitor.sources.sql.options import SqlItemWeightsOptions, SqlOptions, SqlRelevanceOptions, SqlUsersOptions
+from monitor.sources.sql.options import (
+    SqlItemTitlesOptions,
+    SqlItemWeightsOptions,
+    SqlOptions,
+    SqlRelevanceOptions,
+    SqlUsersOptions,
+)
 from monitor.sources.sql.source import SqlSource, users_of
-from monitor.sources.sql.tables import SqlItemWeights, SqlRelevance, SqlUsers
+from monitor.sources.sql.tables import SqlItemTitles, SqlItemWeights, SqlRelevance, SqlUsers
 
 __all__ = [
+    "SqlItemTitles",
+    "SqlItemTitlesOptions",
     "SqlItemWeights",
     "SqlItemWeightsOptions",
     "SqlOptions",

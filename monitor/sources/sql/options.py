@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_val
 from sqlalchemy.exc import ArgumentError
 
 from monitor.options import Duration, Options, resolve_path
-from monitor.sources.fields import GRADE, ITEM, WEIGHT, ColumnName, ListColumns
+from monitor.sources.fields import GRADE, ITEM, TITLE, WEIGHT, ColumnName, ListColumns
 
 
 def bound_names(query: str) -> frozenset[str]:
@@ -93,6 +93,19 @@ class SqlItemWeightsOptions(_Selection):
     weight: ColumnName = Field(description=WEIGHT)
     query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
         default=None, description="One SELECT that yields items and weights; `:slot` is set."
+    )
+    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
+
+
+class SqlItemTitlesOptions(_Selection):
+    """Titles of items in a database, one item a row; of an item that stands twice the first title counts."""
+
+    binds = frozenset({"slot"})
+
+    item: ColumnName = Field(description=ITEM)
+    title: ColumnName = Field(description=TITLE)
+    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+        default=None, description="One SELECT that yields items and titles; `:slot` is set."
     )
     timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
 

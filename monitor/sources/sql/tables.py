@@ -1,8 +1,8 @@
-"""SqlUsers, SqlItemWeights and SqlRelevance: what is read whole, in one statement a slot."""
+"""SqlUsers, SqlItemWeights, SqlItemTitles and SqlRelevance: what is read whole, in one statement a slot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
@@ -11,11 +11,18 @@ from monitor.errors import SourceError
 from monitor.model import ItemWeights, RelevanceTable, UserTable
 from monitor.sources.columns import id_array
 from monitor.sources.deadlines import Deadline, TooLateError
+from monitor.sources.itemtitles import item_titles
 from monitor.sources.itemweights import item_weights
 from monitor.sources.numbers import number_array
 from monitor.sources.relevance import GradedItems
 from monitor.sources.sql.database import ReadOnlyDatabase, Rows
-from monitor.sources.sql.options import SqlItemWeightsOptions, SqlRelevanceOptions, SqlUsersOptions, bound_names
+from monitor.sources.sql.options import (
+    SqlItemTitlesOptions,
+    SqlItemWeightsOptions,
+    SqlRelevanceOptions,
+    SqlUsersOptions,
+    bound_names,
+)
 from monitor.sources.sql.statements import statement_of
 from monitor.sources.usertables import label_array, user_table
 
@@ -23,7 +30,9 @@ from monitor.sources.usertables import label_array, user_table
 class SqlTable:
     """One query or table of a database, read whole and anew each time."""
 
-    def __init__(self, options: SqlUsersOptions | SqlItemWeightsOptions | SqlRelevanceOptions, what: str) -> None:
+    def __init__(
+        self, options: SqlUsersOptions | SqlItemWeightsOptions | SqlItemTitlesOptions | SqlRelevanceOptions, what: str
+    ) -> None:
         self._options = options
         self._what = what
         self._database = ReadOnlyDatabase(options.url.get_secret_value(), options.max_rows)
@@ -84,6 +93,23 @@ class SqlItemWeights:
         """Weights that query or table give as of this slot."""
         batches = self._table.rows(slot, (self._options.item, self._options.weight))
         return item_weights(((ids_at(rows, 0), numbers_at(rows, 1)) for rows in batches), self._table.where)
+
+    def close(self) -> None:
+        """Release the engine."""
+        self._table.close()
+
+
+class SqlItemTitles:
+    """Titles of items from a database, read anew each time. Port: ItemTitleSource."""
+
+    def __init__(self, options: SqlItemTitlesOptions) -> None:
+        self._options = options
+        self._table = SqlTable(options, "titles")
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles that query or table give of these items as of this slot."""
+        batches = self._table.rows(slot, (self._options.item, self._options.title))
+        return item_titles(((ids_at(rows, 0), [row[1] for row in rows]) for rows in batches), items, self._table.where)
 
     def close(self) -> None:
         """Release the engine."""

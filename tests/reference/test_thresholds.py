@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from monitor.model import Direction
+from monitor.reference import predict, propose, refer
+
+
+def column(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float64)[:, np.newaxis]
+
+
+FIVE = refer(column(1, 2, 3, 4, 5), column(0, 0, 0, 0, 0))
+
+
+def test_a_threshold_is_the_textbook_prediction_limit() -> None:
+    """3 - t(0.01; 4) sqrt(2.5 (1 + 1/5)); one run of mean 3 - x passes it half of the time where x is the distance."""
+    found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
+
+    assert found.limit == pytest.approx([-3.48990], abs=1e-5)
+    assert found.expected == pytest.approx([3])
+    assert found.usually == pytest.approx(found.limit)
+    assert found.nearly_always == pytest.approx(found.limit - stats.t.ppf(0.95, 4) * np.sqrt(2.5))
+
+
+def test_both_sides_mirror_each_other() -> None:
+    below = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=-10.0)
+    above = propose(FIVE, [0.0], 0.01, direction=Direction.ABOVE, worst=16.0)
+
+    assert above.limit - 3 == pytest.approx(3 - below.limit)
+    assert above.nearly_always - 3 == pytest.approx(3 - below.nearly_always)
+    assert above.least_share == pytest.approx(below.least_share)
+
+
+def test_a_history_is_too_short_where_the_last_possible_value_is_passed_more_often_than_wanted() -> None:
+    """A threshold at 0 would be passed with P(t4 <= -3 / sqrt 3) = 0.0791."""
+    found = propose(FIVE, [0.0], 0.01, direction=Direction.BELOW, worst=0.0)
+
+    assert found.least_share == pytest.approx([stats.t.cdf(-np.sqrt(3), 4)])
+    assert found.least_share[0] > 0.01
+
+
+def test_a_threshold_bears_the_largest_sampling_error() -> None:
+    narrow, wide = (propose(FIVE, [error], 0.01, direction=Direction.BELOW, worst=-99.0).limit for error in (0.0, 1.0))
+
+    assert wide < narrow
+    assert wide == pytest.approx(predict(FIVE, [1.0], 0.01).low)
+
+
+def test_one_run_proposes_nothing() -> None:
+    found = propose(refer(column(0.5), column(0.1)), [0.1], 0.01, direction=Direction.BELOW, worst=-1.0)
+
+    assert np.isnan(found.limit).all()
+
+
+@pytest.mark.parametrize("history", [8, 30])
+def test_held_back_runs_pass_thresholds_of_many_histories_at_the_stated_share(history: int) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.normal(size=(history + 1, 40_000))
+    none = np.zeros((history, 40_000))
+    limit = propose(refer(values[:-1], none), none[0], 0.01, direction=Direction.BELOW, worst=-np.inf).limit
+
+    assert np.mean(values[-1] < limit) == pytest.approx(0.01, abs=0.002)

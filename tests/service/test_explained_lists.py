@@ -1,0 +1,190 @@
+"""Every faulty folder of real lists through `replay`: splits sum to the whole in every run, what was planted stands first."""
+
+import json
+import math
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli.main import app
+from servers import missing
+
+LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
+FAULTY = ("pop20", "seg2-nonUK-pop", "stale3", "trunc5", "missing5")
+HEALTHY = ("ok-seed", "ok-hyper")
+DAYS = range(1, 15)
+BAD = range(8, 15)
+K = 10
+
+COMPARISON = """
+  - name: {name}
+    every: 1d
+    k: 10
+    baseline: {{file: {{path: "{lists}/baseline/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    candidate: {{file: {{path: "{lists}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
+    users: {{all: true, segments: [activity, country]}}
+    metrics: [extended_tau, "rbo(p=0.9)"]
+    rules:
+      - {{alert: MeanDrop, metric: "{metric}", learned: drop, segments: each}}
+      - {{alert: FarUsers, metric: "{metric}", statistic: share_below({floor}), learned: drop, segments: each}}
+      - {{alert: ListsMissing, coverage: missing, above: 0.02}}
+      - {{alert: ListsShort, coverage: short, above: 0.1}}
+"""
+FLOORS = {"extended_tau": 0, "rbo(p=0.9)": 0.3}
+Shown = dict[str, Any]
+
+
+def run_cli(*args: str) -> list[Shown]:
+    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module", params=sorted(FLOORS))
+def replayed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, dict[tuple[str, int], Shown], list[Shown]]:
+    """The metric explained, every run as `show` tells it, and every transition."""
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    metric = request.param
+    folder = tmp_path_factory.mktemp("replayed")
+    comparisons = "".join(
+        COMPARISON.format(name=name, lists=LISTS, metric=metric, floor=FLOORS[metric]) for name in (*FAULTY, *HEALTHY)
+    )
+    config = folder / "rankwatch.yaml"
+    config.write_text(f"database: sqlite:///{folder / 'rankwatch.db'}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
+    run_cli("replay", "--config", str(config), "--from", "2024-01-01", "--to", "2024-01-14", "--json")
+    shown = {
+        (name, day): run_cli("show", name, "--slot", f"2024-01-{day:02}", "--config", str(config), "--json")[0]
+        for name in (*FAULTY, *HEALTHY)
+        for day in DAYS
+    }
+    return metric, shown, run_cli("alerts", "--config", str(config), "--json")
+
+
+Replayed = tuple[str, dict[tuple[str, int], Shown], list[Shown]]
+
+
+@cache
+def candidate(name: str, day: int) -> pd.DataFrame:
+    return pd.read_parquet(LISTS / name / f"2024-01-{day:02}.parquet")
+
+
+@cache
+def popular(day: int) -> set[str]:
+    """The popularity list: the one that most users of pop20 share."""
+    lists = Counter(tuple(map(str, items[:K])) for items in candidate("pop20", day)["items"])
+    return set(lists.most_common(1)[0][0])
+
+
+def test_the_split_sums_to_the_whole_on_every_run(replayed: Replayed) -> None:
+    """The drop straight from the stored means: of this run, and of what it says it was held against."""
+    metric, shown, _ = replayed
+    checked = 0
+    for found in shown.values():
+        told = found["explanation"]
+        (mean,) = [row["mean"] for row in found["summaries"] if (row["segment"], row["metric"]) == ("all", metric)]
+        assert told["metric"] == metric
+        assert 1 - told["now"] == pytest.approx(mean, abs=1e-9)
+        if told["before"] is None:
+            continue
+        drop = told["now"] - told["before"]
+        assert math.fsum(cause["amount"] for cause in told["causes"]) == pytest.approx(drop, abs=1e-9)
+        for dimension in ("activity", "country"):
+            falls = [fall["parts"] for fall in told["falls"] if fall["segment"].startswith(f"{dimension}=")]
+            assert math.fsum(amount for parts in falls for amount in parts.values()) == pytest.approx(drop, abs=1e-9)
+        checked += 1
+    assert checked == (len(FAULTY) + len(HEALTHY)) * (len(DAYS) - 1)
+
+
+def test_what_a_run_is_held_against_is_the_mean_over_the_users_of_the_healthy_runs_before(replayed: Replayed) -> None:
+    metric, shown, _ = replayed
+    rows = [
+        next(row for row in shown["pop20", day]["summaries"] if (row["segment"], row["metric"]) == ("all", metric))
+        for day in range(1, 8)
+    ]
+    before = math.fsum(row["mean"] * row["users"] for row in rows) / sum(row["users"] for row in rows)
+    for day in BAD:
+        told = shown["pop20", day]["explanation"]
+        assert told["runs"] == 7
+        assert 1 - told["before"] == pytest.approx(before, abs=1e-9)
+
+
+@pytest.mark.parametrize("day", BAD)
+def test_the_country_on_popular_items_comes_first(day: int, replayed: Replayed) -> None:
+    told = replayed[1]["seg2-nonUK-pop", day]["explanation"]
+    assert told["segment"] == told["causes"][0]["segment"] == told["falls"][0]["segment"] == "country=nonUK"
+    assert told["causes"][0]["part"] == "membership"
+    assert {item["item"] for item in told["gained"][:3]} <= popular(day)
+    assert " of the drop: country=nonUK, " in told["sentence"]
+
+
+@pytest.mark.parametrize("day", BAD)
+def test_every_fifth_user_on_popular_items_is_no_segment_and_its_items_and_lists_come_first(
+    day: int, replayed: Replayed
+) -> None:
+    told = replayed[1]["pop20", day]["explanation"]
+    assert (told["segment"], told["causes"][0]["part"]) == ("all", "membership")
+    assert {item["item"] for item in told["gained"][:3]} <= popular(day)
+    assert told["groups"][0]["change"] in {"mostly_replaced", "replaced"}
+    assert any(set(each["candidate"]) == popular(day) for each in told["groups"][0]["examples"])
+    assert " % of lists mostly replaced (4 % before)" in told["sentence"]
+
+
+@pytest.mark.parametrize("day", BAD)
+def test_short_lists_come_first(day: int, replayed: Replayed) -> None:
+    metric, shown, _ = replayed
+    told = shown["trunc5", day]["explanation"]
+    assert told["segment"] == "all"
+    if metric == "extended_tau":
+        assert told["causes"][0]["part"] == "length"
+        assert ": everywhere, lists cut short; " in told["sentence"]
+    else:  # a prefix is as good as the whole list to rbo
+        assert told["sentence"].startswith("100 % of lists cut short (0 % before); ")
+
+
+@pytest.mark.parametrize("day", BAD)
+def test_missing_users_come_first(day: int, replayed: Replayed) -> None:
+    told = replayed[1]["missing5", day]["explanation"]
+    assert told["sentence"].startswith("5 % of users have no list (0 % before); ")
+    assert (told["rises"][0]["change"], told["rises"][0]["segment"]) == (None, "all")
+    assert told["least"] < told["now"] - told["before"] < told["most"]
+
+
+@pytest.mark.parametrize("day", range(7, 15))
+def test_items_replaced_come_first_for_a_frozen_model_and_those_it_lacks_have_become_popular_since(
+    day: int, replayed: Replayed
+) -> None:
+    """Frozen on day 4, so that what it lacks is what the baseline came to list since then."""
+    told = replayed[1]["stale3", day]["explanation"]
+    assert told["causes"][0]["part"] == "membership"
+    then, now = (
+        Counter(str(item) for items in candidate("baseline", each)["items"] for item in items[:K]) for each in (4, day)
+    )
+    risen = [now[item["item"]] > then[item["item"]] for item in told["lost"]]
+    assert sum(risen) > len(risen) / 2
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_no_segment_and_no_lack_is_blamed_for_a_healthy_candidate(name: str, replayed: Replayed) -> None:
+    for day in range(2, 15):
+        told = replayed[1][name, day]["explanation"]
+        assert (told["segment"], "no list" in told["sentence"], "cut short" in told["sentence"]) == ("all", False, False)
+
+
+def test_every_alert_on_similarity_says_why_and_none_on_coverage(replayed: Replayed) -> None:
+    _, shown, changes = replayed
+    assert {"pop20", "seg2-nonUK-pop", "trunc5", "missing5"} <= {each["comparison"] for each in changes}
+    for each in changes:
+        told = shown[each["comparison"], int(each["slot"][8:10])]["explanation"]["sentence"]
+        if each["metric"] == "coverage" or each["to"] == "quiet":
+            assert each["explanation"] is None
+        else:
+            assert told[1:] in each["explanation"]
+            assert each["segment"] in {"all", each["explanation"].split()[1]}

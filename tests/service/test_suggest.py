@@ -1,0 +1,282 @@
+"""Thresholds and plans from stored runs whose true mean, spread and faults are known."""
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from factories import SLOT, summary
+from monitor.cli.main import app
+from monitor.errors import ConfigError
+from monitor.model import Comparison, RunStatus, State, Summary
+from monitor.reference.budget import SAFETY
+from monitor.service.planning import recall_known
+from monitor.service.suggesting import Suggestion, suggest
+from monitor.settings import load, to_comparison
+from monitor.storage import SqlStore, open_store
+from storage import worked
+
+DAY = timedelta(days=1)
+CONFIG = """
+database: sqlite:///{folder}/rankwatch.db
+comparisons:
+  - name: home-feed
+    every: 1d
+    baseline: {{file: {{path: a.parquet, user: user_id, items: items}}}}
+    candidate: {{file: {{path: b.parquet, user: user_id, items: items}}}}
+    users: {{all: true, segments: [country]}}
+    metrics: [extended_tau, kendall_distance]
+    rules: [{{alert: Low, metric: extended_tau, below: 0.3}}]
+"""
+USERS = 1_000
+MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53, 0.52, 0.50, 0.53]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    path = tmp_path / "rankwatch.yaml"
+    path.write_text(CONFIG.format(folder=tmp_path))
+    return path
+
+
+@pytest.fixture
+def what(config: Path) -> Comparison:
+    return to_comparison(load(config).comparisons[0])
+
+
+@pytest.fixture
+def store(config: Path) -> Iterator[SqlStore]:
+    with closing(open_store(load(config).database, create=True)) as opened:
+        yield opened
+
+
+def measured(mean: float, **changes: Any) -> Summary:
+    values = {"p01": mean - 0.8, "p05": mean - 0.6, "p10": mean - 0.5}
+    return summary(**{"mean": mean, "n": USERS, "standard_error": 0.0, "statistics": values, **changes})
+
+
+def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes: Any) -> None:
+    claim = worked.claimed(store, SLOT + day * DAY, config_hash=what.config_hash)
+    result = worked.result(claim, summaries=found, config_hash=what.config_hash, scores=None, evidence=(), **changes)
+    assert store.finish(result, receivers=())
+
+
+def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) -> None:
+    for day, mean in enumerate(MEANS if means is None else means):
+        put(store, what, day, measured(mean))
+
+
+def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
+    (found,) = suggest(what, store, **{"statistics": ["mean"], "interval": DAY, **changes})
+    return found
+
+
+def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_away(what: Comparison, store: SqlStore) -> None:
+    fill(store, what)
+    found = propose(what, store)
+
+    share, h = 1 / (SAFETY * 90), len(MEANS)
+    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * np.std(MEANS, ddof=1) * math.sqrt(1 + 1 / h)
+    assert found.rule.threshold == math.floor(limit * 10_000) / 10_000
+    assert (found.runs, found.obstacle, found.caught) == (h, None, ())
+    assert found.expected == pytest.approx(np.mean(MEANS))
+    assert found.usually == pytest.approx(np.mean(MEANS) - limit, abs=1e-6)
+    assert (found.nearly_always or 0) > (found.usually or 1)
+    assert found.rule.min_users == USERS // 2
+
+
+def test_more_looks_and_a_lower_rate_widen_every_threshold(what: Comparison, store: SqlStore) -> None:
+    fill(store, what)
+    alone = propose(what, store).rule.threshold
+    among, _ = suggest(what, store, statistics=["mean", "p05"], interval=DAY)
+    rare = propose(replace(what, runs_a_false_page=900.0), store)
+
+    assert among.rule.threshold < alone
+    assert rare.rule.threshold < alone
+
+
+def test_what_it_would_have_caught_is_told_page_by_page(what: Comparison, store: SqlStore) -> None:
+    fill(store, what, [*MEANS, 0.1, 0.12, 0.52, 0.51, 0.05])
+    found = propose(what, store)
+
+    assert [(page.slot - SLOT) // DAY for page in found.caught] == [10, 14]
+    assert {page.to_state for page in found.caught} == {State.FIRING}
+
+
+def test_runs_in_alarm_teach_nothing_unless_hardly_any_was_quiet(what: Comparison, store: SqlStore) -> None:
+    fill(store, what, MEANS[:6])
+    state, change = worked.fired(SLOT + 6 * DAY)
+    put(store, what, 6, measured(0.1), states=(state,), transitions=(change,))
+    for day in range(7, 12):
+        put(store, what, day, measured(0.12))
+    assert (propose(what, store).runs, propose(what, store).note) == (6, None)
+
+
+def test_where_a_bad_threshold_keeps_nearly_every_run_in_alarm_all_are_learned_from_and_it_is_said(
+    what: Comparison, store: SqlStore
+) -> None:
+    state, change = worked.fired(SLOT)
+    put(store, what, 0, measured(MEANS[0]), states=(state,), transitions=(change,))
+    for day, mean in enumerate(MEANS[1:], start=1):
+        put(store, what, day, measured(mean))
+
+    found = propose(what, store)
+    assert (found.runs, found.note) == (len(MEANS), "learned from runs in alarm too: hardly any was quiet")
+
+
+@pytest.mark.parametrize("runs", [1, 4])
+def test_a_history_of_fewer_than_five_runs_proposes_nothing(what: Comparison, store: SqlStore, runs: int) -> None:
+    fill(store, what, MEANS[:runs])
+    found = propose(what, store)
+
+    assert found.obstacle == f"{runs} of the 5 healthy runs that are the least"
+    assert found.caught == ()
+
+
+def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Comparison, store: SqlStore) -> None:
+    fill(store, what, [0.1, 0.6, -0.2, 0.5, 0.0, 0.4])
+    found = propose(what, store)
+
+    assert found.obstacle is not None
+    assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
+    best = float(found.obstacle.rpartition("one in ")[2].removesuffix(" days"))
+    easier = propose(replace(what, runs_a_false_page=best * 0.9), store)
+    assert easier.obstacle is None
+    assert easier.rule.threshold > -1.0
+
+
+def test_constant_runs_propose_a_threshold_just_below(what: Comparison, store: SqlStore) -> None:
+    fill(store, what, [1.0] * 8)
+
+    assert propose(what, store).rule.threshold == pytest.approx(0.9999)
+
+
+def test_a_statistic_that_was_not_summarized_is_said_so(what: Comparison, store: SqlStore) -> None:
+    fill(store, what)
+
+    assert propose(what, store, statistics=["share_below(0.2)"]).obstacle == (
+        "share_below(0.2) was not summarized: runs do so once any rule asks for it"
+    )
+
+
+def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
+    for day, mean in enumerate(MEANS):
+        put(store, what, day, measured(mean), *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")))
+    found = suggest(what, store, statistics=["mean"], segments=["each"], interval=DAY)
+
+    assert [each.segment for each in found] == ["all", "country=DE", "country=UK"]
+    limits = [each.rule.threshold for each in found]
+    assert limits[0] > limits[1] == limits[2]
+    assert len({each.rule.alert for each in found}) == 3
+
+
+def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) -> None:
+    for day, mean in enumerate(MEANS):
+        put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
+    (found,) = suggest(what, store, statistics=["mean"], interval=DAY)
+
+    assert found.rule.direction == "above"
+    assert found.rule.threshold > 15
+
+
+def test_runs_of_another_configuration_are_not_learned_from(what: Comparison, store: SqlStore) -> None:
+    fill(store, replace(what, config_hash="other"))
+
+    with pytest.raises(ConfigError, match="no ok run of home-feed is stored for its present configuration"):
+        propose(what, store)
+
+
+def test_failed_runs_between_change_nothing(what: Comparison, store: SqlStore) -> None:
+    fill(store, what)
+    plain = propose(what, store)
+    put(store, what, 20, status=RunStatus.FAILED, reason="x")
+    put(store, what, 21, measured(0.1), status=RunStatus.INSUFFICIENT, reason="x")
+
+    assert propose(what, store) == plain
+
+
+def run_cli(*args: str) -> str:
+    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_the_rules_that_are_printed_can_be_backtested(config: Path, what: Comparison, store: SqlStore) -> None:
+    for day, mean in enumerate([*MEANS, 0.1]):
+        put(store, what, day, measured(mean), measured(mean, segment='country="Ü, 😀"'))
+    rules = config.with_name("rules.yaml")
+    rules.write_text(run_cli("suggest", "home-feed", "--segment", "each", "--yaml", "--config", str(config)))
+
+    told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
+    proposed = [json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()]
+    assert {name: found["pages"] for name, found in told["rules"].items()} == {
+        each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None
+    }
+    assert sum(found["pages"] for found in told["rules"].values()) >= 2
+
+
+SUGGEST_EACH = ("suggest", "home-feed", "--segment", "each", "--json")
+
+
+def test_the_table_tells_limits_pages_and_obstacles(config: Path, what: Comparison, store: SqlStore) -> None:
+    fill(store, what, [*MEANS, 0.1])
+    said = run_cli("suggest", "home-feed", "--false-alarm-every", "30d", "--statistic", "mean", "--config", str(config))
+
+    assert "all together: one false page in 30 days" in said
+    assert "ExtendedTauMean would have paged at 2024-01-18T00:00:00Z" in said
+    assert "- {alert: ExtendedTauMean, metric:" in said
+
+
+def known(store: SqlStore, what: Comparison, wander: float, runs: int = 200) -> None:
+    rng = np.random.default_rng(8)
+    for day in range(runs):
+        mean = float(0.5 + wander * rng.normal() + 0.3 / math.sqrt(USERS) * rng.normal())
+        put(store, what, day, measured(mean, standard_error=0.3 / math.sqrt(USERS)))
+
+
+def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, store: SqlStore) -> None:
+    known(store, what, wander=0.03, runs=100)
+    found = recall_known(what, store, None, "all")
+
+    assert found.sd == pytest.approx(0.3)
+    assert found.wander == pytest.approx(0.03, rel=0.25)
+    assert found.mean == pytest.approx(0.5, abs=0.02)
+    assert (found.users, found.worst) == (USERS, -1.0)
+
+
+def test_plan_tells_users_runs_or_chance(config: Path, what: Comparison, store: SqlStore) -> None:
+    known(store, what, wander=0.01, runs=60)
+
+    def ask(*args: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(run_cli("plan", "home-feed", *args, "--config", str(config), "--json"))
+        return found
+
+    users = ask("--drop", "0.1")["users"]
+    assert ask("--drop", "0.1", "--users", str(users), "--runs", "1")["chance"] == pytest.approx(0.9, abs=0.01)
+    assert ask("--drop", "0.1", "--users", str(users))["runs"] == 1
+    assert ask("--share", "0.1")["drop"] == pytest.approx(0.1 * 1.5, rel=0.02)
+    assert ask("--share", "0.1", "--to", "0.3")["drop"] == pytest.approx(0.1 * 0.2, rel=0.1)
+    assert ask("--drop", "0.005")["obstacle"].startswith("no number of users helps: from run to run the mean wanders by 0.0")
+
+
+@pytest.mark.usefixtures("store")
+def test_plan_works_without_history_and_says_what_it_lacks(config: Path) -> None:
+    told = json.loads(run_cli("plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"))
+    assert told["users"] == pytest.approx((2.68 + 1.28) ** 2 * 36, rel=0.02)
+
+    for args, said in (
+        (("plan", "--drop", "0.1"), "give --sd (over users) and --wander"),
+        (("plan", "--share", "0.1", "--sd", "1", "--wander", "0"), "give --mean and --to"),
+        (("plan", "home-feed", "--drop", "1", "--config", str(config)), "no ok run of home-feed is stored"),
+    ):
+        done = CliRunner().invoke(app, list(args))
+        assert said in str(done.exception)

@@ -1,0 +1,179 @@
+"""Splits and explanations as they are stored, and which runs count as healthy."""
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+import factories
+from factories import SLOT
+from monitor.model import (
+    Cause,
+    Change,
+    ExampleLists,
+    Expectation,
+    Explanation,
+    ExposedItem,
+    Part,
+    PartMeans,
+    RunStatus,
+    SegmentFall,
+    ShareRise,
+    Split,
+    State,
+    UserGroup,
+)
+from monitor.storage import SqlStore
+from monitor.storage.tables import explanations
+from storage import worked
+
+DAY = timedelta(days=1)
+MEANS = PartMeans(segment="all", asked=5, n=3, membership=0.1, order=1 / 3, length=-0.25, spread=0.5)
+NOBODY = PartMeans(segment="activity=new", asked=2, n=0, membership=math.nan, order=math.nan, length=math.nan, spread=math.nan)
+KINDS = dict.fromkeys(Change, 0.0) | {Change.REPLACED: 1 / 3, Change.UNCHANGED: 2 / 3}
+SPLIT = Split(metric="extended_tau", means=(MEANS,), kinds={"all": KINDS})
+ITEM = ExposedItem(item="i\u0000 9", title="Tee \u2603", before=0.1, after=0.7, share_before=0.25, share_after=1.0)
+EXPLANATION = Explanation(
+    metric="extended_tau",
+    runs=7,
+    sentence="All of the drop: everywhere, items moved.",
+    segment="activity=new",
+    now=0.75,
+    gained=(ITEM,),
+    lost=(replace(ITEM, item="i1", title=None),),
+    entered=1,
+    left=14,
+    groups=(
+        UserGroup(
+            change=Change.REPLACED,
+            users=3,
+            share=0.6,
+            share_before=None,
+            distance=0.5,
+            examples=(ExampleLists(user="ü1", baseline=("a", "b"), candidate=()),),
+        ),
+    ),
+    before=0.5,
+    least=0.1,
+    most=None,
+    causes=(Cause(part=Part.ORDER, amount=0.3, segment="activity=new"), Cause(part=Part.ORDER, amount=-0.05, is_rest=True)),
+    falls=(
+        SegmentFall(
+            segment="activity=new", share=0.4, share_before=0.0, parts=dict.fromkeys(Part, 0.0) | {Part.ORDER: 0.25}, excess=0.2
+        ),
+    ),
+    rises=(
+        ShareRise(change=None, segment="all", share=0.05, share_before=0.0),
+        ShareRise(change=Change.CUT_SHORT, segment="activity=new", share=0.5, share_before=0.25),
+    ),
+)
+
+
+def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: str = "hash", **changes: Any) -> int:
+    claim = worked.claimed(store, SLOT + day * DAY, config_hash=config_hash)
+    split = replace(SPLIT, means=(replace(MEANS, membership=membership),))
+    result = worked.result(claim, **{"config_hash": config_hash, "split": split, **changes})
+    assert store.finish(result, receivers=())
+    return claim.run_id
+
+
+def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
+    found = store.splits("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit)
+    return [split.means[0].membership for split in found]
+
+
+def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
+    run_id = stored(store, 0, explanation=EXPLANATION)
+    assert store.explanation(run_id) == EXPLANATION
+    assert store.latest(["home-feed"])[0].explanation == EXPLANATION
+    assert store.explanation(run_id + 1) is None
+
+
+def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
+    run_id = stored(store, 0, explanation=replace(EXPLANATION, least=math.nan, most=math.inf))
+    found = store.explanation(run_id)
+    assert found is not None
+    assert (found.least, found.most) == (None, None)
+
+
+def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> None:
+    run_id = stored(store, 0, explanation=EXPLANATION)
+    with store.database.write() as connection:
+        connection.execute(update(explanations).values(details={"metric": "extended_tau", "rises": [{"change": "teleported"}]}))
+    assert store.explanation(run_id) is None
+    assert store.latest(["home-feed"])[0].explanation is None
+
+
+def test_splits_are_read_back_as_they_were_stored_with_segments_of_which_nobody_was_compared(store: SqlStore) -> None:
+    stored(store, 0, split=replace(SPLIT, means=(MEANS, NOBODY)))
+    (found,) = store.splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    assert (found.metric, found.means[0], found.kinds) == ("extended_tau", MEANS, {"all": KINDS})
+    assert (found.means[1].segment, found.means[1].asked, found.means[1].n) == ("activity=new", 2, 0)
+    assert math.isnan(found.means[1].whole)
+
+
+def test_splits_are_those_of_the_newest_ok_runs_of_one_configuration_before_the_slot_oldest_first(store: SqlStore) -> None:
+    for day in (0, 1, 3, 5):
+        stored(store, day, membership=day / 10)
+    stored(store, 2, config_hash="other")
+    stored(store, 4, status=RunStatus.FAILED, reason="x")
+    stored(store, 6, split=None)
+    assert past(store, 5) == [0.0, 0.1, 0.3]
+    assert past(store, 9, limit=3) == [0.3, 0.5]
+    assert past(store, 0) == []
+    assert past(store, 9, limit=0) == []
+
+
+def test_runs_in_alarm_and_runs_under_suspicion_are_not_healthy(store: SqlStore) -> None:
+    changes = {1: (State.QUIET, State.PENDING), 2: (State.PENDING, State.FIRING), 4: (State.FIRING, State.QUIET)}
+    for day in range(7):
+        slot = SLOT + day * DAY
+        moves: dict[str, Any] = {}
+        if day in changes:
+            was, now = changes[day]
+            key = "k" if now is State.FIRING else None
+            transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
+            moves = {"transitions": (transition,), "states": (worked.state(state=now, judged_slot=slot, dedup_key=key),)}
+        if day == 5:
+            suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
+            moves = {"expectations": (suspicion,)}
+        stored(store, day, membership=day / 10, **moves)
+    assert past(store, 7) == [0.0, 0.4, 0.6]
+
+
+@pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
+def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:  # noqa: FBT001
+    found = Expectation(alert="Trend", segment="all", runs=9, evidence=evidence, evidence_limit=limit)
+    assert found.is_suspicious is expected
+
+
+def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:
+    run_id = stored(store, 0, explanation=EXPLANATION)
+    never = SLOT - 400 * DAY
+    gone = store.prune(scores_before=never, evidence_before=SLOT + DAY, runs_before=never, now=SLOT)
+    assert gone == {"evidence": 2, "explanations": 1}
+    assert store.explanation(run_id) is None
+    assert past(store, 1) == [0.1]
+    gone = store.prune(scores_before=never, evidence_before=never, runs_before=SLOT + DAY, now=SLOT)
+    assert gone["splits"] == 1
+    assert past(store, 1) == []
+
+
+def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlStore) -> None:
+    run_id = stored(store, 0, explanation=EXPLANATION)
+    claim = worked.claimed(store, SLOT, rerun=True)
+    assert store.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
+    assert store.explanation(run_id) is None
+    (found,) = store.splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    assert found.metric == "overlap"
+
+
+def test_what_a_message_says_of_why_is_stored_with_the_transition(store: SqlStore) -> None:
+    firing, cause = worked.fired(explanation="All of the drop: everywhere, items moved.")
+    worked.run(store, SLOT, (firing, cause), receivers=("hook",))
+    assert [each.explanation for each in store.transitions(comparison=None, limit=None)] == [cause.explanation]
+    (delivery,) = worked.lease(store, SLOT + DAY)
+    assert delivery.transition.explanation == cause.explanation
