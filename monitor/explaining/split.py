@@ -69,8 +69,8 @@ def split_distances(batch: PairBatch, score: Score, *, higher_is_more_alike: boo
     empty baseline; users of whom no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user,
     as for measures of one arm's relevance, parts explain the distance from the baseline's own score.
 
-    Six times the cost of scoring, and O(n k log k). The walk is one of several; another would share out interactions otherwise
-    (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
+    Six scorings and sorting, O(n k log k): with machine code the sorting takes most. The walk is one of several; another would
+    share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
     """
     short = np.minimum(batch.baseline_lengths, batch.candidate_lengths)
     own, cut = _with_baseline_twice(batch), _cut(batch, short)

@@ -99,7 +99,7 @@ def explain_run(
 ) -> Explained:
     """Split the metric, and explain it against the splits of earlier healthy runs; those of other metrics are passed over.
 
-    ``users`` and ``segments`` are by row of the pairing. Costs six times the scoring of the metric.
+    ``users`` and ``segments`` are by row of the pairing. Costs six scorings of the metric, and sorting.
     """
     present = _measure(pairing.batch, pairing.coverage, segments, metric)
     kinds = classify(pairing.batch)

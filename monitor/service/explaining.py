@@ -27,7 +27,7 @@ class Apart:
 
 
 def set_apart(batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]) -> dict[str, Apart]:
-    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Six times the cost of scoring."""
+    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Costs six scorings, and sorting."""
     kinds = classify(batch)
     means: dict[str, PartMeans] = {}
     if can_split(metric):
