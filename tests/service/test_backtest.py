@@ -29,6 +29,7 @@ COMPARISON = """
     candidate: {{file: {{path: "{lists}/{name}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}
     users: {{all: true, segments: [activity, country]}}
     metrics: [extended_tau, overlap]
+    keep_lists: {keeps}
     false_alarm_every: 30d
     rules:
 """
@@ -62,7 +63,9 @@ def copy_lists(folder: Path) -> Path:
 def write_config(folder: Path, url: str, lists: Path, rules: str = RULES) -> Path:
     baselines = {"ok-lowtraffic": "ok-lowtraffic-baseline"}
     comparisons = "".join(
-        COMPARISON.format(name=name, lists=lists, baseline=baselines.get(name, "baseline")) + rules for name in NAMES
+        COMPARISON.format(name=name, lists=lists, baseline=baselines.get(name, "baseline"), keeps=str(name == "trunc5").lower())
+        + rules
+        for name in NAMES
     )
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
@@ -163,6 +166,25 @@ rules:
         run = next(each for each in store.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
         values = [each.value or 0.0 for each in store.worst_users(run.id, "extended_tau", 10_000)]
     assert first["value"] == pytest.approx(sum(value < 0.5 for value in values) / len(values), abs=1e-12)
+
+
+def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(replayed: Path, tmp_path: Path) -> None:
+    """Of `trunc5` the newest run keeps its lists; lists of five against ten have a Jaccard index of 0.5 at most."""
+    text = replayed.read_text().replace("metrics: [extended_tau, overlap]", "metrics: [extended_tau, overlap, jaccard]")
+    rules = """
+      - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.99, segments: each}
+      - {alert: Jaccard, metric: jaccard, below: 0.51, segments: [all, country=UK]}
+"""
+    (tmp_path / "rankwatch.yaml").write_text(text.replace(RULES, rules))
+    other = str(tmp_path / "rankwatch.yaml")
+    (told,) = run_cli("backtest", "trunc5", "--config", str(replayed), "--rules", other, "--json")
+
+    assert {name: found["runs_not_judged"] for name, found in told["rules"].items()} == {"Half": 13, "Jaccard": 13}
+    found = {(each["alert"], each["segment"]): each for each in told["changes"]}
+    assert set(found) == {("Jaccard", "all"), ("Jaccard", "country=UK")}
+    assert {each["slot"] for each in found.values()} == {"2024-01-14T00:00:00Z"}
+    (run,) = run_cli("backtest", "pop20", "--config", str(replayed), "--rules", other, "--json")
+    assert run["rules"]["Jaccard"]["runs_not_judged"] == 14
 
 
 @pytest.mark.parametrize(
