@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from monitor.reference.history import Counts, Floats, keep_newest, read_history
 from monitor.reference.season import Phases, remove_seasons
-from monitor.reference.spread import Spread, lend, measure_spread, pay
+from monitor.reference.spread import Spread, measure_spread, pay
 
 WINDOW = 60
 """Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads."""
@@ -44,22 +44,18 @@ def refer(
     errors: npt.ArrayLike,
     *,
     phases: Sequence[Phases] = (),
-    floor_values: npt.ArrayLike | None = None,
-    floor_errors: npt.ArrayLike | None = None,
 ) -> Reference:
     """Reference of m series from their past runs: ``values`` and their sampling errors, (runs, m), oldest first, NaN left out.
 
     The newest WINDOW runs that count are weighed by 1 / (run-to-run variance + own sampling variance), as in a random-effects
     meta-analysis (DerSimonian and Laird 1986), after seasons are removed and outliers rejected (Rosner 1983). With equal
-    sampling errors these are mean and standard deviation, so Student's t holds exactly for normal runs. ``floor_values``, the
-    noise floor's own past runs (any number, m), lend degrees of freedom to short histories. Errors: InputError on odd shapes.
+    sampling errors these are mean and standard deviation, so Student's t holds exactly for normal runs. Errors: InputError on
+    odd shapes.
     """
     past, doubts = read_history(values, errors)
     seasonal = remove_seasons(past, phases)
     own = measure_spread(*keep_newest(seasonal.values, doubts, WINDOW))
     spread = pay(own, seasonal.paid, seasonal.doubt)
-    if floor_values is not None and floor_errors is not None:
-        spread = lend(spread, measure_spread(*keep_newest(*read_history(floor_values, floor_errors), WINDOW)))
     return _bound(spread)
 
 

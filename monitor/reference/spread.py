@@ -1,4 +1,4 @@
-"""Weighted location and run-to-run variance of past runs, and what noise floor and seasons do to its degrees of freedom."""
+"""Weighted location and run-to-run variance of past runs, and what seasons do to its degrees of freedom."""
 
 from __future__ import annotations
 
@@ -13,13 +13,6 @@ LEAST_BETWEEN = 0.1
 """Of the typical sampling variance counts as variance between runs at least, so that no run of many users speaks alone."""
 LEAST_VARIANCE = 1e-6
 """Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
-LENT_BELOW = 8
-"""Degrees of freedom from which on a series stands alone."""
-FLOOR_TO_SERIES = 4.0
-FLOOR_DF = 3.0
-"""What a noise floor says of a series: run-to-run variance of about 4 times the floor's own, with 3 degrees of freedom, that is
-0.9 to 4.3 times its scale in nine of ten cases. With a floor of the series' own scale that is cautious; with a third of it
-false alarms stay within 1.2 times their rate at 1e-2 to 1e-4 (tests/reference/test_floor.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,19 +54,6 @@ def pay(spread: Spread, paid: Floats, doubt: Floats) -> Spread:
     """The spread once a part of its degrees of freedom is ``paid`` for seasonal effects, which add ``doubt`` to the center."""
     left = 1.0 - paid
     return replace(spread, variance=spread.variance / left, df=spread.df * left, doubt=spread.doubt + doubt)
-
-
-def lend(spread: Spread, floor: Spread) -> Spread:
-    """Moderate the variance of short histories by the noise floor's, never below their own (after Smyth 2004).
-
-    The floor's variance, times FLOOR_TO_SERIES, counts as FLOOR_DF degrees of freedom, fewer where its own history is short.
-    """
-    helped = (spread.df < LENT_BELOW) & (spread.runs > 0) & (floor.df > 0)
-    lent = np.where(helped, 1.0 / (1.0 / FLOOR_DF + 1.0 / np.where(helped, floor.df, 1.0)), 0.0)
-    own = np.nan_to_num(spread.variance)
-    df = spread.df + lent
-    pooled = (spread.df * own + lent * FLOOR_TO_SERIES * np.nan_to_num(floor.variance)) / np.where(helped, df, 1.0)
-    return replace(spread, variance=np.where(helped, np.maximum(own, pooled), spread.variance), df=df)
 
 
 def _sum_up(values: Floats, errors: Floats, weights: Floats) -> Spread:
