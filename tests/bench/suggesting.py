@@ -23,8 +23,8 @@ HELD_BACK = 100
 COPIES = 100
 
 
-def count_pages(world: World, history: int, seed: int = 2) -> tuple[int, int]:
-    """Pages and held-back runs of ``copies`` healthy comparisons, each with thresholds from its own history.
+def count_pages(world: World, history: int, seed: int = 2) -> npt.NDArray[np.intp]:
+    """Pages in the held-back runs of each of ``copies`` healthy comparisons, with thresholds from its own history.
 
     What is in breach after a run in breach belongs to its page.
     """
@@ -40,7 +40,7 @@ def count_pages(world: World, history: int, seed: int = 2) -> tuple[int, int]:
     ).limit
     breach: npt.NDArray[np.bool_] = np.any((values[history:].reshape(HELD_BACK, -1) < limit).reshape(HELD_BACK, *flat), axis=2)
     before = np.concatenate((np.zeros((1, world.copies), dtype=bool), breach[:-1]))
-    return int(np.sum(breach & ~before)), world.copies * HELD_BACK
+    return np.asarray(np.sum(breach & ~before, axis=0))
 
 
 def main(_names: list[str]) -> None:
@@ -51,7 +51,8 @@ def main(_names: list[str]) -> None:
     worlds = [replace(SHOCKS[kind], users=users, segments=segments, copies=COPIES) for _, users, segments, kind in settings]
     with ProcessPoolExecutor() as pool:
         found = list(pool.map(count_pages, worlds, [history for history, *_ in settings]))
-    for (history, users, segments, kind), (pages, runs) in zip(settings, found, strict=True):
-        ratios = (f"{count * STATED / runs:.2f}" for count in (pages, bound(pages)))
-        table.add_row(str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages), *ratios)
+    runs = COPIES * HELD_BACK
+    for (history, users, segments, kind), pages in zip(settings, found, strict=True):
+        ratios = (f"{count * STATED / runs:.2f}" for count in (pages.sum(), bound(pages)))
+        table.add_row(str(history), f"{users:,}", str(segments), kind, f"{runs:,}", str(pages.sum()), *ratios)
     Console(width=None if sys.stdout.isatty() else 140).print(table)
