@@ -108,8 +108,8 @@ class Expectation:
     ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
     counts against it; ``z``: how far out this run's value lies, standard normal in healthy runs, large on the rule's side;
     ``evidence`` of a trend so far, which fires at ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of
-    its lists that were seen, ``evidence`` the changes of the other arm's lists since the last of them, ``limit`` the most that
-    is normal, None while that is being learned, and ``evidence_limit`` the longest standstill that ended by itself.
+    its lists that were seen, ``evidence`` the changes of the other arm's lists since the last of them, and ``limit`` the most
+    that is normal, None while that is being learned.
 
     For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
     there (``judged``, ``error``), and the share of the users asked who had no score (``lost``). ``usual_lost``: that share in

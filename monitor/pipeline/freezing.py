@@ -40,7 +40,6 @@ def _watch(rule: Rule, scores: Sequence[ArmScore], last: PastRun | None) -> Expe
         runs=int(changes),
         limit=LEAST_MISSED + math.ceil(1.5 * longest) if changes >= LEAST_CHANGES else None,
         evidence=missed,
-        evidence_limit=longest,
         series=rule.series,
         judged=missed,
         error=longest,

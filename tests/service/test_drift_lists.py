@@ -217,6 +217,13 @@ def test_the_default_rules_fire_on_the_first_bad_day_and_are_quiet_over_healthy_
     (far,) = [each for each in changes if (each["comparison"], each["alert"], each["segment"]) == ("pop20", "UsersFar", "all")]
     assert far["value"] > far["threshold"]
     assert "after 7 healthy runs" in far["reason"]
+    assert "lists mostly replaced" in far["explanation"]
+    (fell,) = [
+        each
+        for each in changes
+        if (each["alert"], each["segment"]) == ("SimilarityDropped", "country=nonUK") and each["value"] < 0
+    ]
+    assert "97 % of the drop: country=nonUK" in fell["explanation"]
     if floor:
         assert ("pop20", "BeyondNoise", "all", "2024-01-08") in firing
         assert "over_floor(extended_tau)" in runs[0]["summaries"]
