@@ -63,5 +63,5 @@ def _see_trend(rule: Rule, _value: float, _limit: float, expectation: Expectatio
     evidence, needed = expectation.evidence or 0.0, expectation.evidence_limit or math.inf
     drift = "fall" if rule.direction is Direction.BELOW else "rise"
     is_breach = evidence >= needed
-    told = f"with the runs before it a lasting {drift}" if is_breach else f"no lasting {drift}"
+    told = f"with the runs before it a lasting {drift}" if is_breach else f"no lasting {drift} so far"
     return is_breach, f"{told} (evidence {evidence:,.3g}, limit {needed:,.3g})"

@@ -9,6 +9,7 @@ import typer
 from monitor.cli.output import instant, number, print_json, print_table, progress, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
 from monitor.errors import MonitorError
+from monitor.model import parse_derived
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
@@ -133,7 +134,8 @@ def _print(results: list[RunResult], *, as_json: bool) -> None:
         for result in results:
             print_json(as_dict(result))
         return
-    metrics = list(dict.fromkeys(summary.metric for result in results for summary in _believable(result)))
+    measured = dict.fromkeys(summary.metric for result in results for summary in _believable(result))
+    metrics = [name for name in measured if parse_derived(name)[0] is None]  # the noise floor's would make it too wide
     columns = ("slot", "comparison", "status", "asked>", "paired>", *(f"{metric}>" for metric in metrics), "alerts")
     print_table(columns, (_row(result, metrics) for result in results))
     for result in results:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,12 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from monitor.model import AlertState, Run, Transition
+
+_REASONS = 4
+"""Told of the quiet alerts of a comparison."""
 
 Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")]
 
@@ -47,11 +53,14 @@ def alerts(
         int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
     ] = None,
     as_json: AsJson = False,
-    only_states: Annotated[bool, typer.Option("--states", help="Only where every alert stands now.")] = False,
+    only_states: Annotated[
+        bool, typer.Option("--states", help="Where every alert stands, without changes.")
+    ] = False,
 ) -> None:
-    """Show where every alert stands and every change so far.
+    """Show which alerts do not stand quiet, what the quiet ones last said, and every change so far.
 
-    With --json one object a change, oldest first; with --states --json one object an alert and segment.
+    With --states where each of them stands. With --json one object a change, oldest first; with --states --json one object an
+    alert and segment.
     """
     from monitor.settings import load
     from monitor.storage import open_store
@@ -70,12 +79,32 @@ def alerts(
             print_json(each)
         return
     columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
-    print_table(columns, (_state_row(state) for state in states), title="States")
+    shown = states if only_states else [state for state in states if state.state.value != "quiet"]
+    print_table(columns, (_state_row(state) for state in shown), title="States")
     if only_states:
         return
+    for line in _tell_quiet(states):
+        say(line)
     say()
     changes = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
     print_table(changes, (_transition_row(transition) for transition in transitions), title="Transitions")
+
+
+def _tell_quiet(states: Sequence[AlertState]) -> list[str]:
+    """A line a comparison: how many alerts are quiet, and how many of these could judge its newest run, or why not."""
+    lines = []
+    for name in dict.fromkeys(state.comparison for state in states):
+        quiet = [state for state in states if state.comparison == name and state.state.value == "quiet"]
+        said = Counter(_sum_up(state) for state in quiet)
+        told = "; ".join(f"{count:,} {what}" for what, count in said.most_common(_REASONS))
+        if quiet:
+            lines.append(f"{name}: {len(quiet):,} quiet ({told}{'; ...' if len(said) > _REASONS else ''})")
+    return lines
+
+
+def _sum_up(state: AlertState) -> str:
+    outcome = state.outcome.value
+    return state.reason if state.reason.startswith("learning") else "ok" if outcome == "ok" else outcome.replace("_", " ")
 
 
 def _require_known(comparison: str | None, configured: list[str]) -> None:
