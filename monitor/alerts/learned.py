@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from monitor.alerts.coverage import tell_coverage
-from monitor.alerts.verdicts import count_users, figure, silent
+from monitor.alerts.verdicts import count_users, silent, tell_apart
 from monitor.model import COVERAGE, LEAST_RUNS, CoverageShare, Direction, Expectation, Outcome, Rule, RuleKind, Verdict
 
 NORMAL_AGAIN = 2.0
@@ -47,7 +47,7 @@ def _name(rule: Rule) -> str:
 
 def _show(rule: Rule, value: float, limit: float, count: int, users: str) -> str:
     """The value in words, with the ``count`` users behind it."""
-    shown = figure(value, limit)
+    shown, _ = tell_apart(value, limit)
     if rule.metric == COVERAGE:
         return f"{tell_coverage(CoverageShare.parse(rule.statistic), round(value * count), users)} ({shown})"
     return f"{_name(rule)} is {shown} over {users}"
@@ -56,7 +56,7 @@ def _show(rule: Rule, value: float, limit: float, count: int, users: str) -> str
 def _see_drop(rule: Rule, value: float, limit: float, _: Expectation) -> tuple[bool, str]:
     is_breach = value < limit if rule.direction is Direction.BELOW else value > limit
     end = "least" if rule.direction is Direction.BELOW else "most"
-    return is_breach, f"{'' if is_breach else 'not '}{rule.direction} {figure(limit, value)}, the {end} that is normal"
+    return is_breach, f"{'' if is_breach else 'not '}{rule.direction} {tell_apart(value, limit)[1]}, the {end} that is normal"
 
 
 def _see_trend(rule: Rule, _value: float, _limit: float, expectation: Expectation) -> tuple[bool, str]:

@@ -95,6 +95,15 @@ def figure(value: float, *limits: float) -> str:
     return repr(value)
 
 
+def tell_apart(value: float, limit: float) -> tuple[str, str]:
+    """Shortest forms of three or more figures of both in which the one that is larger looks larger."""
+    for figures in range(3, 17):
+        one, other = f"{value:.{figures}g}", f"{limit:.{figures}g}"
+        if (float(one) > float(other)) - (float(one) < float(other)) == (value > limit) - (value < limit):
+            return one, other
+    return repr(value), repr(limit)
+
+
 def _number(value: float) -> str:
     return f"{value:.12g}"
 

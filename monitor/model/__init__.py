@@ -33,7 +33,7 @@ from monitor.model.explanation import (
     Split,
     UserGroup,
 )
-from monitor.model.lessons import Lesson, to_lessons
+from monitor.model.lessons import PARTS, Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -82,6 +82,7 @@ __all__ = [
     "LEAST_RUNS",
     "LEAST_WEIGHT",
     "MOST_WEIGHT",
+    "PARTS",
     "AlertState",
     "Arm",
     "ArmScore",

@@ -112,7 +112,8 @@ class Expectation:
     that is normal, None while that is being learned.
 
     For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
-    there (``judged``, ``error``), and the share of the users asked who had no score (``lost``). ``usual_lost``: that share in
+    there (``judged``, ``error``), the share of the users asked who had no score (``lost``), and what it adds to evidence over
+    runs (``steady``: z discounted by the correlation of runs that was known then). ``usual_lost``: the share without a score in
     the healthy runs before.
     """
 
@@ -128,6 +129,7 @@ class Expectation:
     judged: float | None = None
     error: float | None = None
     lost: float = 0.0
+    steady: float | None = None
     usual_lost: float = 0.0
 
     @property

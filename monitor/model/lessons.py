@@ -11,13 +11,17 @@ import numpy.typing as npt
 
 from monitor.model.alerts import Expectation
 
+PARTS = 5
+"""Numbers of each segment."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Lesson:
     """One rule's series in one run.
 
-    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (4, segments) float64: value and sampling error on
-    the scale that is judged, how far out the value lay (z), NaN where there was none, and the share of users without a score.
+    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (PARTS, segments) float64, NaN for none: value and
+    sampling error on the scale that is judged, how far out the value lay (z), the share of users without a score, and what it
+    added to evidence over runs.
     Of an arm that may be frozen: changes of the other arm since its own last one, the most there ever were, and how often it
     changed itself.
     """
@@ -36,5 +40,9 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(found: list[Expectation]) -> Lesson:
-    numbers = np.array([[each.judged, each.error, each.z, each.lost] for each in found], dtype=np.float64)  # None becomes NaN
+    numbers = np.array([_told(each) for each in found], dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
+
+
+def _told(each: Expectation) -> tuple[float | None, ...]:
+    return each.judged, each.error, each.z, each.lost, each.steady

@@ -27,6 +27,11 @@ from monitor.reference import (
     to_normal,
 )
 
+NEARLY = 3.0
+WAITED = 3
+"""Runs for which one that lies so many standard deviations out teaches nothing: a fault that is just not told on its first day
+would else be taken for normal on its second."""
+
 REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
 as many in alarm; seasons and correlation, seen over 17 weeks of days, gain little from more. Judging 1,000 series takes 0.3 s
@@ -50,8 +55,8 @@ def expect(
     """What each rule that learns expects of each segment of this run, in the order of rules and segments.
 
     ``past`` are ok runs of the same configuration, oldest first; ``lost``: share of the asked users without a score, by segment
-    of this run. A run counts for a rule and a segment if the alert was quiet
-    after it and no drift was under way there. The same arguments give the same answer.
+    of this run. A run counts for a rule and a segment if no rule that learns was in alarm
+    there or for all users, and no drift was under way. The same arguments give the same answer.
     """
     series = [
         Series(rule, segment)
@@ -63,18 +68,23 @@ def expect(
         return ()
     shares = _share_out(comparison, series)
     recalled = recall(series, past)
-    values, errors = recalled.values, recalled.errors
-    is_quiet = ~find_alarms(series, past)
-    correlation = correlate(np.where(is_quiet, values, np.nan))
-    evidence, was_drifting = _gather(find_firings(series, past), discount(recalled.z, correlation), shares)
-    counts = is_quiet & ~was_drifting
-    reference = refer(np.where(counts, values, np.nan), np.where(counts, errors, np.nan), phases=find_phases(past, slot))
-    found = _tell(series, summaries, reference, evidence, (shares, correlation))
+    evidence, was_drifting = _gather(find_firings(series, past), recalled.steady, shares)
+    alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
+    counts = ~alarms & ~was_drifting & ~find_waiting(recalled.z)
+    values, errors = (np.where(counts, each, np.nan) for each in (recalled.values, recalled.errors))
+    reference = refer(values, errors, phases=find_phases(past, slot))
+    found = _tell(series, summaries, reference, evidence, (shares, correlate(values)))
     usual = find_median(np.where(counts, recalled.lost, np.nan))
     return tuple(
         replace(each, lost=(lost or {}).get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
         for n, each in enumerate(found)
     )
+
+
+def find_waiting(z: Floats) -> Flags:
+    """The past runs, (runs, m), that nearly were a drop, so that the runs after them tell first whether that was chance."""
+    is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - WAITED
+    return is_new & (z > NEARLY)
 
 
 def _share_out(comparison: Comparison, series: Sequence[Series]) -> Floats:
@@ -125,7 +135,8 @@ def _tell(
     shares, correlation = given
     values, errors = measure_all(series, summaries)
     limits, z = _look(series, reference, (values, errors), shares)
-    evidence = follow(before, discount(z, correlation)).total
+    steady = discount(z, correlation)
+    evidence = follow(before, steady).total
     by_name = {(each.segment, each.metric): each for each in summaries}
     found = []
     for n, each in enumerate(series):
@@ -137,7 +148,7 @@ def _tell(
                 alert=each.rule.alert,
                 segment=each.segment,
                 runs=int(reference.runs[n]),
-                expected=each.show(reference.center[n], summary) if is_known else None,
+                expected=each.show_expected(reference.center[n], summary) if is_known else None,
                 limit=each.show(limits[n], summary) if is_known else None,
                 z=float(z[n]) if is_known and np.isfinite(z[n]) else None,
                 evidence=float(evidence[n]) if is_known and is_trend else None,
@@ -145,6 +156,7 @@ def _tell(
                 series=each.rule.series,
                 judged=float(values[n]) if np.isfinite(values[n]) else None,
                 error=float(errors[n]) if np.isfinite(errors[n]) else None,
+                steady=float(steady[n]) if np.isfinite(steady[n]) else None,
             )
         )
     return tuple(found)

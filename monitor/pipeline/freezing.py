@@ -51,7 +51,7 @@ def _recall(rule: Rule, last: PastRun | None) -> tuple[float, float, float]:
     """Changes of the other arm that were missed so far, the most ever, and changes of the arm, as of the last run."""
     if last is None or not last.teaches(rule.alert, rule.series):
         return 0.0, 0.0, 0.0
-    missed, longest, changes, _ = last.lessons[rule.alert].numbers[:, 0]
+    missed, longest, changes = last.lessons[rule.alert].numbers[:3, 0]
     return float(missed), float(longest), float(changes)
 
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model import COVERAGE, PastRun, Rule, State, Statistic, Summary
+from monitor.model import ALL, COVERAGE, PARTS, PastRun, Rule, State, Statistic, Summary
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+
+HALF = 0.5
+"""A user: less than this is nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,12 @@ class Series:
             return float(from_angle(judged, summary.n)) if summary is not None and summary.n else None
         return float(judged)
 
+    def show_expected(self, judged: float, summary: Summary | None) -> float | None:
+        """The same of what is expected: a share of less than half a user, as angles of rare shares come back, is 0."""
+        shown = self.show(judged, summary)
+        is_trace = self._is_share and shown is not None and summary is not None and shown * summary.n < HALF
+        return 0.0 if is_trace else shown
+
 
 def measure_all(series: Sequence[Series], summaries: Sequence[Summary]) -> tuple[Floats, Floats]:
     """Values and sampling errors of every series in one run, (m,) each, NaN where the run says nothing."""
@@ -63,15 +73,16 @@ def measure_all(series: Sequence[Series], summaries: Sequence[Summary]) -> tuple
 
 @dataclass(frozen=True, slots=True)
 class Recalled:
-    """Values, sampling errors, how far out each series lay (z), and the share of users without a score, (runs, m) each.
+    """What lessons hold, (runs, m) each, NaN where a run said nothing.
 
-    NaN where a run said nothing.
+    Values, sampling errors, how far out each series lay (z), the share of users without a score, and what z added to evidence.
     """
 
     values: Floats
     errors: Floats
     z: Floats
     lost: Floats
+    steady: Floats
 
 
 def recall(series: Sequence[Series], past: Sequence[PastRun]) -> Recalled:
@@ -79,7 +90,7 @@ def recall(series: Sequence[Series], past: Sequence[PastRun]) -> Recalled:
 
     From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
     """
-    found = np.full((4, len(past), len(series)), np.nan)
+    found = np.full((PARTS, len(past), len(series)), np.nan)
     for rule, columns in _by_rule(series):
         for segments, rows in _alike(rule.alert, past).items():
             known = [place for place, name in enumerate(segments) if name in columns]
@@ -109,16 +120,15 @@ def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[in
     return found
 
 
-def find_alarms(series: Sequence[Series], past: Sequence[PastRun]) -> Flags:
-    """Whether an alert of any of these rules was pending or firing in the segment after each past run, (runs, m)."""
-    alerts = {each.rule.alert for each in series}
+def find_alarms(series: Sequence[Series], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
+    """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
     columns: dict[str, list[int]] = defaultdict(list)
     for column, each in enumerate(series):
         columns[each.segment].append(column)
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
         for segment in {segment for alert, segment in run.states if alert in alerts}:
-            found[row, columns.get(segment, [])] = True
+            found[row, slice(None) if segment == ALL else columns.get(segment, [])] = True
     return found
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from monitor.errors import InputError
 from monitor.model import ALL
 
-SAFETY = 3.0
+SAFETY = 3.5
 """Measured over 40 segments of 500 users: runs that correlate with the one before by 0.6 page twice as often as independent
 ones, at 0.70 of what is allowed (312 pages in 40,000 runs; single lots of 10,000 lie between 0.55 and 1.02)."""
 SHARE_OF_ALL = 0.5

@@ -12,8 +12,8 @@ from monitor.reference.history import Counts, Flags, Floats, find_median, pick
 REJECTED_WRONGLY = 0.001
 """Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
 at 1e-4 after ten runs rise to 3.6 times their rate; at 0.001 they keep it."""
-LEAST_RUNS = 8
-"""Of fewer runs none can be called the odd one out."""
+LEAST_RUNS = 5
+"""Of fewer runs none can be called the odd one out. Of five it takes forty times the spread of the others."""
 MOST_REJECTED = 4
 """At most one run in four (but always one) may be bad; with more, bad and normal cannot be told apart by the values alone."""
 

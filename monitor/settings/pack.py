@@ -19,6 +19,9 @@ _COVERAGE = {
     "ListsShort": CoverageShare(Lack.SHORT, Arm.CANDIDATE),
     "ListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.CANDIDATE),
     "ListsFailed": CoverageShare(Lack.FAILED, Arm.CANDIDATE),
+    "BaselineListsEmpty": CoverageShare(Lack.EMPTY, Arm.BASELINE),
+    "BaselineListsShort": CoverageShare(Lack.SHORT, Arm.BASELINE),
+    "BaselineListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.BASELINE),
     "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
     "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
 }

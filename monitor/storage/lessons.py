@@ -10,11 +10,10 @@ from itertools import accumulate, pairwise
 import numpy as np
 from sqlalchemy import Connection, select
 
-from monitor.model import Expectation, Lesson, to_lessons
+from monitor.model import PARTS, Expectation, Lesson, to_lessons
 from monitor.storage.tables import lessons
 
 _DOUBLES = np.dtype("<f8")
-_PARTS = 4
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
@@ -38,9 +37,9 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
     ends = [0, *accumulate(len(segments) for _, _, segments in about)]
-    if len(numbers) != _PARTS * ends[-1] * _DOUBLES.itemsize:
+    if len(numbers) != PARTS * ends[-1] * _DOUBLES.itemsize:
         return {}
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(_PARTS, ends[-1])
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, ends[-1])
     return {
         alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])
         for (alert, series, segments), (begin, end) in zip(about, pairwise(ends), strict=True)

@@ -232,8 +232,8 @@ lessons = Table(
 """What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
 
 ``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
-the value on the scale that is judged, then for all its sampling error, how far out it lay (NaN for none) and the share of users
-without a score."""
+the value on the scale that is judged, then for all its sampling error, how far out it lay, the share of users without a
+score, and what it added to evidence over runs; NaN for none."""
 splits = Table(
     "splits",
     metadata,

@@ -19,6 +19,7 @@ from rich.table import Table
 from scipy.special import chdtri, stdtrit
 
 from monitor.model import ALL, LEAST_RUNS
+from monitor.pipeline.expecting import find_waiting
 from monitor.reference import (
     SHARE_OF_ALL,
     Budget,
@@ -48,10 +49,11 @@ LOOKS = {f"{kind} {name}": 1.0 for kind in KINDS for name in SERIES}
 
 @dataclass
 class Watch:
-    """What is stored between runs: past values and errors (runs, columns), evidence, and each column's share of the budget."""
+    """What is stored between runs: past values, errors, z (runs, columns), evidence, and each column's share of the budget."""
 
     values: Floats
     errors: Floats
+    z: Floats
     evidence: Evidence
     share: Floats
 
@@ -60,7 +62,8 @@ class Watch:
         past = self._without_suspects()
         reference = refer(past, self.errors, phases=phases)
         p = surprise(reference, now, errors)
-        self.evidence = follow(self.evidence, discount(to_normal(p), correlate(past)))
+        self.z = np.concatenate((self.z, to_normal(p)[np.newaxis]))[-KEPT_RUNS:]
+        self.evidence = follow(self.evidence, discount(self.z[-1], correlate(past)))
         return np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
 
     def keep(self, now: Floats, errors: Floats, ended: Flags) -> None:
@@ -74,7 +77,9 @@ class Watch:
 
     def _without_suspects(self) -> Floats:
         age = np.arange(len(self.values), 0, -1)[:, np.newaxis]
-        return np.where(age <= count_suspects(self.evidence, self.share), np.nan, self.values)
+        is_suspect = age <= count_suspects(self.evidence, self.share)
+        is_suspect[-len(self.z) :] |= find_waiting(self.z) if len(self.z) else False
+        return np.where(is_suspect, np.nan, self.values)
 
 
 def begin(world: World, stated: float) -> Watch:
@@ -83,7 +88,7 @@ def begin(world: World, stated: float) -> Watch:
     parts = np.array([budget.share(name, f"drop {SERIES[0]}") for name in names])
     share = np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
     none = np.empty((0, share.size))
-    return Watch(values=none, errors=none, evidence=start(share.size), share=share)
+    return Watch(values=none, errors=none, z=none, evidence=start(share.size), share=share)
 
 
 def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:

@@ -19,7 +19,7 @@ def by_hand(values: list[float], rejected_wrongly: float = 0.001) -> set[int]:
     for number in range(1, max(len(values) // 4, 1) + 1):
         n = len(left)
         deviation = np.std(list(left.values()), ddof=1)
-        if n < 8 or deviation == 0:
+        if n < 5 or deviation == 0:
             break
         mean = np.mean(list(left.values()))
         farthest = max(left, key=lambda at: abs(left[at] - mean))
@@ -44,8 +44,11 @@ def test_bad_runs_on_both_sides_are_found() -> None:
     assert found_in([1.0, *healthy, 0.0]) == {0, 13}
 
 
-def test_of_few_runs_none_is_the_odd_one_out() -> None:
-    assert found_in([1, 1, 1, 1, 1, 1, 50]) == set()
+def test_of_few_runs_only_one_far_beyond_the_spread_of_the_others_is_the_odd_one_out() -> None:
+    assert found_in([1, 1, 1, 50]) == set()
+    assert found_in([1, 1.1, 0.9, 1, 2]) == set()
+    assert found_in([1, 1.1, 0.9, 1, 50]) == {4}
+    assert found_in([1, 1.1, 0.9, 1, 1.1, 1, 3]) == {6}
 
 
 def test_a_constant_history_has_none_but_those_that_differ() -> None:

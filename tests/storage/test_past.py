@@ -18,7 +18,7 @@ LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
-    replace(FULL, series=LOW.series, judged=0.1 + 0.2, error=1e-17, lost=0.125),
+    replace(FULL, series=LOW.series, judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25),
     replace(LEARNING, series=LOW.series, judged=0.25),
 )
 
@@ -66,7 +66,8 @@ def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
 
     lesson = run.lessons["Low"]
     assert (lesson.series, lesson.segments) == (LOW.series, ("all", "country=DE"))
-    np.testing.assert_array_equal(lesson.numbers, [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0]])
+    told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
+    np.testing.assert_array_equal(lesson.numbers, told)
 
 
 def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlStore) -> None:
