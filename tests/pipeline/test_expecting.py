@@ -21,7 +21,7 @@ from monitor.model import (
     Summary,
     to_lessons,
 )
-from monitor.pipeline.expecting import expect, learning_rules
+from monitor.pipeline.expecting import NEARLY, expect, learning_rules
 from monitor.reference.budget import SAFETY
 
 DAY = timedelta(days=1)
@@ -98,6 +98,31 @@ def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_
     assert expect(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
 
 
+def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone() -> None:
+    each = watched(drop(segments="each"), rule(alert="Frozen", kind=RuleKind.FROZEN, metric="frozen", statistic="candidate"))
+    seen = [measured(0.5), measured(0.5, segment="country=DE")]
+    past = [PastRun(slot=SLOT + day * DAY, summaries=tuple(seen), states={}) for day in range(8)]
+
+    def count(alert: str, segment: str) -> list[int]:
+        alarmed = [*past[:-1], replace(past[-1], states={(alert, segment): State.FIRING})]
+        return [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed, ())]
+
+    assert count("SimilarityLow", "all") == [7, 7]
+    assert count("SimilarityLow", "country=DE") == [8, 7]
+    assert count("Frozen", "all") == [7, 7]
+
+
+def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
+    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    none = {"statistics": {"share_below(0)": 0.0}}
+    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, n=700 + day, **none),), states={}) for day in range(7)]
+    (found,) = expect(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
+
+    assert found.expected == 0.0
+    assert found.limit is not None
+    assert 0 < found.limit < 0.03
+
+
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
     far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
     shares = [0.06, 0.08, 0.07, 0.05, 0.06, 0.07]
@@ -154,6 +179,33 @@ def test_a_drift_under_way_is_not_taken_for_normal() -> None:
 
     (found,) = expect(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
     assert found.expected == pytest.approx(0.5, abs=0.02)
+
+
+def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
+    rng = np.random.default_rng(11)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    healthy, fallen = 0.5 + 0.02 * rng.normal(size=9), 0.44 + 0.005 * rng.normal(size=9)
+    _, expected = told([*healthy, *fallen], what)
+
+    evidence = np.array([each.evidence or 0.0 for (each,) in expected[9:]])
+    assert np.all(evidence[1:] > 0.9 * evidence[:-1])
+    assert evidence[-1] > (expected[-1][0].evidence_limit or np.inf)
+
+
+def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
+    what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
+    past = remembered([*MEANS * 2, 0.41], what)
+    lessons = past[-1].lessons["SimilarityLow"]
+    assert NEARLY < lessons.numbers[2, 0] < 6
+
+    seen = []
+    for day in range(5):
+        (found,) = expect(what, SLOT + (len(MEANS) * 2 + 1 + day) * DAY, [measured(MEANS[0])], past, ())
+        seen.append(found.runs)
+        past.append(PastRun(slot=SLOT + (len(MEANS) * 2 + 1 + day) * DAY, states={}, lessons=to_lessons([found])))
+    first = 2 * len(MEANS)
+    assert seen[:3] == [first, first + 1, first + 2]
+    assert seen[3] >= first + 3
 
 
 def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
