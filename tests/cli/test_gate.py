@@ -115,6 +115,12 @@ def test_wait_gives_up_inconclusive() -> None:
         (("gate", "feed", "--margin", "7"), 64, "margin 7 lies outside of what is possible: write one between 0 and 2"),
         (("gate", "feed", "--margin", "0.5", "--alpha", "1"), 64, "alpha 1 is no error rate"),
         (("gate", "feed", "--margin", "0.5", "--metric", "overlap"), 64, "does not measure overlap"),
+        (
+            ("gate", "feed", "--margin", "0.5", "--metric", "over_floor(extended_tau)"),
+            64,
+            "over_floor(extended_tau) is a series, and the gate takes the metric itself, extended_tau",
+        ),
+        (("gate", "feed", "--margin", "0.5", "--reference", "nan"), 64, "reference nan is no score: write a number between -1 and 1"),
         (("gate", "nope", "--margin", "0.5"), 64, "no comparison named 'nope': the configuration has feed"),
         (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), 64, "gone.yaml"),
         (("gate", "feed", "--margin", "0.5"), 4, "rankwatch.db"),
