@@ -166,6 +166,9 @@ class Store(Protocol):
         ``attempt`` grows by one each time.
         """
 
+    def holding(self, comparison: str, slot: datetime) -> Claim | None:
+        """The claim that is held on the slot, whether or not it ran out; None where nobody holds one."""
+
     def release(self, claim: Claim) -> None:
         """Give a claim back unrun: a first attempt vanishes, a rerun shows its earlier results again."""
 

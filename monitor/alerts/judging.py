@@ -11,6 +11,7 @@ from monitor.alerts.coverage import judge_coverage
 from monitor.alerts.frozen import judge_frozen
 from monitor.alerts.learned import learn
 from monitor.alerts.machine import Look, advance
+from monitor.alerts.strangers import judge_stranger
 from monitor.alerts.verdicts import judge
 from monitor.model import (
     ALL,
@@ -62,8 +63,11 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     for rule in comparison.rules:
         for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
             expectation = learned.get((rule.alert, segment))
+            is_strange = bool(covered) and segment not in covered  # no user asked belongs to it
             if rule.metric == FROZEN:
                 verdict = judge_frozen(rule, status, arm_scores, expectation, run_reason)
+            elif is_strange and status is RunStatus.OK:
+                verdict = judge_stranger(segment, covered.values())
             elif rule.metric == COVERAGE:
                 verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
             else:

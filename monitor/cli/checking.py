@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, say, side_by_side
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 
 if TYPE_CHECKING:
     from monitor.service.looking import Look
@@ -16,6 +16,7 @@ SOURCE_EXIT = 3
 
 
 def check(
+    name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
@@ -31,6 +32,7 @@ def check(
     from monitor.service.wiring import wire
     from monitor.settings import load
 
+    comparison = only_one(name, comparison)
     wiring = wire(load(config))
     try:
         looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]

@@ -6,7 +6,7 @@ written, 3 a source, 4 database, 130 interrupted. The middle ones are those of s
 
 from __future__ import annotations
 
-import os
+import contextlib
 import traceback
 from typing import Any
 
@@ -45,7 +45,9 @@ class GateCommand(TyperCommand):
             typer.echo(f"rankwatch: {visible(str(error))}", err=True)
             raise typer.Exit(_exit_of(error)) from None
         except OSError as error:
-            _say_unwritten(error)
+            if error.filename is None:
+                raise  # the output itself, which the end of the program tells of
+            say_unwritten(error)
             raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:
             if hasattr(error, "exit_code"):
@@ -66,9 +68,9 @@ def _exit_of(error: MonitorError) -> int:
     return error.exit_code if error.exit_code not in EXITS.values() else INTERNAL_EXIT
 
 
-def _say_unwritten(error: OSError) -> None:
-    """A pipe that was closed is left alone, so that the interpreter's end does not trip over it again."""
-    if isinstance(error, BrokenPipeError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+def say_unwritten(error: OSError) -> None:
+    """Say what could not be written; nothing of a reader of the output who has gone, as ``head`` does."""
+    if isinstance(error, BrokenPipeError) and error.filename is None:
         return
-    typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
+    with contextlib.suppress(OSError):
+        typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)

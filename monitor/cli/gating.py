@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -13,6 +12,7 @@ import typer
 from monitor.cli.exits import EXITS
 from monitor.cli.output import certificate_text, instant, number, print_json, print_table, say, visible
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
+from monitor.cli.writing import write_whole
 
 if TYPE_CHECKING:
     from monitor.service.gating import Certificate, JudgedSegment, Question
@@ -60,7 +60,7 @@ def gate(  # noqa: PLR0913 - the command's options
     found = _answer(settings, question, _seconds(timeout) if wait else None)
     told = _as_dict(found)
     if certificate is not None:
-        _write(certificate, certificate_text(told))
+        write_whole(certificate, certificate_text(told))
     if as_json:
         print_json(told)
     else:
@@ -92,13 +92,6 @@ def _seconds(text: str) -> float:
         msg = f"{text!r}: {error}"
         raise typer.BadParameter(msg, param_hint="--timeout") from None
     return float(duration.total_seconds())
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all: a pipeline may pick it up at any moment."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, encoding="utf-8")
-    draft.replace(path)
 
 
 def _print(found: Certificate) -> None:

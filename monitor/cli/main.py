@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 import sys
@@ -37,7 +36,8 @@ from monitor.service.logs import configure
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
-    "3 a source or run failed, 4 database, 5 delivery, 130 interrupted; gate: 0 safe, 1 breach, 2 inconclusive, see its help."
+    "3 a source or run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, 143 terminated; "
+    "gate: 0 safe, 1 breach, 2 inconclusive, see its help."
 )
 
 app = typer.Typer(
@@ -96,16 +96,25 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
+        code = _run()
+        sys.stdout.flush()
+    except OSError as error:
+        exits.say_unwritten(error)
+        os._exit(exits.OUTPUT_EXIT)  # what could not be written would be tried again, and fail again, at the interpreter's end
+    sys.exit(code)
+
+
+def _run() -> str | int | None:
+    """The exit code; OSError when the output could not be written."""
+    try:
         app()
     except MonitorError as error:
         typer.echo(f"rankwatch: {visible(str(error))}", err=True)
-        sys.exit(error.exit_code)
+        return error.exit_code
     except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except OSError as error:
-        with contextlib.suppress(OSError):
-            typer.echo(f"rankwatch: {error.filename or 'output'}: {error.strerror or error}", err=True)
-        os._exit(1)  # what could not be written would be tried again, and fail again, at the end of the interpreter
+        return 130
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # typer and rich end with 1 then, which may be a verdict
+            raise end.__context__ from None
+        return end.code
+    return 0

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from monitor.model import spell
 
 if TYPE_CHECKING:
     from monitor.model import Evidence
@@ -52,7 +54,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return instant(value)
+        return spell(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -102,8 +104,8 @@ _STYLES = {
 
 
 def instant(value: datetime) -> str:
-    """ISO 8601 in UTC, to the second where that is exact."""
-    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    """ISO 8601 in UTC for people, to the second."""
+    return spell(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:

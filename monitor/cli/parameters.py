@@ -18,7 +18,16 @@ DEFAULT_CONFIG = Path("rankwatch.yaml")
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
-OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison.")]
+OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison; the same as the argument.")]
+OneName = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
+
+
+def only_one(name: str | None, comparison: str | None) -> str | None:
+    """The comparison that the argument or the option names; wrong usage where they name different ones."""
+    if None not in (name, comparison) and name != comparison:
+        msg = f"the argument names {name!r} and --comparison names {comparison!r}: give one of them"
+        raise typer.BadParameter(msg)
+    return comparison if name is None else name
 
 
 def parse_instant(text: str) -> datetime:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, progress, say
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, parse_instant
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one, parse_instant
 from monitor.errors import MonitorError
 from monitor.model import parse_derived
 
@@ -18,6 +18,7 @@ FAILED_EXIT = 3
 
 
 def run_once(
+    name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
@@ -30,6 +31,7 @@ def run_once(
     """
     from monitor.service.wiring import one_shot
 
+    comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
     with one_shot(config, settles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
@@ -48,6 +50,7 @@ def run_once(
 
 
 def replay(
+    name: OneName = None,
     *,
     start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],
     end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
@@ -59,6 +62,7 @@ def replay(
     """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
     from monitor.service.wiring import one_shot
 
+    comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
     if last < first:
         msg = f"--to {end} lies before --from {start}"

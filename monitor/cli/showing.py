@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from monitor.cli.output import instant, number, print_json, print_table, say
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,12 +23,18 @@ Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help=
 
 
 def runs(
-    *, config: Config = DEFAULT_CONFIG, comparison: OneComparison = None, limit: Limit = 20, as_json: AsJson = False
+    name: OneName = None,
+    *,
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
     from monitor.settings import load
     from monitor.storage import open_store
 
+    comparison = only_one(name, comparison)
     settings = load(config)
     store = open_store(settings.database, create=False)
     try:
@@ -46,6 +52,7 @@ def runs(
 
 
 def alerts(
+    name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
@@ -63,6 +70,7 @@ def alerts(
     from monitor.settings import load
     from monitor.storage import open_store
 
+    comparison = only_one(name, comparison)
     settings = load(config)
     store = open_store(settings.database, create=False)
     try:

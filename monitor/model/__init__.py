@@ -33,6 +33,7 @@ from monitor.model.explanation import (
     Split,
     UserGroup,
 )
+from monitor.model.instants import spell
 from monitor.model.lessons import PARTS, Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
@@ -146,5 +147,6 @@ __all__ = [
     "UserTable",
     "Verdict",
     "parse_derived",
+    "spell",
     "to_lessons",
 ]

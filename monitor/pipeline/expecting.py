@@ -9,7 +9,20 @@ from datetime import datetime
 import numpy as np
 
 from monitor.alerts import segments_of
-from monitor.model import LEAST_RUNS, AlertState, Comparison, Direction, Expectation, PastRun, Rule, RuleKind, Summary
+from monitor.model import (
+    COVERAGE,
+    LEAST_RUNS,
+    AlertState,
+    Arm,
+    Comparison,
+    CoverageShare,
+    Direction,
+    Expectation,
+    PastRun,
+    Rule,
+    RuleKind,
+    Summary,
+)
 from monitor.pipeline.series import Flags, Floats, Series, find_alarms, find_firings, find_phases, measure_all, recall
 from monitor.reference import (
     Budget,
@@ -31,6 +44,8 @@ NEARLY = 3.0
 WAITED = 3
 """Runs for which one that lies so many standard deviations out teaches nothing: a fault that is just not told on its first day
 would else be taken for normal on its second."""
+
+WEIGHT_OF_BASELINE = 0.2
 
 REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
@@ -92,9 +107,14 @@ def _share_out(comparison: Comparison, series: Sequence[Series]) -> Floats:
     budget = Budget(
         runs=max(1.0, comparison.runs_a_false_page),
         segments=[*dict.fromkeys(each.segment for each in series)],
-        looks={each.rule.alert: 1.0 for each in series},
+        looks={each.rule.alert: _weigh(each.rule) for each in series},
     )
     return np.array([budget.share(each.segment, each.rule.alert) for each in series])
+
+
+def _weigh(rule: Rule) -> float:
+    """What a rule's looks may cost beside the others': on trial is the candidate."""
+    return WEIGHT_OF_BASELINE if rule.metric == COVERAGE and CoverageShare.parse(rule.statistic).arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[Evidence, Flags]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import quote
 
-from monitor.model import ALL, Transition
+from monitor.model import ALL, Transition, spell
 
 MAX_TEXT = 2000
 
@@ -48,7 +48,7 @@ def link_to(transition: Transition, external_url: str) -> str:
 
 def moment(instant: datetime) -> str:
     """An instant as RFC 3339 in UTC."""
-    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return spell(instant)
 
 
 def clean(text: str, limit: int = MAX_TEXT) -> str:

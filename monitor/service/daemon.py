@@ -15,6 +15,7 @@ from apscheduler.jobstores.base import JobLookupError
 from monitor import __version__
 from monitor.errors import ConfigError, DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
+from monitor.model import spell
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.delivering import DeliveryLoop
@@ -241,7 +242,7 @@ class Daemon:
             time.sleep(0.05)
         self._scheduler.shutdown(wait=False)
         for claim in list(self._runner.claims.values()):
-            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=claim.slot.isoformat())
+            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=spell(claim.slot))
             try:
                 self._store.release(claim)
             except DatabaseError as error:

@@ -1,26 +1,46 @@
-"""Interrupts from the keyboard, held back where they would tear apart what belongs together."""
+"""Signals that end a command (SIGINT, SIGTERM): made to leave things in order, and held back where they would tear them apart."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
 
 @contextmanager
-def interrupts_held() -> Iterator[None]:
-    """Hold back an interrupt (SIGINT) until the block has ended, so that what it did is also known to have been done."""
-    before = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(before):
+def termination_raised() -> Iterator[None]:
+    """Let SIGTERM end the block by SystemExit (143, as a shell has it), so that what it holds is given back."""
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    held: list[tuple[int, FrameType | None]] = []
-    signal.signal(signal.SIGINT, lambda number, frame: held.append((number, frame)))
+    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Hold back an interrupt or termination until the block has ended, so that what it did is also known to have been done."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[tuple[int, FrameType | None]] = []
+    handled = {number: handler for number, handler in before.items() if callable(handler)}
+    for number in handled:
+        signal.signal(number, lambda number, frame: held.append((number, frame)))
+    try:
+        yield
+    finally:
+        for number, handler in handled.items():
+            signal.signal(number, handler)
         if held:
-            before(*held[0])
+            number, frame = held[0]
+            handled[signal.Signals(number)](number, frame)

@@ -8,6 +8,7 @@ from datetime import datetime
 import structlog
 
 from monitor.errors import MonitorError
+from monitor.model import spell
 from monitor.pipeline.backfill import Filled, backfill
 from monitor.ports import Clock, Store
 from monitor.service.running import Watched
@@ -39,7 +40,7 @@ def fill_quietly(watched: Watched, store: Store, clock: Clock, *, should_stop: C
     count = 0
     try:
         for filled in fill(watched, store, clock):
-            slot = filled.run.slot.isoformat()
+            slot = spell(filled.run.slot)
             if filled.trouble is not None:
                 log.warning("relevance not measured", comparison=name, slot=slot, reason=filled.trouble)
             elif filled.summaries:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
-from monitor.model import RunResult
+from monitor.model import RunResult, spell
 from monitor.pipeline.backfill import Filled
 from monitor.pipeline.deliver import drain, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
@@ -97,7 +97,7 @@ class OneShot:
     def _require_past(self, instant: datetime, name: str) -> None:
         """A slot judged ahead of time would keep every slot before it from being judged."""
         if instant > self.clock.now():
-            msg = f"{name} {instant.isoformat()} lies in the future: only slots that are due can be run"
+            msg = f"{name} {spell(instant)} lies in the future: only slots that are due can be run"
             raise ConfigError(msg)
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
@@ -105,12 +105,18 @@ class OneShot:
         runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher, patience_s=PATIENCE_S)
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
-            msg = (
-                f"{watched.comparison.name}: another process is running slot {slot.isoformat()} at this moment; "
-                "see rankwatch runs, and try again when it has ended"
-            )
-            raise SlotTakenError(msg, permanent=False)
+            raise SlotTakenError(self._tell_taken(watched.comparison.name, slot), permanent=False)
         return result
+
+    def _tell_taken(self, comparison: str, slot: datetime) -> str:
+        told = f"{comparison}: another process is running slot {spell(slot)} at this moment"
+        holder = self.store.holding(comparison, slot)
+        if holder is None:
+            return f"{told}, or was until just now: try again"
+        return (
+            f"{told}: {holder.owner} (host:process) holds it until {spell(holder.until.replace(microsecond=0))}; try again when it has ended, or "
+            "after that time if it was killed: the slot is taken over then"
+        )
 
     def _retell(self, receiver: Receiver) -> str | None:
         try:

@@ -15,7 +15,7 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError
-from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split
+from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, spell
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.expecting import REMEMBERED, learning_rules
 from monitor.pipeline.explaining import HEALTHY_RUNS
@@ -122,14 +122,15 @@ class Runner:
                 self.claims[claim.run_id] = claim
 
     def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
-        bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": claim.slot.isoformat()}
+        bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": spell(claim.slot)}
         with structlog.contextvars.bound_contextvars(**bound):
             result = self._execute(watched, claim, judged_at)
             return self._finish(replace(result, finished_at=self.clock.now()), receivers)
 
     def _give_back(self, claim: Claim) -> None:
         try:
-            self.store.release(claim)
+            with interrupts_held():
+                self.store.release(claim)
         except DatabaseError as error:
             log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
@@ -192,9 +193,12 @@ class Runner:
         return result
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Do it, again while the database is briefly away."""
+        """Do it, again while the database is briefly away.
+
+        An interrupt waits for the end of each try: a transaction cut off keeps its lock, and then no slot can be given back.
+        """
         for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
-            with attempt:
+            with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
 

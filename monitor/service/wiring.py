@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, Source, Store
 from monitor.receivers import open_receivers
 from monitor.service.clock import SystemClock
+from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
@@ -79,19 +80,19 @@ def _open_again(options: ComparisonOptions) -> Source | None:
 
 @contextmanager
 def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end. With ``settles`` the store is settled first."""
-    wiring = wire(load(config))
-    publisher = PrometheusPublisher(version=__version__)
-    try:
-        store = open_store(wiring.settings.database, create=True)
-        try:
-            if settles:
-                settle(wiring, store, SystemClock())
-            yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
-        finally:
-            store.close()
-    finally:
-        wiring.close()
+    """Everything a command needs to run slots, opened; closed at the end. With ``settles`` the store is settled first.
+
+    SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
+    """
+    with (
+        termination_raised(),
+        closing(wire(load(config))) as wiring,
+        closing(open_store(wiring.settings.database, create=True)) as store,
+    ):
+        if settles:
+            settle(wiring, store, SystemClock())
+        publisher = PrometheusPublisher(version=__version__)
+        yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
 
 
 def settle(wiring: Wiring, store: Store, clock: Clock) -> None:

@@ -46,6 +46,10 @@ class DocumentError(Exception):
         self.line = line
 
 
+class EmptyDocumentError(DocumentError):
+    """There is nothing in the text but blanks and comments."""
+
+
 @dataclass(slots=True)
 class Document:
     """Plain data, the line of each key path, what was found wrong on the way, and the values that came from outside.
@@ -71,7 +75,7 @@ def read(text: str, environ: Mapping[str, str]) -> Document:
     node = _compose(text)
     if node is None:
         message = "is empty; write a configuration with: rankwatch init"
-        raise DocumentError(message)
+        raise EmptyDocumentError(message)
     builder = _Builder(environ)
     builder.document.data = builder.build(node, (), node.start_mark.line + 1)
     return builder.document

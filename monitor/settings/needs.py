@@ -11,6 +11,7 @@ from monitor.model import Arm
 from monitor.settings.partial import Partial
 from monitor.settings.problems import Path, Problem
 from monitor.settings.quantity import read_quantity
+from monitor.settings.translating import sample_size
 
 _GIVES = {
     Need.ITEM_WEIGHTS: "item_weights: {file: {path: ..., item: ..., weight: ...}}",
@@ -26,10 +27,22 @@ def check_needs(comparison: Partial) -> Iterator[Problem]:
     for n, text in comparison.items("arm_metrics"):
         yield from _needed(("arm_metrics", n), _read_arm_metric(text), comparison)
     floor = comparison.get("noise_floor")
-    if floor is not None and floor.temporal and comparison.get("keep_lists") is False:
-        yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
+    if floor is not None and floor.temporal:
+        yield from _check_temporal(comparison)
     if comparison.has("relevance") and comparison.get("keep_lists") is False:
         yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
+
+
+def _check_temporal(comparison: Partial) -> Iterator[Problem]:
+    if comparison.get("keep_lists") is False:
+        yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
+    users = comparison.get("users")
+    if users is not None and users.sample is not None and not sample_size(users.sample).fixed:
+        yield Problem(
+            ("noise_floor",),
+            "a temporal noise floor compares with the lists of the last run, and rotating users were not asked then: "
+            "add fixed: ... to users.sample, or take {serve: true} or {retrain: SOURCE}",
+        )
 
 
 def check_judged(rule: Partial) -> Iterator[Problem]:

@@ -8,11 +8,12 @@ from dataclasses import replace
 from pathlib import Path as FilePath
 
 from monitor.errors import ConfigError
-from monitor.settings.document import Document, DocumentError, read
+from monitor.settings.document import Document, DocumentError, EmptyDocumentError, read
 from monitor.settings.loading import load, read_text, settings_of
 from monitor.settings.models import ComparisonOptions, Settings
 
 _SWAPPED = ("rules", "false_alarm_every")
+_WANTED = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
 
 
 def load_with_rules(
@@ -26,7 +27,7 @@ def load_with_rules(
     values = os.environ if environ is None else environ
     settings = load(path, values)
     chosen = _chosen(settings, names, path)
-    other = _read(rules, values)
+    other = _read_rules(rules, values)
     if isinstance(other.data, dict) and "comparisons" in other.data:
         return _chosen(load(rules, values), [each.name for each in chosen], rules)
     if not isinstance(other.data, dict) or not set(other.data) & set(_SWAPPED) or set(other.data) - set(_SWAPPED):
@@ -44,9 +45,20 @@ def _chosen(settings: Settings, names: Collection[str], path: FilePath) -> tuple
     return tuple(there[name] for name in dict.fromkeys(names or there))
 
 
-def _read(path: FilePath, environ: Mapping[str, str]) -> Document:
+def _read_rules(path: FilePath, environ: Mapping[str, str]) -> Document:
+    """The other rules' file, whose absence is not mended by a new configuration."""
+    if not path.exists():
+        msg = f"{path}: no such file: {_WANTED}"
+        raise ConfigError(msg)
+    return _read(path, environ, empty=_WANTED)
+
+
+def _read(path: FilePath, environ: Mapping[str, str], *, empty: str = "") -> Document:
     try:
         return read(read_text(path), environ)
+    except EmptyDocumentError as error:
+        msg = f"{path}: {f'is empty: {empty}' if empty else error.message}"
+        raise ConfigError(msg) from None
     except DocumentError as error:
         msg = f"{path if error.line is None else f'{path}:{error.line}'}: {error.message}"
         raise ConfigError(msg) from None

@@ -46,6 +46,23 @@ def claim(connection: Connection, wanted: Wanted) -> Claim | None:
     )
 
 
+def holding(connection: Connection, comparison: str, slot: datetime) -> Claim | None:
+    """The claim that is held on the slot, as the port says."""
+    is_it = and_(runs.c.comparison == comparison, runs.c.scheduled_for == slot, runs.c.claimed_until.is_not(None))
+    row = connection.execute(select(runs).where(is_it)).one_or_none()
+    if row is None:
+        return None
+    return Claim(
+        run_id=row.id,
+        comparison=row.comparison,
+        slot=row.scheduled_for,
+        owner=row.owner,
+        attempt=row.attempt,
+        started_at=row.started_at,
+        until=row.claimed_until,
+    )
+
+
 def _take_fresh(connection: Connection, wanted: Wanted) -> bool:
     """Take a slot that was never run; of several callers the unique key lets one through."""
     fresh = insert(connection, runs).values(

@@ -88,6 +88,10 @@ class SqlStore:
         with self.database.write() as connection:
             return claiming.claim(connection, wanted)
 
+    def holding(self, comparison: str, slot: datetime) -> Claim | None:
+        with self.database.read() as connection:
+            return claiming.holding(connection, comparison, slot)
+
     def release(self, claim: Claim) -> None:
         with self.database.write() as connection:
             claiming.release(connection, claim)

@@ -7,7 +7,7 @@ from datetime import datetime
 from html import escape
 from urllib.parse import quote
 
-from monitor.model import AlertState, CoverageRow, Explanation, LatestRun, Run, Summary
+from monitor.model import AlertState, CoverageRow, Explanation, LatestRun, Run, Summary, spell
 from monitor.pipeline.laying_out import bounds_of, head_of, lay_out
 from monitor.pipeline.presenting import ArmRow, both_arms, by_chance
 
@@ -145,4 +145,4 @@ def _number(value: float | None) -> str:
 
 
 def _instant(value: datetime | None) -> str:
-    return "never" if value is None else value.isoformat().replace("+00:00", "Z")
+    return "never" if value is None else spell(value)

@@ -202,6 +202,7 @@ def test_every_mistake_is_one_line_with_its_exit_code(world: Path, args: tuple[s
 @pytest.mark.parametrize(
     "args",
     [
+        ("run-once", "feed", "--comparison", "other"),
         ("run-once", "--slot", "yesterday"),
         ("replay", "--from", "2024-01-02", "--to", "2024-01-01"),
         ("runs", "--limit", "0"),
@@ -249,20 +250,42 @@ def test_a_reader_that_goes_away_is_left_in_peace(world: Path) -> None:
     assert json.loads(done.stdout)["slot"] == "2023-03-01T00:00:00Z"
 
 
-def test_an_interrupt_ends_a_replay_with_130_and_leaves_no_half_written_run(world: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupt_ends_a_replay_with_its_code_and_leaves_no_half_written_run(
+    world: Path, number: signal.Signals, code: int
+) -> None:
     command = [sys.executable, "-m", "monitor", "replay", "--from", "2000-01-01", "--to", "2024-01-01", "--json"]
     with subprocess.Popen(command, cwd=world, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.readline()
         time.sleep(0.3)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         errors = process.stderr.read()
         process.stdout.read()
-    assert process.returncode == 130
+    assert process.returncode == code
     assert "Traceback" not in errors
     runs = objects(rankwatch("runs", "--limit", "100000", "--json", cwd=world))
     assert {run["status"] for run in runs} == {"ok"}
+
+
+@pytest.mark.parametrize("command", ["run-once", "replay", "check", "runs", "alerts"])
+def test_a_comparison_may_be_named_by_argument_as_by_option(tmp_path: Path, command: str) -> None:
+    write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", names=("feed", "other"))
+    objects(rankwatch("replay", "--from", "2024-01-08", "--to", "2024-01-09", "--json", cwd=tmp_path))
+    args = (command, *(("--from", "2024-01-08", "--to", "2024-01-09") if command == "replay" else ()), "--json")
+    argument, option = (
+        objects(rankwatch(*args, *name, cwd=tmp_path)) for name in (("other",), ("other", "--comparison", "other"))
+    )
+    assert {each["comparison"] for each in (*argument, *option)} == ({"other"} if command != "alerts" else set())
+
+
+def test_rules_that_are_not_there_are_told_as_rules(world: Path) -> None:
+    (world / "empty.yaml").write_text("# nothing\n")
+    wanted = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"
+    for name, told in (("empty.yaml", "is empty"), ("gone.yaml", "no such file")):
+        done = rankwatch("backtest", "--rules", name, cwd=world)
+        assert (done.returncode, one_line(done)) == (2, f"rankwatch: {name}: {told}: {wanted}")
 
 
 def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side(world: Path) -> None:
@@ -333,6 +356,9 @@ def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(
     database.close()
     done = rankwatch("run-once", "--slot", "2024-01-08", "--json", cwd=tmp_path)
     assert done.returncode == 3
-    assert "taken: another process is running slot" in done.stderr
+    assert (
+        "taken: another process is running slot 2024-01-08T00:00:00Z at this moment: other:1 (host:process) holds it until "
+        "2999-01-01T00:00:00Z; try again when it has ended, or after that time if it was killed: the slot is taken over then"
+    ) in done.stderr
     assert [json.loads(line)["comparison"] for line in done.stdout.splitlines()] == ["feed"]
     assert [json.loads(request.body)["comparison"] for request in collector.requests] == ["feed"]

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +115,16 @@ def test_wait_gives_up_inconclusive() -> None:
         (("gate", "feed", "--margin", "7"), 64, "margin 7 lies outside of what is possible: write one between 0 and 2"),
         (("gate", "feed", "--margin", "0.5", "--alpha", "1"), 64, "alpha 1 is no error rate"),
         (("gate", "feed", "--margin", "0.5", "--metric", "overlap"), 64, "does not measure overlap"),
+        (
+            ("gate", "feed", "--margin", "0.5", "--metric", "over_floor(extended_tau)"),
+            64,
+            "over_floor(extended_tau) is a series, and the gate takes the metric itself, extended_tau",
+        ),
+        (
+            ("gate", "feed", "--margin", "0.5", "--reference", "nan"),
+            64,
+            "reference nan is no score: write a number between -1 and 1",
+        ),
         (("gate", "nope", "--margin", "0.5"), 64, "no comparison named 'nope': the configuration has feed"),
         (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), 64, "gone.yaml"),
         (("gate", "feed", "--margin", "0.5"), 4, "rankwatch.db"),
@@ -131,17 +142,83 @@ def test_a_certificate_that_cannot_be_written_is_no_verdict() -> None:
     run(8)
     done = gate("--certificate", "nowhere/certificate.json")
     assert (done.exit_code, done.stdout) == (74, "")
-    assert "nowhere" in done.stderr
+    assert done.stderr == "rankwatch: nowhere/certificate.json: No such file or directory\n"
 
 
-def test_a_reader_who_has_gone_leaves_no_verdict(world: Path) -> None:
-    run(8)
+def to_nobody(*args: str, cwd: Path) -> tuple[int, bytes]:
+    """Exit code and standard error of a command whose reader has gone before it prints."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--json"]
-    done = subprocess.run(command, cwd=world, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60)
+    command = [sys.executable, "-m", "monitor", *args]
+    done = subprocess.run(command, cwd=cwd, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(writing)
-    assert (done.returncode, done.stderr) == (74, b"")
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("as_json", [("--json",), ()])
+def test_a_reader_who_has_gone_leaves_no_verdict(world: Path, as_json: tuple[str, ...]) -> None:
+    run(8)
+    assert to_nobody("gate", "feed", "--margin", "0.5", *as_json, cwd=world) == (74, b"")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("gate", "--help"),
+        ("runs",),
+        ("runs", "--json"),
+        ("show", "feed"),
+        ("alerts",),
+        ("backtest", "--rules", "rankwatch.yaml"),
+        ("compare", "baseline.jsonl", "candidate.jsonl"),
+    ],
+)
+def test_a_reader_who_has_gone_ends_every_command_with_74_and_no_word(world: Path, args: tuple[str, ...]) -> None:
+    run(8)
+    assert to_nobody(*args, cwd=world) == (74, b"")
+
+
+def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74(world: Path) -> None:
+    run(8)
+    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=world, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
+
+
+def test_a_certificate_for_a_pipe_is_written_into_it(world: Path) -> None:
+    run(8)
+    pipe = world / "pipe"
+    os.mkfifo(pipe)
+    with ThreadPoolExecutor() as pool:
+        reading = pool.submit(pipe.read_text)
+        assert gate("--certificate", "pipe").exit_code == 0
+        assert json.loads(reading.result(timeout=10))["verdict"] == "safe"
+    assert pipe.is_fifo()
+
+
+def test_a_certificate_for_a_link_replaces_what_it_points_to(world: Path) -> None:
+    run(8)
+    kept = world / "kept"
+    kept.mkdir()
+    (world / "link.json").symlink_to("kept/certificate.json")
+    for _ in range(2):
+        assert gate("--certificate", "link.json").exit_code == 0
+        assert json.loads((kept / "certificate.json").read_text())["verdict"] == "safe"
+    assert (world / "link.json").is_symlink()
+    assert [path.name for path in kept.iterdir()] == ["certificate.json"]
+
+
+def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) -> None:
+    run(8)
+    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--certificate", "/dev/stdout"]
+    with (world / "out.txt").open("w") as out:
+        done = subprocess.run(command, cwd=world, stdout=out, check=False, timeout=60)
+    assert done.returncode == 0
+    text = (world / "out.txt").read_text()
+    certificate, end = json.JSONDecoder().raw_decode(text)
+    assert certificate["verdict"] == "safe"
+    assert text[end:].startswith("\nfeed  margin 0.5")
 
 
 def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,12 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, pull
-from monitor.model import Claim
-from monitor.service.interrupts import interrupts_held
+from monitor.model import Claim, Pull, PullRequest
+from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.running import Runner, Watched
 from monitor.settings import Every
 from monitor.storage import SqlStore, open_store
-from pipeline.canned import StillClock, arms, users
+from pipeline.canned import Canned, StillClock, arms, users
 
 
 @pytest.fixture
@@ -28,6 +29,20 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 def interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_termination_ends_the_block_with_143_and_waits_where_interrupts_are_held() -> None:
+    done = []
+
+    def work() -> None:
+        with termination_raised(), interrupts_held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            done.append("all of it")
+
+    with pytest.raises(SystemExit, match="143"):
+        work()
+    assert done == ["all of it"]
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
 def test_an_interrupt_waits_for_the_end_of_the_block() -> None:
@@ -75,3 +90,46 @@ def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlSt
 
     assert store.runs(comparison=None, limit=10) == ()
     assert runner.claims == {}
+
+
+@dataclass
+class Ending(Canned):
+    """A source that is asked, and then a signal comes."""
+
+    number: signal.Signals = signal.SIGINT
+
+    def pull(self, request: PullRequest) -> Pull:
+        os.kill(os.getpid(), self.number)
+        return super().pull(request)
+
+
+@pytest.mark.parametrize(("number", "ending"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_run_ended_in_its_middle_gives_its_slot_back(
+    store: SqlStore, number: signal.Signals, ending: type[BaseException]
+) -> None:
+    source = Ending(threading.Event(), number=number)
+    watched = Watched(
+        comparison=comparison(), arms=arms(source, pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
+    )
+    with termination_raised(), pytest.raises(ending):
+        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+    assert isinstance(source.answer, threading.Event)
+    source.answer.set()
+    assert store.runs(comparison=None, limit=10) == ()
+
+
+def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(
+        comparison=comparison(), arms=arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
+    )
+    finish = store.finish
+
+    def interrupt_and_finish(*args: Any, **options: Any) -> bool:
+        interrupt()
+        return finish(*args, **options)
+
+    monkeypatch.setattr(store, "finish", interrupt_and_finish)
+    with pytest.raises(KeyboardInterrupt):
+        Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
+    assert [run.status for run in store.runs(comparison=None, limit=10)] == ["ok"]
+    assert store.holding("home-feed", SLOT) is None

@@ -142,3 +142,12 @@ def test_runs_come_newest_slot_first_and_up_to_the_limit(store: SqlStore) -> Non
     slots = [run.slot for run in store.runs(comparison="home-feed", limit=2)]
     assert slots == [SLOT + 2 * HOUR, SLOT + HOUR]
     assert [run.comparison for run in store.runs(comparison=None, limit=9)] == ["search", *["home-feed"] * 3]
+
+
+def test_who_holds_a_slot_is_told_until_it_is_given_back(store: SqlStore) -> None:
+    claim = claimed(store)
+
+    assert store.holding(claim.comparison, SLOT) == claim
+    assert store.holding(claim.comparison, LATER) is None
+    store.release(claim)
+    assert store.holding(claim.comparison, SLOT) is None

@@ -61,6 +61,9 @@ def over_floor(metric: Metric, k: int) -> Quantity:
 def from_value(metric: Metric, k: int, reference: float | None) -> Quantity:
     """The distance from a given score, else from that of identical lists. InputError where there is no such score."""
     low, high = _bounds(metric, k)
+    if reference is not None and math.isnan(reference):
+        msg = f"reference nan is no score: write a number between {low:g} and {high:g}"
+        raise InputError(msg)
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
         msg = f"{metric} has no one value on identical lists: say by --reference VALUE what counts as no excess"

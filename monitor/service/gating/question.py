@@ -8,7 +8,7 @@ from datetime import datetime
 
 from monitor.errors import ConfigError, InputError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import ALL, Comparison, NoiseFloor
+from monitor.model import ALL, Comparison, NoiseFloor, parse_derived
 from monitor.service.gating.quantity import Quantity, from_value, over_floor
 
 EACH = "each"
@@ -106,6 +106,12 @@ def _require_floor_of_rotating(question: Question) -> None:
 
 
 def _choose(comparison: Comparison, metric: str | None) -> Metric:
+    if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
+        msg = (
+            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
+        )
+        msg += "the excess over it"
+        raise InputError(msg)
     wanted = parse(comparison.metrics[0] if metric is None else metric)
     if str(wanted) not in comparison.metrics:
         msg = f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.metrics)}"

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.model import ALL, Comparison, Panel, Run
+from monitor.model import ALL, Comparison, Panel, Run, spell
 from monitor.ports import Store, UserSource
 from monitor.sampling import draw, fixed_among
 from monitor.service.gating.quantity import Floats, Quantity
@@ -92,7 +92,7 @@ class Reader:
         panel = draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
         if len(panel) != run.asked or not scored.isin(panel.users).all():
             msg = (
-                f"segments of the run of {run.slot.isoformat()} cannot be told any more: the users are others by now. "
+                f"segments of the run of {spell(run.slot)} cannot be told any more: the users are others by now. "
                 "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
             )
             raise InputError(msg)

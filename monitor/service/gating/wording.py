@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from monitor.model import spell
 from monitor.sequential import Reason, Verdict
 from monitor.service.gating.certificate import JudgedSegment
 from monitor.service.gating.choosing import WORDS, Chosen
@@ -25,7 +26,7 @@ def explain(question: Question, verdict: Verdict, segments: Sequence[JudgedSegme
 
 def explain_nothing(question: Question, chosen: Chosen) -> str:
     """Why there was no run to judge."""
-    since = f" since {question.since.isoformat()}" if question.since else ""
+    since = f" since {spell(question.since)}" if question.since else ""
     told = f"no run of {question.comparison.name}{since} can be judged"
     reasons = ", ".join(f"{count:,} {WORDS[reason]}" for reason, count in chosen.left_out.items())
     trouble = f" (the newest: {chosen.trouble})" if chosen.trouble else ""
