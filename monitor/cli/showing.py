@@ -60,9 +60,7 @@ def alerts(
         int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
     ] = None,
     as_json: AsJson = False,
-    only_states: Annotated[
-        bool, typer.Option("--states", help="Where every alert stands, without changes.")
-    ] = False,
+    only_states: Annotated[bool, typer.Option("--states", help="Where every alert stands, without changes.")] = False,
 ) -> None:
     """Show which alerts do not stand quiet, what the quiet ones last said, and every change so far.
 

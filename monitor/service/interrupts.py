@@ -42,5 +42,5 @@ def interrupts_held() -> Iterator[None]:
         for number, handler in handled.items():
             signal.signal(number, handler)
         if held:
-            number, frame = held[0]
-            handled[signal.Signals(number)](number, frame)
+            first, frame = held[0]
+            handled[signal.Signals(first)](first, frame)

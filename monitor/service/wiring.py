@@ -84,7 +84,11 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
 
     SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
     """
-    with termination_raised(), closing(wire(load(config))) as wiring, closing(open_store(wiring.settings.database, create=True)) as store:
+    with (
+        termination_raised(),
+        closing(wire(load(config))) as wiring,
+        closing(open_store(wiring.settings.database, create=True)) as store,
+    ):
         if settles:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)

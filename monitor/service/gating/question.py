@@ -107,7 +107,9 @@ def _require_floor_of_rotating(question: Question) -> None:
 
 def _choose(comparison: Comparison, metric: str | None) -> Metric:
     if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
-        msg = f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
+        msg = (
+            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
+        )
         msg += "the excess over it"
         raise InputError(msg)
     wanted = parse(comparison.metrics[0] if metric is None else metric)
