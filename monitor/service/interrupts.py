@@ -1,4 +1,4 @@
-"""Signals that end a command (SIGINT, SIGTERM): made to leave things in order, and held back where they would tear them apart."""
+"""Signals that end a command (SIGINT, SIGTERM): raised to leave things in order, held back where they would tear."""
 
 from __future__ import annotations
 
