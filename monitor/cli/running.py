@@ -49,7 +49,7 @@ def run_once(
     _exit(results)
 
 
-def replay(
+def replay(  # noqa: PLR0913 - the command's options
     name: OneName = None,
     *,
     start: Annotated[str, typer.Option("--from", help="First slot, ISO 8601, included.")],

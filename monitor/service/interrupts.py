@@ -1,4 +1,4 @@
-"""Signals that end a command (SIGINT, SIGTERM): made to leave things in order, and held back where they would tear them apart."""
+"""Signals that end a command (SIGINT, SIGTERM): raised to leave things in order, held back where they would tear."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def interrupts_held() -> Iterator[None]:
         for number, handler in handled.items():
             signal.signal(number, handler)
         if held:
-            number, frame = held[0]
-            handled[signal.Signals(number)](number, frame)
+            first, frame = held[0]
+            handled[signal.Signals(first)](first, frame)

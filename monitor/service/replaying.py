@@ -113,9 +113,10 @@ class OneShot:
         holder = self.store.holding(comparison, slot)
         if holder is None:
             return f"{told}, or was until just now: try again"
+        until = spell(holder.until.replace(microsecond=0))
         return (
-            f"{told}: {holder.owner} (host:process) holds it until {spell(holder.until.replace(microsecond=0))}; try again when it has ended, or "
-            "after that time if it was killed: the slot is taken over then"
+            f"{told}: {holder.owner} (host:process) holds it until {until}; try again when it has ended, or after that time if "
+            "it was killed: the slot is taken over then"
         )
 
     def _retell(self, receiver: Receiver) -> str | None:

@@ -123,7 +123,7 @@ def test_wait_gives_up_inconclusive() -> None:
         (
             ("gate", "feed", "--margin", "0.5", "--reference", "nan"),
             64,
-            "reference nan is no score: write a number between -1 and 1",
+            "reference nan is no score: write one that extended_tau can have, -1 to 1",
         ),
         (("gate", "nope", "--margin", "0.5"), 64, "no comparison named 'nope': the configuration has feed"),
         (("gate", "feed", "--margin", "0.5", "--config", "gone.yaml"), 64, "gone.yaml"),

@@ -5,7 +5,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, pull
-from monitor.model import Claim, Pull, PullRequest
+from monitor.model import Claim
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.running import Runner, Watched
 from monitor.settings import Every
 from monitor.storage import SqlStore, open_store
-from pipeline.canned import Canned, StillClock, arms, users
+from pipeline.canned import StillClock, arms, users
 
 
 @pytest.fixture
@@ -92,29 +91,29 @@ def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlSt
     assert runner.claims == {}
 
 
-@dataclass
-class Ending(Canned):
-    """A source that is asked, and then a signal comes."""
+class Ringing(threading.Event):
+    """What a source waits for; as soon as it does, a signal comes."""
 
-    number: signal.Signals = signal.SIGINT
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__()
+        self.number = number
 
-    def pull(self, request: PullRequest) -> Pull:
+    def wait(self, timeout: float | None = None) -> bool:
         os.kill(os.getpid(), self.number)
-        return super().pull(request)
+        return super().wait(timeout)
 
 
 @pytest.mark.parametrize(("number", "ending"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_run_ended_in_its_middle_gives_its_slot_back(
     store: SqlStore, number: signal.Signals, ending: type[BaseException]
 ) -> None:
-    source = Ending(threading.Event(), number=number)
+    source = Ringing(number)
     watched = Watched(
         comparison=comparison(), arms=arms(source, pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
     )
     with termination_raised(), pytest.raises(ending):
         Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
-    assert isinstance(source.answer, threading.Event)
-    source.answer.set()
+    source.set()
     assert store.runs(comparison=None, limit=10) == ()
 
 

@@ -62,7 +62,7 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Quantity:
     """The distance from a given score, else from that of identical lists. InputError where there is no such score."""
     low, high = _bounds(metric, k)
     if reference is not None and math.isnan(reference):
-        msg = f"reference nan is no score: write a number between {low:g} and {high:g}"
+        msg = f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}"
         raise InputError(msg)
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
