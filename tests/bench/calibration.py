@@ -173,7 +173,7 @@ def show_delay(delays: npt.NDArray[np.intp], within: int = 30) -> str:
 SHOCKS = {
     "independent": World(users=0),
     "autocorrelation 0.3": World(users=0, correlation=0.3),
-    "autocorrelation 0.6": World(users=0, correlation=0.6, copies=100),  # pages come in clusters: twice the runs
+    "autocorrelation 0.6": World(users=0, correlation=0.6, copies=200),  # pages come in clusters: four times the runs
     "weekly season": World(users=0, is_weekly=True),
 }
 TABLES = {"calibration": calibrate, "power": measure_power}
