@@ -63,7 +63,8 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
     for rule in comparison.rules:
         for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
             expectation = learned.get((rule.alert, segment))
-            is_strange = bool(covered) and segment not in covered  # no user asked belongs to it
+            summary = measured.get((segment, rule.metric))
+            is_strange = bool(covered) and segment not in covered and summary is None  # no user asked belongs to it
             if rule.metric == FROZEN:
                 verdict = judge_frozen(rule, status, arm_scores, expectation, run_reason)
             elif is_strange and status is RunStatus.OK:
@@ -71,12 +72,11 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
             elif rule.metric == COVERAGE:
                 verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
             else:
-                summary = measured.get((segment, rule.metric))
                 verdict = judge(rule, segment, status, summary, run_reason, reasons.get(segment))
             if rule.kind in (RuleKind.DROP, RuleKind.TREND):
                 verdict = learn(rule, verdict, segment, expectation)
-            if (known := measured.get((segment, rule.metric))) is not None:
-                verdict = doubt(rule, verdict, known, covered.get(segment), expectation)
+            if summary is not None:
+                verdict = doubt(rule, verdict, summary, covered.get(segment), expectation)
             look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
             previous = stored.get((rule.alert, segment))
             state, transition = advance(_limited(rule, expectation), verdict, previous, look)

@@ -145,7 +145,7 @@ def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_dat
 
     vanished = judged([*start, with_segment(7, 0.4), record(8, measured(0.5))], each).states["SimilarityLow", "x=new"]
     assert (vanished.outcome, vanished.state) == (Outcome.NO_DATA, State.QUIET)
-    assert "no user of x=new" in vanished.reason
+    assert "belongs to x=new" in vanished.reason
 
     later = [with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7, 13)]
     assert judged([*start, *later, with_segment(13, 0.1)], each).states["SimilarityLow", "x=new"].state is State.FIRING

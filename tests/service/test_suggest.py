@@ -271,7 +271,7 @@ def test_plan_tells_users_runs_or_chance(config: Path, what: Comparison, store: 
 @pytest.mark.usefixtures("store")
 def test_plan_works_without_history_and_says_what_it_lacks(config: Path) -> None:
     told = json.loads(run_cli("plan", "--drop", "0.05", "--sd", "0.3", "--wander", "0", "--learned", "1000", "--json"))
-    assert told["users"] == pytest.approx((2.68 + 1.28) ** 2 * 36, rel=0.02)
+    assert told["users"] == pytest.approx((stats.norm.isf(1 / (90 * SAFETY)) + stats.norm.isf(0.1)) ** 2 * 36, rel=0.02)
 
     for args, said in (
         (("plan", "--drop", "0.1"), "give --sd (over users) and --wander"),
