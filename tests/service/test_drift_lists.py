@@ -227,6 +227,9 @@ def test_the_default_rules_fire_on_the_first_bad_day_and_are_quiet_over_healthy_
         if (each["alert"], each["segment"]) == ("SimilarityDropped", "country=nonUK") and each["value"] < 0
     ]
     assert "97 % of the drop: country=nonUK" in fell["explanation"]
+    again = run_cli("backtest", "--config", str(config), "--rules", str(config), "--json")
+    assert [each["changes"] for each in again] == [each["stored_changes"] for each in again]
+    assert sum(len(each["changes"]) for each in again) == len(changes)
     if floor:
         assert any(name == "pop20" and alert == "BeyondNoise" for name, alert, *_ in firing)
         assert "over_floor(extended_tau)" in runs[0]["summaries"]
