@@ -1,0 +1,23 @@
+"""The benchmarks are not run here; what they measure must still be what they say."""
+
+import numpy as np
+
+from bench import calibration, judging
+from bench.worlds import World
+from monitor.model import RuleKind
+
+
+def test_a_thousand_series_are_judged_none_of_them_by_a_threshold() -> None:
+    rules = judging.comparison().rules
+
+    assert len(rules) * len(judging.SEGMENTS) == 1_000
+    assert {rule.kind for rule in rules} == {RuleKind.DROP, RuleKind.TREND}
+
+
+def test_pages_of_a_healthy_world_are_counted_by_copy_and_a_collapse_is_seen_in_all() -> None:
+    healthy = calibration.count_pages(World(users=200, copies=3, runs=20))
+    delays = calibration.find_delays(World(users=500, collapsed=0.5, onset=10, runs=15, copies=3))
+
+    assert healthy.shape == (3,)
+    assert np.all(delays[-2] == 1)
+    assert calibration.bound(np.array([4, 0, 2])) > healthy.size
