@@ -73,10 +73,16 @@ class SchemaError(DatabaseError):
 
 
 class DeliveryError(MonitorError):
-    """A receiver did not take a notification; ``permanent`` when sending the same again cannot help."""
+    """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
+
+    ``may_be_known``: it may have taken it all the same, as after a time-out.
+    """
 
     exit_code = 5
 
-    def __init__(self, message: str, *, permanent: bool, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, message: str, *, permanent: bool, retry_after_s: float | None = None, may_be_known: bool = False
+    ) -> None:
         super().__init__(message, permanent=permanent)
         self.retry_after_s = retry_after_s
+        self.may_be_known = may_be_known

@@ -62,7 +62,7 @@ def _announced(transitions: Iterable[Transition]) -> list[Transition]:
 
 def _pages(transitions: Iterable[Transition]) -> Counter[str]:
     """Firings by alert."""
-    return Counter(each.alert for each in transitions if each.is_firing)
+    return Counter(each.alert for each in transitions if each.is_start)
 
 
 def _as_dict(found: Backtest) -> dict[str, object]:
@@ -101,6 +101,6 @@ def _print(found: Backtest) -> None:
 
 
 def _row(change: Transition) -> tuple[str, ...]:
-    told = "firing" if change.is_firing else "resolved"
+    told = "firing" if change.is_start else "resolved"
     limit = f"{change.threshold:.4g}"
     return (instant(change.slot), change.alert, change.segment, told, number(change.value), limit, change.reason)

@@ -53,11 +53,11 @@ def _alerts(account: Account) -> Iterator[str]:
     began = {turn.chapter: turn.at for turn in account.turns}
     for alert in sorted(EXPECTED):
         mine = [transition for transition in account.seen.transitions if (transition.alert, transition.segment) == alert]
-        fired = [transition.at for transition in mine if transition.is_firing]
+        fired = [transition.at for transition in mine if transition.is_start]
         resolved = [transition.at for transition in mine if transition.from_state is State.FIRING]
         yield from _once(alert, "fired", "the fault was let in", fired, began.get(Chapter.BROKEN))
         yield from _once(alert, "resolved", "it was repaired", resolved, began.get(Chapter.HEALED))
-    others = {name for one in account.seen.transitions if one.is_firing and (name := _name(one)) not in EXPECTED}
+    others = {name for one in account.seen.transitions if one.is_start and (name := _name(one)) not in EXPECTED}
     yield from (f"{alert} {segment} fired, though nothing was wrong there." for alert, segment in sorted(others))
 
 

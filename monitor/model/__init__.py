@@ -5,11 +5,8 @@ from monitor.model.alerts import (
     FROZEN,
     LEAST_RUNS,
     AlertState,
-    Delivery,
-    DeliveryStatus,
     Direction,
     Expectation,
-    Notification,
     Outcome,
     Rule,
     RuleKind,
@@ -19,6 +16,7 @@ from monitor.model.alerts import (
     Verdict,
 )
 from monitor.model.coverage_share import CoverageShare, Lack
+from monitor.model.deliveries import Briefing, Delivery, DeliveryStatus, Message, MessageStatus, Notification
 from monitor.model.derived import Derived, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
@@ -87,6 +85,7 @@ __all__ = [
     "AlertState",
     "Arm",
     "ArmScore",
+    "Briefing",
     "ByArm",
     "Cause",
     "Change",
@@ -113,6 +112,8 @@ __all__ = [
     "Lack",
     "LatestRun",
     "Lesson",
+    "Message",
+    "MessageStatus",
     "NoiseFloor",
     "Notification",
     "Outcome",

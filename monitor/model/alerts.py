@@ -161,7 +161,8 @@ class AlertState:
     """One rule on one segment: where it stands since which slot, and the last verdict.
 
     ``streak`` counts consecutive breaches while quiet or pending. ``judged_slot`` is the newest slot that moved this state:
-    an older or equal slot never moves it again. ``dedup_key`` names the firing while it lasts.
+    an older or equal slot never moves it again. ``dedup_key`` names the firing while it lasts, ``incident`` what it is told
+    as a part of, ``acknowledged_by`` who looks after it.
     """
 
     comparison: str
@@ -178,6 +179,8 @@ class AlertState:
     threshold: float
     severity: Severity
     dedup_key: str | None
+    incident: str | None = None
+    acknowledged_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,8 +188,10 @@ class Transition:
     """One change of state, and all that a message about it must say. Never changed once stored.
 
     ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
-    its resolve and by nothing else; it is None for changes that concern no firing. ``explanation``: what the run that it began
-    in had to say of why; None for ends, for alerts on coverage, and where nothing could be explained.
+    its resolve and by nothing else; it is None for changes that concern no firing. ``incident`` names the firings of one
+    comparison and severity that are told as one; it is given when the transition is stored. ``explanation``: what the run that
+    it began in had to say of why; None for ends, for alerts on coverage, and where nothing could be explained. ``interval``:
+    the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where not known.
     """
 
     comparison: str
@@ -209,43 +214,26 @@ class Transition:
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     explanation: str | None = None
+    interval: tuple[float, float] | None = None
+    normal: float | None = None
+    incident: str | None = None
 
     @property
     def is_announced(self) -> bool:
-        """Whether receivers hear of it: the start and the end of a firing."""
+        """Whether receivers hear of it: the start, the acknowledgement and the end of a firing."""
         return State.FIRING in (self.from_state, self.to_state)
 
     @property
-    def is_firing(self) -> bool:
-        """Whether it starts a firing."""
-        return self.to_state is State.FIRING
+    def is_start(self) -> bool:
+        """Whether a firing begins."""
+        return self.to_state is State.FIRING and self.from_state is not State.FIRING
 
+    @property
+    def is_end(self) -> bool:
+        """Whether a firing ends."""
+        return self.from_state is State.FIRING and self.to_state is not State.FIRING
 
-class DeliveryStatus(StrEnum):
-    """Where an outbox row stands: to be sent, sent, or given up for good."""
-
-    PENDING = "pending"
-    SENT = "sent"
-    DEAD = "dead"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Delivery:
-    """One transition owed to one receiver, under a lease; ``attempts`` made before this one."""
-
-    id: int
-    transition_id: int
-    receiver: str
-    attempts: int
-    transition: Transition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Notification:
-    """One attempt to deliver: what came of it, in words when it failed."""
-
-    delivery_id: int
-    at: datetime
-    status: DeliveryStatus
-    reason: str | None
-    next_attempt_at: datetime | None
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Whether somebody has said that they look after a firing; ``reason`` says who."""
+        return self.from_state is State.FIRING and self.to_state is State.FIRING

@@ -135,8 +135,8 @@ def alert_of(transition: Transition, firing_ends_at: datetime, external_url: str
     It starts when it began to fire. An end does not know that moment; it names the slot of the firing, and Alertmanager,
     which knows the alert by its labels, keeps the earliest start.
     """
-    starts_at = transition.at if transition.is_firing else min(transition.since, transition.at)
-    ends_at = max(firing_ends_at, starts_at) if transition.is_firing else transition.at
+    starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
+    ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
     return {
         "labels": labels_of(transition),
         "annotations": _annotations(transition),

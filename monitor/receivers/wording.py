@@ -14,7 +14,7 @@ MAX_TEXT = 2000
 
 def status_of(transition: Transition) -> str:
     """``firing`` or ``resolved``."""
-    return "firing" if transition.is_firing else "resolved"
+    return "firing" if transition.is_start else "resolved"
 
 
 def summary_of(transition: Transition) -> str:
@@ -29,7 +29,7 @@ def description_of(transition: Transition) -> str:
     value = "no value" if transition.value is None else f"value {transition.value:.6g}"
     limit = f"in breach when {transition.direction} {transition.threshold:.6g}"
     why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
-    since = "in breach since" if transition.is_firing else "had been firing since"
+    since = "in breach since" if transition.is_start else "had been firing since"
     return "\n".join([
         clean(transition.reason),
         clean(f"{transition.statistic} of {transition.metric}: {value}, {limit}, {transition.users:,} users"),

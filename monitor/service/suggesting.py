@@ -241,5 +241,5 @@ def _with_caught(comparison: Comparison, found: Sequence[Suggestion], store: Sto
     for record in records(comparison.name, store, None):
         if record.run.config_hash == comparison.config_hash:
             for each in rejudging.judge(record):
-                firings[each.alert].extend([each] if each.is_firing else [])
+                firings[each.alert].extend([each] if each.is_start else [])
     return tuple(replace(each, caught=tuple(firings[each.rule.alert])) for each in found)

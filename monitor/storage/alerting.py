@@ -24,6 +24,7 @@ Watch = tuple[str, str, str]
 """Comparison, alert and segment, as stored."""
 
 _RENAMED = {"slot": "scheduled_for", "at": "changed_at"}
+_COLUMNS = {each.name: _RENAMED.get(each.name, each.name) for each in fields(Transition) if each.name != "interval"}
 
 
 def watch_of(item: AlertState | Transition) -> Watch:
@@ -107,7 +108,8 @@ def history(connection: Connection, comparison: str | None, limit: int | None) -
 
 def transition(row: Any) -> Transition:  # noqa: ANN401 - a row of transitions
     """The transition that a row holds."""
-    values = {field.name: getattr(row, _RENAMED.get(field.name, field.name)) for field in fields(Transition)}
+    values = {name: getattr(row, column) for name, column in _COLUMNS.items()}
+    values["interval"] = None if row.interval_low is None else (row.interval_low, row.interval_high)
     kinds = {"from_state": State, "to_state": State, "direction": Direction, "severity": Severity}
     return Transition(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))
 
@@ -194,7 +196,12 @@ def _about(change: Transition) -> ColumnElement[bool]:
 def _plain(item: AlertState | Transition) -> dict[str, Any]:
     values = {field.name: getattr(item, field.name) for field in fields(item)}
     values |= {name: number(values[name]) for name in ("value", "threshold")} | {"users": int(item.users)}
-    return values | {"labels": dict(item.labels)} if isinstance(item, Transition) else values
+    if not isinstance(item, Transition):
+        return values
+    low, high = item.interval or (None, None)
+    of_interval = {"interval_low": number(low), "interval_high": number(high)}
+    del values["interval"]
+    return values | of_interval | {"normal": number(item.normal), "labels": dict(item.labels)}
 
 
 def _state(row: Any) -> AlertState:  # noqa: ANN401 - a row of alert_states

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import (
+    Boolean,
     CheckConstraint,
     Column,
     Double,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    false,
     text,
 )
 
@@ -292,6 +294,8 @@ alert_states = Table(
     Column("threshold", Double, nullable=False),
     *_closed("severity", Severity),
     Column("dedup_key", Words),
+    Column("incident", Words),
+    Column("acknowledged_by", Words),
     PrimaryKeyConstraint("comparison", "alert", "segment"),
     Index(None, "state"),
     sqlite_with_rowid=False,
@@ -321,8 +325,13 @@ transitions = Table(
     Column("runbook_url", Words),
     Column("labels", Document, nullable=False),
     Column("explanation", Words),
+    Column("interval_low", Double),
+    Column("interval_high", Double),
+    Column("normal", Double),
+    Column("incident", Words),
     UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
     Index(None, "scheduled_for"),
+    Index(None, "incident"),
     sqlite_autoincrement=True,
 )
 
@@ -337,17 +346,31 @@ deliveries = Table(
     Column("next_attempt_at", Instant, nullable=False),
     Column("leased_by", Words),
     Column("leased_until", Instant),
+    Column("may_be_known", Boolean, nullable=False, server_default=false()),
+    Column("reason", Words),
+    Column("settled_at", Instant),
+    Column("repeat_at", Instant),
     UniqueConstraint("transition_id", "receiver"),
     Index(
-        "ix_deliveries_pending",
+        "ix_deliveries_waiting",
         "receiver",
         "next_attempt_at",
-        sqlite_where=text("status = 'pending'"),
-        postgresql_where=text("status = 'pending'"),
+        sqlite_where=text("status IN ('pending', 'held')"),
+        postgresql_where=text("status IN ('pending', 'held')"),
+    ),
+    Index(
+        "ix_deliveries_repeated",
+        "receiver",
+        "repeat_at",
+        sqlite_where=text("repeat_at IS NOT NULL"),
+        postgresql_where=text("repeat_at IS NOT NULL"),
     ),
     sqlite_autoincrement=True,
 )
-"""The outbox: one row for each announced transition and each receiver."""
+"""The outbox: one row for each announced transition and each receiver.
+
+``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
+``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be told again."""
 
 notifications = Table(
     "notifications",
@@ -361,3 +384,18 @@ notifications = Table(
     Index(None, "delivery_id"),
     sqlite_autoincrement=True,
 )
+"""What became of deliveries: one row whenever an attempt ended otherwise than the one before."""
+
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("matchers", Document, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("comment", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("starts_at", Instant, nullable=False),
+    Column("ends_at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Who wants not to be told of what, until when; ``matchers`` as they were written, all of which must match."""

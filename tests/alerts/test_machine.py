@@ -202,7 +202,7 @@ class Alerting(RuleBasedStateMachine):
         self.breaches = {Outcome.BREACH: self.breaches + 1, Outcome.OK: 0}.get(verdict.outcome, self.breaches)
         self.state, transition = advance(self.rule, verdict, self.state, look(self.day))
         assert (transition is None) == (self.state.state is was)
-        if transition is not None and transition.is_firing:
+        if transition is not None and transition.is_start:
             assert self.breaches >= for_runs
         if transition is not None and transition.is_announced:
             self.announced.append(transition)
@@ -218,7 +218,7 @@ class Alerting(RuleBasedStateMachine):
 
     @invariant()
     def firings_and_ends_take_turns_under_one_key(self) -> None:
-        kinds = [transition.is_firing for transition in self.announced]
+        kinds = [transition.is_start for transition in self.announced]
         assert kinds == [index % 2 == 0 for index in range(len(kinds))]
         starts, ends = self.announced[::2], self.announced[1::2]
         assert [start.dedup_key for start in starts[: len(ends)]] == [end.dedup_key for end in ends]
@@ -227,7 +227,7 @@ class Alerting(RuleBasedStateMachine):
 
     @invariant()
     def the_state_agrees_with_what_was_announced(self) -> None:
-        fires = bool(self.announced) and self.announced[-1].is_firing
+        fires = bool(self.announced) and self.announced[-1].is_start
         assert fires == (self.state is not None and self.state.state is FIRING)
         if fires and self.state is not None:
             assert self.state.dedup_key == self.announced[-1].dedup_key

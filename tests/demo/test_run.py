@@ -90,7 +90,7 @@ def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
     store = open_store(load(played.directory / "rankwatch.yaml").database, create=False)
     transitions = store.transitions(comparison="home-feed", limit=None)
     store.close()
-    firing = sorted((one.alert, one.segment) for one in transitions if one.is_firing)
+    firing = sorted((one.alert, one.segment) for one in transitions if one.is_start)
     assert firing == sorted(EXPECTED)
 
 

@@ -314,7 +314,7 @@ def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlSt
     receiver = FakeReceiver()
     deliver(store, receiver, FakeClock(SLOT + DAY))
     assert [sent.dedup_key for sent in receiver.sent] == [firing.dedup_key] * 2
-    assert (receiver.sent[1].is_firing, receiver.sent[1].labels, store.firing()) == (False, firing.labels, ())
+    assert (receiver.sent[1].is_start, receiver.sent[1].labels, store.firing()) == (False, firing.labels, ())
 
 
 # Real receivers and real processes from here on.

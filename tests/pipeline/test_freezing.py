@@ -68,7 +68,7 @@ def play(*moves: tuple[float | None, float | None]) -> list[tuple[Outcome, Trans
 
 
 def days_fired(*moves: tuple[float | None, float | None]) -> list[int]:
-    return [day for day, (_, change, _) in enumerate(play(*moves)) if change is not None and change.is_firing]
+    return [day for day, (_, change, _) in enumerate(play(*moves)) if change is not None and change.is_start]
 
 
 TRAINED, STILL = (0.25, 0.25), (0.25, 0.0)

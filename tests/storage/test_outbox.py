@@ -30,8 +30,8 @@ NOW = SLOT + HOUR
 def test_what_is_due_is_leased_oldest_first_and_an_end_waits_for_its_start(owed: SqlStore) -> None:
     first, second = lease(owed, NOW)
 
-    assert (first.receiver, first.attempts, first.transition.segment, first.transition.is_firing) == ("hook", 0, "all", True)
-    assert (second.transition.segment, second.transition.is_firing) == ("country=UK", True)
+    assert (first.receiver, first.attempts, first.transition.segment, first.transition.is_start) == ("hook", 0, "all", True)
+    assert (second.transition.segment, second.transition.is_start) == ("country=UK", True)
     assert lease(owed, NOW) == ()
 
 
@@ -46,13 +46,13 @@ def test_an_end_is_due_once_its_start_was_sent(owed: SqlStore) -> None:
 
     (end,) = lease(owed, NOW)
 
-    assert (end.transition.segment, end.transition.is_firing) == ("all", False)
+    assert (end.transition.segment, end.transition.is_start) == ("all", False)
 
 
 def test_an_end_is_due_once_its_start_was_given_up(owed: SqlStore) -> None:
     owed.record(note(lease(owed, NOW)[0], NOW, DeliveryStatus.DEAD, reason="gone"))
 
-    assert [delivery.transition.is_firing for delivery in lease(owed, NOW)] == [False]
+    assert [delivery.transition.is_start for delivery in lease(owed, NOW)] == [False]
 
 
 def test_receivers_do_not_wait_for_each_other(owed: SqlStore) -> None:

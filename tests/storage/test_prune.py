@@ -102,7 +102,7 @@ def test_transitions_go_only_when_nobody_is_owed_them_and_no_firing_rests_on_the
         "transitions": 1,
     }
     left = store.transitions(comparison=None, limit=None)
-    assert [(change.segment, change.is_firing) for change in left] == [("country=UK", True), ("all", False)]
+    assert [(change.segment, change.is_start) for change in left] == [("country=UK", True), ("all", False)]
     assert len(store.firing()) == 1
     (end,) = lease(store, SLOT + 2 * HOUR)
     store.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))

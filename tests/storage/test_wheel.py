@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from monitor.storage import schema
 from servers import missing
 
 ROOT = Path(__file__).parents[2]
@@ -37,4 +38,4 @@ def test_an_installed_wheel_finds_its_migrations(tmp_path: Path) -> None:
         python, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(target)}, capture_output=True, text=True, check=False
     )
 
-    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), "0005", "[]\n"], done.stderr
+    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), schema.head(), "[]\n"], done.stderr

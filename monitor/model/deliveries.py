@@ -1,0 +1,113 @@
+"""The outbox: what is owed to whom, what came of it, and what a receiver is sent at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from monitor.model.alerts import Severity, Transition
+from monitor.model.explanation import ExampleLists, Explanation
+
+
+class DeliveryStatus(StrEnum):
+    """Where an outbox row stands.
+
+    ``pending``: to be sent; ``held``: not now (silenced, in maintenance, muted), looked at again and again; ``sent``; ``dead``:
+    refused for good; ``dropped``: nobody has to hear of it any more.
+    """
+
+    PENDING = "pending"
+    HELD = "held"
+    SENT = "sent"
+    DEAD = "dead"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One transition owed to one receiver, under a lease.
+
+    ``attempts`` made before this one. ``may_be_known``: an earlier attempt may have reached the receiver though nothing was
+    recorded: the process died, or the answer did not come.
+    """
+
+    id: int
+    transition_id: int
+    receiver: str
+    attempts: int
+    transition: Transition
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    may_be_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What came of one attempt to deliver, or why none was made, in words.
+
+    ``may_be_known``: the receiver may have taken it although the attempt failed. ``fallback``: who is owed it from now on.
+    """
+
+    delivery_id: int
+    at: datetime
+    status: DeliveryStatus
+    reason: str | None
+    next_attempt_at: datetime | None
+    may_be_known: bool = False
+    fallback: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """What is known of the run in which something began to fire, beyond its transitions.
+
+    ``examples``: users whose lists show what changed, two at most.
+    """
+
+    explanation: Explanation | None = None
+    examples: tuple[ExampleLists, ...] = ()
+
+
+class MessageStatus(StrEnum):
+    """What a message says of its incident as a whole."""
+
+    FIRING = "firing"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one receiver is told at once: changes of one incident of one comparison.
+
+    ``incident`` is shared by all messages of the incident and by nothing else; receivers that know a deduplication key use it,
+    or the ``dedup_key`` of each change where they tell firings apart. ``changes``: starts, acknowledgements and ends in the
+    order they were stored; none in a repetition. ``firing``: the starts of all firings of the incident that last and that the
+    receiver knows of once it has this message, oldest first; none once the incident is over. At least one of both.
+    """
+
+    incident: str
+    comparison: str
+    severity: Severity
+    changes: tuple[Transition, ...]
+    firing: tuple[Transition, ...] = ()
+    is_repetition: bool = False
+    briefing: Briefing | None = None
+
+    @property
+    def starts(self) -> tuple[Transition, ...]:
+        """The firings that begin."""
+        return tuple(change for change in self.changes if change.is_start)
+
+    @property
+    def ends(self) -> tuple[Transition, ...]:
+        """The firings that end."""
+        return tuple(change for change in self.changes if change.is_end)
+
+    @property
+    def status(self) -> MessageStatus:
+        """``resolved`` when nothing of the incident fires any more, ``acknowledged`` when that is all that is told."""
+        if not self.firing:
+            return MessageStatus.RESOLVED
+        is_acknowledged = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
+        return MessageStatus.ACKNOWLEDGED if is_acknowledged else MessageStatus.FIRING
