@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime
 
 from pydantic import SecretStr
@@ -74,6 +75,13 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
         store.close()
         raise
     return store
+
+
+@contextmanager
+def opened_store(url: SecretStr | str) -> Iterator[SqlStore]:
+    """A store over a database that is there, closed at the end."""
+    with closing(open_store(url, create=False)) as store:
+        yield store
 
 
 class SqlStore:
