@@ -23,21 +23,32 @@ _REFUSED = 400
 _BROKEN = 500
 
 
-def accept(answer: Answer, *, who: str, now: datetime) -> None:
+def accept(answer: Answer, *, who: str, now: datetime, advice: str | None = None) -> None:
     """Return if the receiver took the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
-    these, 5xx, and redirects, which are never followed. ``Retry-After`` is handed on.
+    these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
+    ``advice``: what its body says, where that is more than its status does.
     """
     status = answer.status
-    if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
+    if is_taken(answer):
         return
     is_permanent = _REFUSED <= status < _BROKEN and status not in _LATER
-    advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
+    advice = advice or _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
     if 300 <= status < _REFUSED:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
     msg = f"{who} answered {_named(status)}: {advice}"
-    raise DeliveryError(msg, permanent=is_permanent, retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now))
+    raise DeliveryError(
+        msg,
+        permanent=is_permanent,
+        retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
+        may_be_known=status >= _BROKEN,
+    )
+
+
+def is_taken(answer: Answer) -> bool:
+    """Whether the status says that the message was taken."""
+    return 200 <= answer.status < 300  # noqa: PLR2004 - the statuses themselves are the clearest names
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
