@@ -97,7 +97,11 @@ def explanation(**changes: Any) -> Explanation:
 def briefing(**changes: Any) -> Briefing:
     """The explanation, and two users of different groups."""
     examples = (
-        ExampleLists(user="u-17", baseline=("sku-2", "sku-3", "sku-4"), candidate=("sku-1", "sku-3")),
+        ExampleLists(
+            user="u-17",
+            baseline=("sku-2", "sku-3", "sku-5", "sku-4", "sku-6"),
+            candidate=("sku-1", "sku-3", "sku-4", "sku-5"),
+        ),
         ExampleLists(user="u-42", baseline=tuple(f"i{n}" for n in range(12)), candidate=tuple(f"j{n}" for n in range(10))),
     )
     return replace(Briefing(explanation=explanation(), examples=examples), **changes)

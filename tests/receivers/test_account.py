@@ -75,8 +75,15 @@ def test_the_run_is_explained_in_sentences_shares_items_and_two_users_lists() ->
     assert account.entered == ("Red shoes (sku-1): in 3% of baseline lists, 61% of candidate lists",)
     assert account.left == ("sku-2: in 70% of baseline lists, 0% of candidate lists",)
     first, second = account.examples
-    assert (first.user, first.rows) == ("u-17", (("1", "sku-2", "Red shoes"), ("2", "sku-3", "sku-3"), ("3", "sku-4", "")))
-    assert second.rows[9:] == (("10", "i9", "j9"), ("", "2 more", ""))
+    assert first.user == "u-17"
+    assert first.rows == (
+        ("1", "sku-2 (gone)", "Red shoes (new)"),
+        ("2", "sku-3", "sku-3"),
+        ("3", "sku-5", "sku-4 (was 4)"),
+        ("4", "sku-4", "sku-5 (was 3)"),
+        ("5", "sku-6 (gone)", ""),
+    )
+    assert second.rows[9:] == (("10", "i9 (gone)", "j9 (new)"), ("", "2 more", ""))
 
 
 def test_without_the_run_the_change_itself_says_why() -> None:

@@ -18,7 +18,10 @@ class ChangeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended."""
+    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
+
+    Items say whether they are gone, new, or at which rank they were; a last row without a rank counts what is not shown.
+    """
 
     user: str
     rows: tuple[tuple[str, str, str], ...]

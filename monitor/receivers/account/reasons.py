@@ -95,10 +95,20 @@ def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
 
 
 def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    shown = zip_longest(example.baseline[:RANKS], example.candidate[:RANKS], fillvalue="")
-    for rank, pair in enumerate(shown, start=1):
-        left, right = (say(titles.get(item, item), _LONGEST_ITEM) for item in pair)
-        yield str(rank), left, right
+    ranks, kept = {item: rank for rank, item in enumerate(example.baseline, start=1)}, set(example.candidate)
+
+    def tell(item: str, mark: str) -> str:
+        return say(f"{clean(titles.get(item, item), _LONGEST_ITEM)}{mark}", _LONGEST_ITEM + 20)
+
+    shown = zip_longest(example.baseline[:RANKS], example.candidate[:RANKS])
+    for rank, (left, right) in enumerate(shown, start=1):
+        was = ranks.get(right) if right is not None else None
+        moved = "" if was == rank else f" (was {was})" if was else " (new)"
+        yield (
+            str(rank),
+            "" if left is None else tell(left, "" if left in kept else " (gone)"),
+            "" if right is None else tell(right, moved),
+        )
     rest = [max(len(items) - RANKS, 0) for items in (example.baseline, example.candidate)]
     if any(rest):
         left, right = (f"{count:,} more" if count else "" for count in rest)
