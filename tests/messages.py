@@ -108,11 +108,11 @@ def briefing(**changes: Any) -> Briefing:
 
 
 def hostile_message(text: str) -> Message:
-    """Everything that comes from outside says ``text``."""
+    """Everything that comes from outside says ``text``, and so do names that the configuration would not take."""
     item = ExposedItem(item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61)
     lists = ExampleLists(user=text, baseline=(text, "b"), candidate=(text,))
     group = UserGroup(change=Change.REPLACED, users=1, share=1.0, share_before=None, distance=0.5, examples=(lists,))
     told = explanation(sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text)
     names = {"comparison": text, "alert": text, "segment": text, "reason": text, "metric": text, "statistic": text}
-    change = start(**names, explanation=text, runbook_url=text, labels={text: text})
+    change = start(**names, explanation=text, runbook_url=text, labels={"team": text})
     return message(change, comparison=text, briefing=Briefing(explanation=told, examples=(lists, lists)))

@@ -23,21 +23,21 @@ _REFUSED = 400
 _BROKEN = 500
 
 
-def accept(answer: Answer, *, who: str, now: datetime, advice: str | None = None) -> None:
+def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None) -> None:
     """Return if the receiver took the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``advice``: what its body says, where that is more than its status does.
+    ``said``: what its body says, fit to be shown.
     """
     status = answer.status
     if is_taken(answer):
         return
     is_permanent = _REFUSED <= status < _BROKEN and status not in _LATER
-    advice = advice or _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
+    advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
     if 300 <= status < _REFUSED:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {_named(status)}: {advice}"
+    msg = f"{who} answered {name_of(answer)}: {advice}{f' ({said})' if said else ''}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,
@@ -66,8 +66,9 @@ def retry_after_s(text: str | None, now: datetime) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-def _named(status: int) -> str:
+def name_of(answer: Answer) -> str:
+    """Its status with the words that belong to it."""
     try:
-        return f"{status} {HTTPStatus(status).phrase}"
+        return f"{answer.status} {HTTPStatus(answer.status).phrase}"
     except ValueError:
-        return str(status)
+        return str(answer.status)

@@ -61,6 +61,6 @@ def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: 
     assert retry_after_s(text, SLOT) == seconds
 
 
-def test_what_the_body_says_takes_the_place_of_general_advice() -> None:
-    with pytest.raises(DeliveryError, match=r"^hook answered 404 Not Found: the channel is gone$"):
-        accept(Answer(status=404, headers={}), who="hook", now=SLOT, advice="the channel is gone")
+def test_what_the_body_says_stands_behind_the_advice() -> None:
+    with pytest.raises(DeliveryError, match=r"^hook answered 404 Not Found: check its URL \(no_service\)$"):
+        accept(Answer(status=404, headers={}), who="hook", now=SLOT, said="no_service")
