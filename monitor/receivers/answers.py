@@ -19,6 +19,8 @@ _ADVICE = {
     413: "the message is too large for it",
 }
 _LATER = frozenset({408, 421, 425, 429})
+_OF_MESSAGE = frozenset({400, 413, 422})
+"""What is said of a message and not of who sends it where."""
 _REFUSED = 400
 _BROKEN = 500
 
@@ -43,6 +45,7 @@ def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None) 
         permanent=is_permanent,
         retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
         may_be_known=status >= _BROKEN,
+        of_message=status in _OF_MESSAGE,
     )
 
 

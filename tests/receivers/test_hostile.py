@@ -3,23 +3,28 @@
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from factories import SLOT
-from messages import HOSTILE, hostile_message
-from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
-from monitor.receivers.slack import Slack, SlackOptions
+from messages import HOSTILE, hostile_message, message, start
+from monitor.model import Message
+from monitor.receivers import ReceiverOptions, open_receivers
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
-from servers.webhook import Request
+from servers.webhook import Collector, Request
 
 URL = "http://rankwatch.test:9108"
-MOST_BYTES = 200_000
+MOST_BYTES = 400_000
 every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+
+
+def send(told: Message, **options: Any) -> None:
+    """Through a receiver that was opened as the daemon opens it."""
+    (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
+    with closing(receiver):
+        receiver.send(told, now=SLOT)
 
 
 def strings(found: object) -> Iterator[str]:
@@ -33,10 +38,10 @@ def strings(found: object) -> Iterator[str]:
             yield from strings(value)
 
 
-def require_harmless(body: bytes) -> dict[str, Any]:
+def require_harmless(body: bytes) -> Any:
     """What came is JSON of bounded size, and every text in it prints, but for line breaks and the left-to-right mark."""
     assert len(body) < MOST_BYTES
-    found: dict[str, Any] = json.loads(body)
+    found = json.loads(body)
     for text in strings(found):
         assert text.replace("\n", "").replace("\u200e", "").isprintable()
     return found
@@ -50,8 +55,7 @@ def require_unmoved(request: Request, path: str, host: str, text: str) -> None:
 
 @every_name
 def test_slack_shows_them_as_text(slack: FakeSlack, text: str) -> None:
-    with closing(Slack(SlackOptions.model_validate({"url": slack.url}), external_url=URL)) as receiver:
-        receiver.send(hostile_message(text), now=SLOT)
+    send(hostile_message(text), slack={"url": slack.url})
     (request,) = slack.collector.requests
     require_unmoved(request, PATH, slack.collector.url, text)
     require_harmless(request.body)
@@ -59,9 +63,7 @@ def test_slack_shows_them_as_text(slack: FakeSlack, text: str) -> None:
 
 @every_name
 def test_pagerduty_shows_them_as_text(pagerduty: FakePagerDuty, text: str) -> None:
-    options = PagerDutyOptions.model_validate({"url": pagerduty.url, "routing_key": KEY})
-    with closing(PagerDuty(options, external_url=URL)) as receiver:
-        receiver.send(hostile_message(text), now=SLOT)
+    send(hostile_message(text), pagerduty={"url": pagerduty.url, "routing_key": KEY})
     (request,) = pagerduty.collector.requests
     require_unmoved(request, "/v2/enqueue", pagerduty.url, text)
     event = require_harmless(request.body)
@@ -69,9 +71,28 @@ def test_pagerduty_shows_them_as_text(pagerduty: FakePagerDuty, text: str) -> No
 
 
 @every_name
-def test_alertmanager_shows_them_as_text(text: str) -> None:
-    (change,) = hostile_message(text).changes
-    alert = alert_of(change, SLOT + timedelta(hours=1), URL)
-    found = require_harmless(json.dumps(alert).encode())
-    assert found["labels"]["severity"] == "critical"
-    assert found["generatorURL"].startswith(f"{URL}/comparisons/")
+def test_alertmanager_shows_them_as_text(collector: Collector, text: str) -> None:
+    send(hostile_message(text), alertmanager={"urls": [collector.url]})
+    (request,) = collector.requests
+    require_unmoved(request, "/api/v2/alerts", collector.url, text)
+    (alert,) = require_harmless(request.body)
+    assert alert["labels"]["severity"] == "critical"
+    assert alert["generatorURL"].startswith(f"{URL}/comparisons/")
+
+
+@every_name
+def test_webhooks_show_them_as_text(collector: Collector, text: str) -> None:
+    send(hostile_message(text), webhook={"url": f"{collector.url}/hook"})
+    (request,) = collector.requests
+    require_unmoved(request, "/hook", collector.url, text)
+    require_harmless(request.body)
+
+
+def test_a_thousand_changes_of_huge_names_are_told_within_the_limits(slack: FakeSlack, pagerduty: FakePagerDuty) -> None:
+    huge = "\U0001f600" * 1_000_000
+    changes = [start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n)) for n in range(1000)]
+    told = message(*changes, briefing=hostile_message(huge).briefing)
+    send(told, slack={"url": slack.url})
+    send(told, pagerduty={"url": pagerduty.url, "routing_key": KEY})
+    for request in (*slack.collector.requests, *pagerduty.collector.requests):
+        require_harmless(request.body)
