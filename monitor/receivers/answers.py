@@ -25,12 +25,13 @@ _REFUSED = 400
 _BROKEN = 500
 
 
-def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None) -> None:
+def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None, is_bounded: bool = False) -> None:
     """Return if the receiver took the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``said``: what its body says, fit to be shown.
+    ``said``: what its body says, fit to be shown. ``is_bounded``: the message is as long however much it tells, so that a part
+    of it would be refused no less.
     """
     status = answer.status
     if is_taken(answer):
@@ -45,7 +46,7 @@ def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None) 
         permanent=is_permanent,
         retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
         may_be_known=status >= _BROKEN,
-        of_message=status in _OF_MESSAGE,
+        of_message=status in _OF_MESSAGE and not is_bounded,
     )
 
 

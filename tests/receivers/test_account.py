@@ -156,13 +156,6 @@ def test_the_last_end_is_the_incidents() -> None:
     assert account.why == ()
 
 
-def test_a_firing_that_is_over_before_it_could_be_told_is_one_change_that_says_so() -> None:
-    account = tell(message(EVERYBODY, end(), firing=()))
-    (change,) = account.changes
-    assert change.heading == "SimilarityLow resolved"
-    assert change.facts[-1] == ("told late", "it began and ended before this could be told")
-
-
 def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
     account = tell(message(acknowledgement(), firing=(EVERYBODY,)))
     (change,) = account.changes

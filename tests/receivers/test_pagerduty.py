@@ -38,6 +38,7 @@ def failure(fake: FakePagerDuty, *replies: Reply, **options: Any) -> DeliveryErr
     fake.collector.replies.extend(replies)
     with pytest.raises(DeliveryError) as caught:
         send(fake, message(EVERYBODY), **options)
+    assert not caught.value.of_message
     assert KEY not in str(caught.value)
     return caught.value
 

@@ -62,6 +62,7 @@ def failure(fake: FakeSlack, *replies: Reply, **options: Any) -> DeliveryError:
     fake.collector.replies.extend(replies)
     with posting(fake.url, **options) as receiver, pytest.raises(DeliveryError) as caught:
         receiver.send(message(EVERYBODY), now=SLOT)
+    assert not caught.value.of_message
     assert "canary" not in str(caught.value)
     return caught.value
 

@@ -24,11 +24,9 @@ _LOUDEST = tuple(Severity)
 def choose(message: Message) -> tuple[Transition, ...]:
     """The changes to tell, weightiest first: starts, acknowledgements, ends; all users first, then who is farthest out.
 
-    In a repetition those are the firings that last. Of a firing that began and ended meanwhile only the end is told.
+    In a repetition those are the firings that last.
     """
-    ended = {change.dedup_key for change in message.ends}
-    told = [change for change in message.changes if not (change.is_start and change.dedup_key in ended)]
-    return tuple(sorted(told or message.firing, key=_weight))
+    return tuple(sorted(message.changes or message.firing, key=_weight))
 
 
 def title_of(message: Message, told: Sequence[Transition]) -> str:
@@ -50,8 +48,6 @@ def tell_change(change: Transition, message: Message) -> ChangeAccount:
     facts = [("segment", _segment(change)), *(() if change.is_acknowledgement else _figures(change))]
     facts.append(("in breach since" if change.is_start else "had been firing since", moment(change.since)))
     facts.append(("run", moment(change.slot)))
-    if change.is_end and any(start.dedup_key == change.dedup_key for start in message.starts):
-        facts.append(("told late", "it began and ended before this could be told"))
     return ChangeAccount(
         heading=say(f"{clean(change.alert, _LONGEST_NAME)} {verb}{_where(change)}", _LONGEST_TITLE),
         reason=say(change.reason, _LONGEST_REASON),

@@ -53,7 +53,7 @@ class PagerDuty:
         event = event_of(message, key, self._external_url)
         body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
         answer = self._guard.post(body, {"Content-Type": "application/json"})
-        accept(answer, who=self._guard.who, now=now, said=_reason(answer, key))
+        accept(answer, who=self._guard.who, now=now, said=_reason(answer, key), is_bounded=True)
         _require_success(answer, self._guard.who, key)
 
     def close(self) -> None:

@@ -71,7 +71,8 @@ class Slack:
         self._pace.wait()
         answer = self._guard.post(body, {"Content-Type": "application/json; charset=utf-8"})
         code = (answer.body or b"").decode("ascii", "replace").strip()
-        accept(answer, who=self._guard.who, now=now, said=f"{code}: {_SAID[code]}" if code in _SAID else None)
+        said = f"{code}: {_SAID[code]}" if code in _SAID else None
+        accept(answer, who=self._guard.who, now=now, said=said, is_bounded=True)
         _require_ok(answer, self._guard.who)
 
     def close(self) -> None:
