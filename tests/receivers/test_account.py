@@ -1,9 +1,12 @@
+import shlex
 from datetime import timedelta
 from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from factories import SLOT
 from messages import (
@@ -19,6 +22,8 @@ from messages import (
     repetition,
     start,
 )
+from monitor.cli.main import app
+from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model import Briefing, Cause, Message, MessageStatus, Part, Severity
 from monitor.receivers.account import Account, account_of
 
@@ -71,9 +76,9 @@ def test_the_run_is_explained_in_sentences_shares_items_and_two_users_lists() ->
         "14 items entered the lists, 1 item left them.",
         "Drop of all users asked, whatever the lists of the missing ones: 0.2400 to 0.3100.",
     )
-    assert account.shares == (("items replaced", "62%"), ("items moved", "38%"))
-    assert account.entered == ("Red shoes (sku-1): in 3% of baseline lists, 61% of candidate lists",)
-    assert account.left == ("sku-2: in 70% of baseline lists, 0% of candidate lists",)
+    assert account.shares == (("items replaced", "62 %"), ("items moved", "38 %"))
+    assert account.entered == ("Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists",)
+    assert account.left == ("sku-2: in 70 % of baseline lists, 0 % of candidate lists",)
     first, second = account.examples
     assert first.user == "u-17"
     assert first.rows == (
@@ -186,6 +191,16 @@ def test_hostile_names_are_short_printable_lines(text: str) -> None:
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it() -> None:
     heading = tell(message(start(segment="shop=\u05d0\u05d1"))).changes[0].facts[0][1]
     assert heading == "shop=\u05d0\u05d1\u200e"
+
+
+def test_the_commands_are_understood() -> None:
+    group = get_command(app)
+    assert isinstance(group, TyperGroup)
+    for command in tell(message(EVERYBODY)).commands:
+        program, name, *arguments = shlex.split(command)
+        found = group.commands[name].make_context(name, arguments)
+        assert (program, found.params["config"]) == ("rankwatch", DEFAULT_CONFIG)
+        assert "2024-01-08T00:00:00Z" in found.params.values()
 
 
 def test_a_hostile_comparison_is_one_word_of_the_command() -> None:

@@ -71,7 +71,7 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerD
         ],
     }
     assert details["changes"][0]["figures"]["normal before"] == "0.61"
-    assert details["parts of the drop"] == {"items replaced": "62%", "items moved": "38%"}
+    assert details["parts of the drop"] == {"items replaced": "62 %", "items moved": "38 %"}
     assert details["lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
     assert list(details) == [
         *("changes", "why", "parts of the drop", "entered or rose", "left or fell", "lists, baseline | candidate", "commands")

@@ -53,18 +53,12 @@ def share_out(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     told = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
     drop = 0.0 if explanation.before is None else explanation.now - explanation.before
     is_shared = drop > 0 and max((abs(amount) for _, amount in told), default=0.0) <= _CANCELLED * drop
-    return tuple((_PARTS[part], f"{amount / drop:.0%}" if is_shared else f"{amount:+.4f}") for part, amount in told)
+    return tuple((_PARTS[part], _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
 
 
 def name_items(items: Sequence[ExposedItem]) -> tuple[str, ...]:
     """``Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists``."""
-    return tuple(
-        say(
-            f"{_name(each)}: in {each.share_before:.0%} of baseline lists, {each.share_after:.0%} of candidate lists",
-            _LONGEST_LINE,
-        )
-        for each in items[:ITEMS]
-    )
+    return tuple(say(f"{_name(each)}: in {_lists_with(each)}", _LONGEST_LINE) for each in items[:ITEMS])
 
 
 def show_examples(briefing: Briefing) -> tuple[SideBySide, ...]:
@@ -85,9 +79,17 @@ def _tell_items(explanation: Explanation) -> list[str]:
     return [f"{entered} entered the lists{of}, {left} left them."]
 
 
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
 def _name(item: ExposedItem) -> str:
     ours = clean(item.item, _LONGEST_ITEM // 2)
     return f"{clean(item.title, _LONGEST_ITEM)} ({ours})" if item.title else ours
+
+
+def _lists_with(item: ExposedItem) -> str:
+    return f"{_percent(item.share_before)} of baseline lists, {_percent(item.share_after)} of candidate lists"
 
 
 def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
