@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from monitor.model import Message, MessageStatus, Severity
 from monitor.receivers.account import Account, ChangeAccount, account_of
+from monitor.receivers.account.writing import say
 from monitor.receivers.wording import clean, moment
 
 MAX_KEY = 255
@@ -38,7 +39,7 @@ def event_of(message: Message, routing_key: str, external_url: str) -> dict[str,
 def _payload(message: Message, account: Account) -> dict[str, object]:
     lead, comparison = (message.changes or message.firing)[0], clean(message.comparison, _MAX_NAME)
     return {
-        "summary": clean(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
+        "summary": say(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
         "severity": _SEVERITIES[message.severity],
         "timestamp": moment(lead.at),
