@@ -9,21 +9,35 @@ from monitor.errors import ConfigError
 from monitor.options import OneOf
 from monitor.ports import Receiver
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
+from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
+from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-__all__ = ["AlertmanagerOptions", "ReceiverOptions", "WebhookOptions", "open_receivers", "receiver_names", "verify"]
+__all__ = [
+    "AlertmanagerOptions",
+    "PagerDutyOptions",
+    "ReceiverOptions",
+    "SlackOptions",
+    "WebhookOptions",
+    "open_receivers",
+    "receiver_names",
+    "verify",
+]
 
 
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
     alertmanager: AlertmanagerOptions | None = None
+    pagerduty: PagerDutyOptions | None = None
+    slack: SlackOptions | None = None
     webhook: WebhookOptions | None = None
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        return next(given.receiver_names for given in (self.alertmanager, self.webhook) if given is not None)
+        kinds = (self.alertmanager, self.pagerduty, self.slack, self.webhook)
+        return next(given.receiver_names for given in kinds if given is not None)
 
 
 def receiver_names(options: Sequence[ReceiverOptions]) -> tuple[str, ...]:
@@ -44,6 +58,10 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     for entry in options:
         if entry.alertmanager is not None:
             opened.extend(open_alertmanager(entry.alertmanager, external_url=external_url))
+        if entry.pagerduty is not None:
+            opened.append(PagerDuty(entry.pagerduty, external_url=external_url))
+        if entry.slack is not None:
+            opened.append(Slack(entry.slack, external_url=external_url))
         if entry.webhook is not None:
             opened.append(Webhook(entry.webhook, external_url=external_url))
     return tuple(opened)

@@ -1,4 +1,6 @@
 from servers.alertmanager import make_alertmanager
+from servers.pagerduty import pagerduty
+from servers.slack import slack
 from servers.webhook import collector
 
-__all__ = ["collector", "make_alertmanager"]
+__all__ = ["collector", "make_alertmanager", "pagerduty", "slack"]
