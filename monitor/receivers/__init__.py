@@ -9,21 +9,32 @@ from monitor.errors import ConfigError
 from monitor.options import OneOf
 from monitor.ports import Receiver
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
+from monitor.receivers.email import Email, EmailOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-__all__ = ["AlertmanagerOptions", "ReceiverOptions", "WebhookOptions", "open_receivers", "receiver_names", "verify"]
+__all__ = [
+    "AlertmanagerOptions",
+    "EmailOptions",
+    "ReceiverOptions",
+    "WebhookOptions",
+    "open_receivers",
+    "receiver_names",
+    "verify",
+]
 
 
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
     alertmanager: AlertmanagerOptions | None = None
+    email: EmailOptions | None = None
     webhook: WebhookOptions | None = None
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        return next(given.receiver_names for given in (self.alertmanager, self.webhook) if given is not None)
+        given = (self.alertmanager, self.email, self.webhook)
+        return next(options.receiver_names for options in given if options is not None)
 
 
 def receiver_names(options: Sequence[ReceiverOptions]) -> tuple[str, ...]:
@@ -44,6 +55,8 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     for entry in options:
         if entry.alertmanager is not None:
             opened.extend(open_alertmanager(entry.alertmanager, external_url=external_url))
+        if entry.email is not None:
+            opened.append(Email(entry.email, external_url=external_url))
         if entry.webhook is not None:
             opened.append(Webhook(entry.webhook, external_url=external_url))
     return tuple(opened)

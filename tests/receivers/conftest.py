@@ -1,4 +1,5 @@
 from servers.alertmanager import make_alertmanager
+from servers.smtp import certificate, mail_server
 from servers.webhook import collector
 
-__all__ = ["collector", "make_alertmanager"]
+__all__ = ["certificate", "collector", "mail_server", "make_alertmanager"]

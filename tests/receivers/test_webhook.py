@@ -13,30 +13,17 @@ import requests
 
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
-from monitor.model import Message, Severity, State, Transition
+from monitor.model import Message
 from monitor.receivers import ReceiverOptions, WebhookOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.keying import key_of
 from monitor.receivers.labelling import fingerprint_of
 from monitor.receivers.webhook import Webhook
+from receivers.messages import END, ENDED, FIRING, OTHER, SEEN, START, message
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
-WHY = "All of the drop: everywhere, items moved."
-FIRING = transition(explanation=WHY, interval=(0.241, 0.267), normal=0.512)
-ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, reason="fine again", runbook_url=None)
-SEEN = transition(from_state=State.FIRING, to_state=State.FIRING, reason="acknowledged by kim")
-OTHER = transition(segment="country=DE", dedup_key="fedcba9876543210fedcba9876543210")
-
-
-def message(*changes: Transition, firing: tuple[Transition, ...] = (), **more: Any) -> Message:
-    return Message(
-        incident="incident-1", comparison="home-feed", severity=Severity.CRITICAL, changes=changes, firing=firing, **more
-    )
-
-
-START = message(FIRING, firing=(FIRING,))
 
 
 @contextmanager
@@ -78,7 +65,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "annotations": {
             "summary": f"SimilarityLow firing on home-feed: {FIRING.reason}",
             "reason": FIRING.reason,
-            "explanation": WHY,
+            "explanation": FIRING.explanation,
             "value": "0.254",
             "interval": "0.241 0.267",
             "normal": "0.512",
@@ -118,7 +105,7 @@ def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector: 
     ]
     assert (partly["status"], partly["alerts"][0]["endsAt"]) == ("firing", "2024-01-08T00:00:05Z")
     assert "segment" not in partly["commonLabels"]
-    assert told(collector, message(ENDED))["status"] == "resolved"
+    assert told(collector, END)["status"] == "resolved"
 
 
 def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector: Collector) -> None:
@@ -140,7 +127,7 @@ def test_a_thousand_alerts_are_one_request(collector: Collector) -> None:
 
 def test_the_same_told_again_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
-        for each in (START, START, message(ENDED)):
+        for each in (START, START, END):
             receiver.send(each, now=SLOT)
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]

@@ -10,11 +10,13 @@
          "generatorURL": "...", "fingerprint": "..."}]}
 
 ``alerts`` are what begins or ends, in the order it was stored, then what fires still. ``status`` is ``resolved`` once nothing
-of the incident fires any more; ``groupKey`` is shared by all messages of the incident and by nothing else. ``endsAt`` of a firing
-alert is ``0001-01-01T00:00:00Z``, as there. The annotations of an alert are text: ``summary``, ``description``, ``value``,
-``threshold``, ``users``, ``reason``, ``direction``, ``from``, ``to``, ``slot``, ``at``, ``since``, ``dedup_key`` (shared by a
-firing and its end and by nothing else), ``explanation``, ``runbook_url``, ``interval`` (95 %, ``low high``), ``normal``, and
-``acknowledgement`` in the message that tells it; those that would be empty are left out.
+of the incident fires any more; ``groupKey`` is shared by all messages of the incident and by nothing else. ``endsAt`` of an
+alert that fires is ``0001-01-01T00:00:00Z``, as there.
+
+The annotations of an alert are text: ``summary``, ``description``, ``value``, ``threshold``, ``users``, ``reason``,
+``direction``, ``from``, ``to``, ``slot``, ``at``, ``since``, ``dedup_key`` (shared by a firing and its end and by nothing
+else), ``explanation``, ``runbook_url``, ``interval`` (95 %, ``low high``), ``normal``, and ``acknowledgement`` in the message
+that tells it; those that would be empty are left out.
 """
 
 from __future__ import annotations
