@@ -9,11 +9,13 @@ from monitor.errors import ConfigError
 from monitor.options import OneOf
 from monitor.ports import Receiver
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
+from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
 from monitor.receivers.email import Email, EmailOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
 __all__ = [
     "AlertmanagerOptions",
+    "AppriseOptions",
     "EmailOptions",
     "ReceiverOptions",
     "WebhookOptions",
@@ -27,13 +29,14 @@ class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
     alertmanager: AlertmanagerOptions | None = None
+    apprise: AppriseOptions | None = None
     email: EmailOptions | None = None
     webhook: WebhookOptions | None = None
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        given = (self.alertmanager, self.email, self.webhook)
+        given = (self.alertmanager, self.apprise, self.email, self.webhook)
         return next(options.receiver_names for options in given if options is not None)
 
 
@@ -55,6 +58,8 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     for entry in options:
         if entry.alertmanager is not None:
             opened.extend(open_alertmanager(entry.alertmanager, external_url=external_url))
+        if entry.apprise is not None:
+            opened.append(AppriseReceiver(entry.apprise, external_url=external_url))
         if entry.email is not None:
             opened.append(Email(entry.email, external_url=external_url))
         if entry.webhook is not None:

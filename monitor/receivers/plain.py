@@ -11,10 +11,13 @@ STATUS_WORDS = {"firing": "FIRING", "acknowledged": "ACKNOWLEDGED", "resolved": 
 _WIDEST_ITEM = 40
 
 
-def text_of(account: Account) -> str:
-    """Status and title, then what changed, why, examples, links and commands; parts that are empty are left out."""
+def text_of(account: Account, *, has_title: bool = True) -> str:
+    """The title, then what changed, why, examples, links and commands; parts that are empty are left out.
+
+    ``has_title``: without it the title is left out too, for those who show it elsewhere.
+    """
     parts = chain(
-        [[account.title]],
+        [[account.title]] if has_title else [],
         map(_change, account.changes),
         [account.more],
         _part("Why", account.why),
