@@ -7,9 +7,10 @@ from collections.abc import Sequence
 
 from monitor.errors import ConfigError
 from monitor.options import OneOf
-from monitor.ports import Receiver
+from monitor.ports import Receiver, RunWatcher
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
+from monitor.receivers.deadman import DeadMan, PingOptions
 from monitor.receivers.email import Email, EmailOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
@@ -17,8 +18,10 @@ __all__ = [
     "AlertmanagerOptions",
     "AppriseOptions",
     "EmailOptions",
+    "PingOptions",
     "ReceiverOptions",
     "WebhookOptions",
+    "open_pings",
     "open_receivers",
     "receiver_names",
     "verify",
@@ -65,3 +68,8 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
         if entry.webhook is not None:
             opened.append(Webhook(entry.webhook, external_url=external_url))
     return tuple(opened)
+
+
+def open_pings(options: Sequence[PingOptions]) -> tuple[RunWatcher, ...]:
+    """One dead-man ping an entry. Nothing is sent yet."""
+    return tuple(DeadMan(entry) for entry in options)
