@@ -16,6 +16,7 @@ from monitor import __version__
 from monitor.errors import ConfigError, DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.model import spell
+from monitor.pipeline.deliver import Outlet
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.delivering import DeliveryLoop
@@ -157,11 +158,14 @@ class Daemon:
         self._stop_loops()
         self._loops = tuple(
             DeliveryLoop(
-                store=self._store,
-                receiver=receiver,
-                clock=self._clock,
-                publisher=self._publisher,
-                owner=self._runner.owner,
+                outlet=Outlet(
+                    store=self._store,
+                    receiver=receiver,
+                    clock=self._clock,
+                    publisher=self._publisher,
+                    owner=self._runner.owner,
+                    policy=wiring.policy,
+                )
             )
             for receiver in wiring.receivers
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from monitor import __version__
-from monitor.alerts import retire
+from monitor.alerts import Policy, retire
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
@@ -18,7 +18,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
-from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
+from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
 
@@ -33,6 +33,7 @@ class Wiring:
     settings: Settings
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
+    policy: Policy
     pings: tuple[RunWatcher, ...] = ()
 
     @property
@@ -65,6 +66,7 @@ def wire(settings: Settings) -> Wiring:
         settings=settings,
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
+        policy=policy_of(settings),
         pings=open_pings(settings.pings),
     )
 
@@ -105,17 +107,26 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
         if settles:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
-        yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher, pings=wiring.pings)
+        yield OneShot(
+            watched=wiring.watched,
+            receivers=wiring.receivers,
+            store=store,
+            publisher=publisher,
+            policy=wiring.policy,
+            pings=wiring.pings,
+        )
 
 
 def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
     Alerts whose rule or comparison has left it end, and receivers hear of it; what is owed to receivers that have left it is
-    given up. One database belongs to one configuration: what this one does not name is taken to be gone.
+    given up, and what others refused of alerts that still fire is tried again. One database belongs to one configuration: what
+    this one does not name is taken to be gone.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
+    store.revive(clock.now(), receivers=wiring.receiver_names)

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Transition
+from monitor.model import Message, MessageStatus
 from monitor.receivers.account import account_of
 from monitor.receivers.apprise import services
 from monitor.receivers.apprise.options import AppriseOptions
-from monitor.receivers.bridging import messages_of
 from monitor.receivers.keying import key_of
 from monitor.receivers.plain import text_of
 from monitor.receivers.remembering import Reached
@@ -53,15 +52,8 @@ class AppriseReceiver:
         """It is told of incidents."""
         return False
 
-    def send(self, told: Message | Sequence[Transition], *, now: datetime) -> None:
+    def send(self, message: Message, *, now: datetime) -> None:
         """Tell a message to whoever does not have it yet. DeliveryError when one of them did not take it."""
-        for message in messages_of(told):
-            self._send(message, now)
-
-    def close(self) -> None:
-        """There is nothing to close."""
-
-    def _send(self, message: Message, now: datetime) -> None:
         key, names = key_of(message, now), tuple(self._services)
         waiting = self._reached.without(key, names)
         outcomes = self._tell(message, waiting)
@@ -73,6 +65,9 @@ class AppriseReceiver:
             may_be_known = taken > 0 or not _REFUSED_UNHEARD.issuperset(failed.values())
             msg = f"{self._name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"
             raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
+
+    def close(self) -> None:
+        """There is nothing to close."""
 
     def _tell(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
         """What came of it, one after the other until the time is over."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, Transition
+from monitor.model import Message
 from monitor.receivers.account import account_of
-from monitor.receivers.bridging import messages_of
 from monitor.receivers.email.composing import compose
 from monitor.receivers.email.exchange import Mailbox, Refusal, trust
 from monitor.receivers.email.options import EmailOptions
@@ -46,15 +45,8 @@ class Email:
         """It is told of incidents."""
         return False
 
-    def send(self, told: Message | Sequence[Transition], *, now: datetime) -> None:
+    def send(self, message: Message, *, now: datetime) -> None:
         """Mail a message to whoever does not have it yet. DeliveryError when somebody was refused, permanent when for good."""
-        for message in messages_of(told):
-            self._send(message, now)
-
-    def close(self) -> None:
-        """There is nothing to close: each mail has a connection of its own."""
-
-    def _send(self, message: Message, now: datetime) -> None:
         key, options = key_of(message, now), self._options
         account = account_of(message, self._external_url)
         mail = compose(message, account, sender=options.sender, to=options.to, key=key, now=now)
@@ -67,6 +59,9 @@ class Email:
         self._reached.add(key, [address for address in waiting if address not in refused])
         if refused:
             raise self._told_partly(refused)
+
+    def close(self) -> None:
+        """There is nothing to close: each mail has a connection of its own."""
 
     def _told_partly(self, refused: Mapping[str, Refusal]) -> DeliveryError:
         """Some have the mail. As long as one refusal may pass, it is tried again, for these alone."""

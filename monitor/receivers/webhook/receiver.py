@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import datetime
 
-from monitor.model import Message, Transition
+from monitor.model import Message
 from monitor.receivers.answers import accept
-from monitor.receivers.bridging import messages_of
 from monitor.receivers.guarded import Guard
 from monitor.receivers.keying import key_of
 from monitor.receivers.webhook.body import body_of
@@ -45,20 +43,16 @@ class Webhook:
         """It is told of incidents."""
         return False
 
-    def send(self, told: Message | Sequence[Transition], *, now: datetime) -> None:
+    def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken."""
-        for message in messages_of(told):
-            self._send(message, now)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._guard.close()
-
-    def _send(self, message: Message, now: datetime) -> None:
         told = body_of(message, receiver=self._name, external_url=self._external_url, max_alerts=self._options.max_alerts)
         body = json.dumps(told, allow_nan=False).encode()
         answer = self._guard.post(body, self._headers(message, body, now))
         accept(answer, who=self._guard.who, now=now)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}
