@@ -23,6 +23,7 @@ from monitor.cli import (
     filling,
     gating,
     measures,
+    notifying,
     planning,
     running,
     serving,
@@ -64,6 +65,7 @@ app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)
 app.command("show")(detailing.show)
 app.command("alerts")(showing.alerts)
+app.add_typer(notifying.app, name="notify")
 app.add_typer(configuring.app, name="config")
 app.add_typer(database.app, name="db")
 
