@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +27,8 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 
 @contextmanager
 def telling(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
-    entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": urls, **options}))
+    named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
+    entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
     assert isinstance(receiver, AppriseReceiver)
     yield receiver
@@ -52,12 +54,12 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector,
         receiver.send(START, now=SLOT)
     assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     assert str(caught.value) == (
-        f"apprise: number 1 of urls ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
+        f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
     )
 
 
 def test_no_service_to_tell_is_no_success() -> None:
-    service = open_service("json://127.0.0.1", 1)
+    service = open_service("nobody", "json://127.0.0.1")
     service.clear()
     assert notify(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
 
@@ -66,7 +68,7 @@ def test_only_the_service_that_did_not_take_it_is_told_again(collector: Collecto
     for other in serve():
         other.replies.append(answer(503))
         with telling(url_of(collector), url_of(other)) as receiver:
-            with pytest.raises(DeliveryError, match=r"number 2 of urls ended with failure; 1 of 2 services") as caught:
+            with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
                 receiver.send(START, now=SLOT)
             receiver.send(START, now=SLOT)
         assert (len(collector.requests), len(other.requests)) == (1, 2)
@@ -84,8 +86,8 @@ def test_redirects_are_not_followed(collector: Collector) -> None:
     "url", ["file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"]
 )
 def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="number 2 is not one that Apprise can read") as caught:
-        AppriseOptions.model_validate({"urls": ["json://127.0.0.1", url]})
+    with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
+        AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
     assert "canary" not in str(caught.value) + caplog.text
 
 
@@ -93,7 +95,7 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: 
     collector.default = answer(500, {}, b"canary-token")
     with caplog.at_level(logging.DEBUG), telling(url_of(collector)) as receiver, pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
-    options = AppriseOptions.model_validate({"urls": [url_of(collector)]})
+    options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
     apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]
     assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
 
@@ -124,8 +126,14 @@ def test_without_the_extra_the_configuration_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['apprise'] = None\n"
         "from monitor.receivers import AppriseOptions\n"
-        "AppriseOptions.model_validate({'urls': ['json://canary']})"
+        "AppriseOptions.model_validate({'urls': {'one': 'json://canary'}})"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
-    assert "need Apprise: pip install 'rankwatch[apprise]'" in done.stderr
+    assert "needs Apprise: pip install 'rankwatch[apprise]'" in done.stderr
     assert "canary" not in done.stderr.replace(code, "")
+
+
+def test_a_url_may_come_from_a_file(collector: Collector, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(url_of(collector) + "\n")
+    options = AppriseOptions.model_validate({"urls": {"phones_file": str(tmp_path / "url")}})
+    assert options.urls["phones"].get_secret_value() == url_of(collector)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated
 
@@ -12,26 +13,27 @@ from monitor.options import Duration, Options
 from monitor.receivers.apprise.services import open_service
 from monitor.receivers.fields import ReceiverName, Timeout
 
+_ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 
-def _check_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+
+def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     """Let Apprise read each of them, so that what it cannot read is told when the configuration is loaded."""
-    texts = [url.get_secret_value() for url in urls]
-    if len(set(texts)) < len(texts):
-        msg = "list no URL twice"
-        raise ValueError(msg)
-    for position, text in enumerate(texts, start=1):
+    for name, url in urls.items():
         try:
-            open_service(text, position)
+            open_service(name, url.get_secret_value())
         except ConfigError as error:
-            raise ValueError(str(error).removeprefix("urls: ")) from None
+            raise ValueError(str(error)) from None
     return urls
 
 
 class AppriseOptions(Options):
     """Tell services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
 
-    urls: Annotated[tuple[SecretStr, ...], AfterValidator(_check_urls)] = Field(
-        min_length=1, max_length=20, description="One of Apprise's URLs for each service. Secrets, never shown."
+    urls: Annotated[Mapping[_ServiceName, SecretStr], AfterValidator(_check_urls)] = Field(
+        min_length=1,
+        max_length=20,
+        description="Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. Secrets, never shown.",
+        examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
     )
     name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: apprise).")
     timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")

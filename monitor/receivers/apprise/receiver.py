@@ -26,10 +26,7 @@ class AppriseReceiver:
     def __init__(self, options: AppriseOptions, *, external_url: str) -> None:
         self._options, self._external_url = options, external_url
         (self._name,) = options.receiver_names
-        self._services = {
-            f"number {position}": services.open_service(url.get_secret_value(), position)
-            for position, url in enumerate(options.urls, start=1)
-        }
+        self._services = {name: services.open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
         self._reached = Reached()
 
     @property
@@ -60,7 +57,7 @@ class AppriseReceiver:
         self._reached.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         if failed:
-            said = ", ".join(f"{name} of urls ended with {outcome}" for name, outcome in failed.items())
+            said = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
             taken = len(names) - len(failed)
             may_be_known = taken > 0 or not _REFUSED_UNHEARD.issuperset(failed.values())
             msg = f"{self._name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"

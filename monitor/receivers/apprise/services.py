@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 _SILENT = logging.CRITICAL + 1
 
 
-def open_service(url: str, position: int) -> apprise.Apprise:
+def open_service(name: str, url: str) -> apprise.Apprise:
     """One service. ConfigError, without the URL, when Apprise is not there or knows no service of that form."""
     try:
         import apprise  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError:
-        msg = "urls: need Apprise: pip install 'rankwatch[apprise]'"
+        msg = "needs Apprise: pip install 'rankwatch[apprise]'"
         raise ConfigError(msg) from None
     # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
     logging.getLogger("apprise").setLevel(_SILENT)
     service = apprise.Apprise(asset=_asset())
     if not service.add(url) or len(service) != 1:
-        msg = f"urls: number {position} is not one that Apprise can read: see its list of services for the form"
+        msg = f"{name} is no URL that Apprise can read: see its list of services for the form"
         raise ConfigError(msg)
     if "overflow=" not in url.lower():
         # By itself Apprise sends what is too long for a service, which then refuses it; the beginning says what matters.
