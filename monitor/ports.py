@@ -144,6 +144,19 @@ class Receiver(Protocol):
         """Release what is held; may be called twice."""
 
 
+class RunWatcher(Protocol):
+    """Somebody who hears of each run, and raises the alarm when he hears nothing. Never raises, never holds up a run."""
+
+    def run_started(self, claim: Claim) -> None:
+        """A run has begun."""
+
+    def run_finished(self, claim: Claim, failure: str | None) -> None:
+        """It has ended: well for None, else why not; a run that is ``insufficient`` has not ended well."""
+
+    def close(self, timeout_s: float) -> None:
+        """Tell what is still to be told, for so long at most, and release what is held; may be called twice."""
+
+
 class Publisher(Protocol):
     """Shows the state of the world to whoever watches the daemon. Never raises, never blocks on I/O."""
 

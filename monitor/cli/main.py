@@ -24,6 +24,7 @@ from monitor.cli import (
     filling,
     gating,
     measures,
+    notifying,
     planning,
     running,
     serving,
@@ -66,6 +67,7 @@ app.command("runs")(showing.runs)
 app.command("show")(detailing.show)
 app.add_typer(alerting.alerts, name="alerts")
 app.add_typer(alerting.silence, name="silence")
+app.add_typer(notifying.app, name="notify")
 app.add_typer(configuring.app, name="config")
 app.add_typer(database.app, name="db")
 

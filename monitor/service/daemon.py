@@ -89,6 +89,7 @@ class Daemon:
         with ExitStack() as opened:
             self._wiring = wire(load(self._config))
             opened.callback(lambda: self._wiring.close_sources(timeout_s=1.0))
+            opened.callback(lambda: self._wiring.close_pings())  # noqa: PLW0108 - a reload puts another wiring in its place
             settings = self._wiring.settings
             self._store = open_store(settings.database, create=True)
             opened.callback(self._store.close)
@@ -130,6 +131,7 @@ class Daemon:
             return False
         old, self._wiring = self._wiring, new
         self._put_in_force()
+        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
@@ -149,6 +151,7 @@ class Daemon:
         """Bring metrics, deliveries and the schedule in line with the wiring."""
         wiring = self._wiring
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
+        self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._refresh()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -11,8 +12,8 @@ from monitor import __version__
 from monitor.alerts import Policy, retire
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
-from monitor.ports import Clock, Receiver, Source, Store
-from monitor.receivers import open_receivers
+from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
+from monitor.receivers import open_pings, open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
@@ -20,6 +21,9 @@ from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
+
+PINGS_S = 3.0
+"""How long pings may still go out once everything else is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +34,7 @@ class Wiring:
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
     policy: Policy
+    pings: tuple[RunWatcher, ...] = ()
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -41,9 +46,16 @@ class Wiring:
         for watched in self.watched.values():
             watched.close(timeout_s)
 
+    def close_pings(self) -> None:
+        """Let every ping that waits go out, for PINGS_S at most."""
+        ends_at = time.monotonic() + PINGS_S
+        for ping in self.pings:
+            ping.close(timeout_s=ends_at - time.monotonic())
+
     def close(self) -> None:
-        """Close sources and receivers."""
+        """Close sources, pings and receivers."""
         self.close_sources()
+        self.close_pings()
         for receiver in self.receivers:
             receiver.close()
 
@@ -55,6 +67,7 @@ def wire(settings: Settings) -> Wiring:
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
+        pings=open_pings(settings.pings),
     )
 
 
@@ -95,7 +108,12 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
         yield OneShot(
-            watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher, policy=wiring.policy
+            watched=wiring.watched,
+            receivers=wiring.receivers,
+            store=store,
+            publisher=publisher,
+            policy=wiring.policy,
+            pings=wiring.pings,
         )
 
 

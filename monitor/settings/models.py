@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import NoiseFloor
 from monitor.options import Duration, OneOf, Options, display_url
-from monitor.receivers import ReceiverOptions
+from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.fields import (
     Address,
     ArmMetricName,
@@ -191,6 +191,9 @@ class Settings(Options):
     comparisons: tuple[ComparisonOptions, ...] = Field(min_length=1, max_length=1000, description="What is watched.")
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(), max_length=100, description="Who is told when an alert fires or resolves."
+    )
+    pings: tuple[PingOptions, ...] = Field(
+        default=(), max_length=100, description="Dead-man pings: who hears of every run, so that silence is noticed."
     )
     routes: tuple[RouteOptions, ...] = Field(
         default=(),
