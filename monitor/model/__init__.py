@@ -1,10 +1,13 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    CONDITION,
     COVERAGE,
     FROZEN,
     LEAST_RUNS,
+    UNMEASURED,
     AlertState,
+    Condition,
     Direction,
     Expectation,
     Outcome,
@@ -76,12 +79,14 @@ from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
+    "CONDITION",
     "COVERAGE",
     "FROZEN",
     "LEAST_RUNS",
     "LEAST_WEIGHT",
     "MOST_WEIGHT",
     "PARTS",
+    "UNMEASURED",
     "AlertState",
     "Arm",
     "ArmScore",
@@ -91,6 +96,7 @@ __all__ = [
     "Change",
     "Claim",
     "Comparison",
+    "Condition",
     "Coverage",
     "CoverageReason",
     "CoverageRow",

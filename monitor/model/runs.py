@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
+from monitor.model.alerts import AlertState, Condition, Expectation, Rule, State, Transition
 from monitor.model.derived import NoiseFloor
 from monitor.model.explanation import Explanation, Split
 from monitor.model.lessons import Lesson
@@ -44,6 +44,7 @@ class Comparison:
     for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
     its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
     asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
+    ``ignored``: conditions under which alerts wait for no verdict, so that what stands ends.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Comparison:
     relevance_after: timedelta = timedelta(0)
     runs_a_false_page: float = 90.0
     noise_floor: NoiseFloor | None = None
+    ignored: frozenset[Condition] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
