@@ -22,6 +22,7 @@ from monitor.model import (
 from monitor.pipeline.covering import summarize_coverage
 from monitor.pipeline.expecting import expect
 from monitor.pipeline.freezing import watch_freezing
+from monitor.pipeline.weighing import Scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,8 @@ def judge_findings(
         expectations=expectations,
         arm_scores=found.arm_scores,
     )
-    return Judgement(expectations=expectations, states=moved, transitions=transitions)
+    scales = Scales(comparison=comparison, summaries=found.summaries, expectations=expectations, past=past)
+    return Judgement(expectations=expectations, states=moved, transitions=scales.weigh(transitions))
 
 
 def _count_lost(coverage: Coverage | None) -> dict[str, float]:

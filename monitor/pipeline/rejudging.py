@@ -19,6 +19,7 @@ from monitor.model import (
 from monitor.pipeline.expecting import REMEMBERED
 from monitor.pipeline.explaining import explain_alerts
 from monitor.pipeline.judging import Findings, judge_findings
+from monitor.pipeline.weighing import needs_recent
 
 
 def _empty_past() -> defaultdict[str, deque[PastRun]]:
@@ -59,5 +60,6 @@ class Rejudging:
     def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
         """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
-        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations))
+        summaries = tuple(record.summaries) if needs_recent(self.comparison) else ()
+        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations), summaries=summaries)
         self.past[record.run.config_hash].append(past)

@@ -27,9 +27,9 @@ class ConditionOptions(Options):
 
     policy: Literal["alert", "keep", "ignore"] = Field(
         default="alert",
-        description="`alert`: alerts on drift stay as they are, and the condition has an alert of its own. `keep`: they stay, and "
-        "nobody is told. `ignore`: nobody is told, and alerts on drift that cannot be judged end, saying that nobody saw them "
-        "recover.",
+        description="`alert`: alerts on drift stay as they are, and the condition has an alert of its own. `keep`: they stay, "
+        "and nobody is told. `ignore`: nobody is told, and alerts on drift that cannot be judged end, saying that nobody saw "
+        "them recover.",
     )
     severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
     runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
@@ -105,14 +105,14 @@ def _over(own: T, defaults: T) -> T:
 
 
 def _to_rule(condition: Condition, options: ConditionOptions) -> Rule:
-    """The rule; staleness is a number of missed runs above its limit, the others have no value."""
+    """The rule; there is no value to hold against a threshold."""
     return Rule(
         alert=ALERTS[condition],
         metric=CONDITION,
         statistic=condition,
         direction=Direction.ABOVE,
-        threshold=float(options.after) if isinstance(options, StaleOptions) else 0.0,
-        resolve_at=float(options.after) if isinstance(options, StaleOptions) else 0.0,
+        threshold=0.0,
+        resolve_at=0.0,
         segments=options.segments if isinstance(options, NoDataOptions) else "all",
         for_runs=options.for_runs if isinstance(options, ErrorOptions) else 1,
         severity=options.severity,
