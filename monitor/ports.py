@@ -269,8 +269,8 @@ class Store(Protocol):
     def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
         """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
 
-        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation was
-        suspicious. One that left nothing is passed over.
+        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+        was suspicious. One that left nothing is passed over.
         """
 
     def explanation(self, run_id: int) -> Explanation | None:

@@ -20,9 +20,9 @@ def judge_condition(
 ) -> Verdict | None:
     """Judge one segment by the ``verdicts`` of the other rules on it; None where a run says nothing of the condition.
 
-    ``error``: the run failed. ``no_data``: too little was compared as a whole, or a rule had no data, or nobody asked belongs
-    to the segment any more (``is_strange``). ``too_few``: a rule had too few users. What a rule has yet to learn is neither.
-    Of these two a run that failed says nothing. Of ``stale`` a run tells the end only, when it is ok.
+    ``error``: the run failed. ``no_data``: too little was compared as a whole, or no rule had data to judge by, or nobody asked
+    belongs to the segment any more (``is_strange``). ``too_few``: some rule had too few users. What a rule has yet to learn is
+    neither. Of these two a run that failed says nothing. Of ``stale`` a run tells the end only, when it is ok.
     """
     condition = Condition(rule.statistic)
     unjudged = judge_status(status, run_reason)
@@ -33,7 +33,8 @@ def judge_condition(
     if condition is Condition.NO_DATA and is_strange:
         return _in_condition("no user of the panel belongs to the segment any more", 0)
     told = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
-    if not told:
+    is_judged = condition is Condition.NO_DATA and len(told) < len(verdicts)  # what one rule lacks does not silence the others
+    if not told or is_judged:
         return _well(condition)
     others = f" ({len(told):,} rules say so)" if len(told) > 1 else ""
     return _in_condition(f"{told[0].reason}{others}", told[0].users)

@@ -19,6 +19,7 @@ from monitor.model import (
     ALL,
     COVERAGE,
     FROZEN,
+    UNMEASURED,
     AlertState,
     ArmScore,
     Comparison,
@@ -130,12 +131,10 @@ def _judge(rule: Rule, segment: str, given: _Given, expectation: Expectation | N
     return verdict if summary is None else doubt(rule, verdict, summary, row, expectation)
 
 
-def _judge_conditions(rules: Iterable[Rule], given: _Given, judged: Iterable[_Judged]) -> Iterator[_Judged]:
-    """What can be said of conditions, from what was said of drift; a standstill needs lists of two runs, so it is left out."""
-    said: dict[str, list[Verdict]] = defaultdict(list)
-    for each in judged:
-        if each.rule.kind is not RuleKind.FROZEN:
-            said[each.segment].append(each.verdict)
+def _judge_conditions(rules: Iterable[Rule], given: _Given, judged: Sequence[_Judged]) -> Iterator[_Judged]:
+    """What can be said of conditions, from what was said of similarity, or else of coverage; never from a standstill alone."""
+    similar, covered = (_by_segment(judged, is_similar=is_similar) for is_similar in (True, False))
+    said = {**covered, **similar}
     alarmed = [state for state in given.states if state.state is not State.QUIET]
     for rule in (rule for rule in rules if rule.kind is RuleKind.CONDITION):
         for segment in segments_of(rule, said, alarmed):
@@ -143,6 +142,16 @@ def _judge_conditions(rules: Iterable[Rule], given: _Given, judged: Iterable[_Ju
             verdict = judge_condition(rule, given.status, given.reason, said.get(segment, ()), is_strange=is_strange)
             if verdict is not None:
                 yield _Judged(rule, segment, verdict)
+
+
+def _by_segment(judged: Iterable[_Judged], *, is_similar: bool) -> dict[str, list[Verdict]]:
+    """What rules on similarity, or else on coverage, say of each segment."""
+    said: dict[str, list[Verdict]] = defaultdict(list)
+    for each in judged:
+        metric = each.rule.metric
+        if metric not in UNMEASURED if is_similar else metric == COVERAGE:
+            said[each.segment].append(each.verdict)
+    return said
 
 
 def _limited(rule: Rule, expectation: Expectation | None) -> Rule:

@@ -51,7 +51,8 @@ class Rejudging:
             summaries=record.summaries,
             arm_scores=record.arm_scores,
         )
-        judgement = judge_findings(self.comparison, found, self.past[run.config_hash], tuple(self.states.values()), at=run.slot)
+        past = tuple(self.past[run.config_hash])
+        judgement = judge_findings(self.comparison, found, past, tuple(self.states.values()), at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement.expectations)

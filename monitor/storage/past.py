@@ -57,7 +57,7 @@ def newest_ok(
 
 
 def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
-    """The alerts on drift that were not quiet after each of the slots, which ascend; a condition puts no run under suspicion."""
+    """The alerts on drift that were not quiet after each of the slots, which ascend; conditions cast no doubt on a run."""
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
         transitions.c.comparison == comparison, transitions.c.metric != CONDITION
     )
