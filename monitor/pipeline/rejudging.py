@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monitor.model import (
     AlertState,
     Comparison,
     Expectation,
     PastRun,
+    RuleKind,
     RunRecord,
     RunStatus,
     State,
@@ -26,6 +27,10 @@ def _empty_past() -> defaultdict[str, deque[PastRun]]:
     return defaultdict(lambda: deque(maxlen=REMEMBERED))
 
 
+def _without_conditions(comparison: Comparison) -> Comparison:
+    return replace(comparison, rules=tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.CONDITION))
+
+
 @dataclass(slots=True, kw_only=True)
 class Rejudging:
     """States and memory of rules between the runs; nothing is written anywhere.
@@ -38,8 +43,11 @@ class Rejudging:
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(default_factory=_empty_past)
 
-    def judge(self, record: RunRecord) -> tuple[Transition, ...]:
-        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now."""
+    def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
+        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
+
+        Of conditions one that is not whole says nothing: what a rule lacks now, the run may have measured then.
+        """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
@@ -52,7 +60,8 @@ class Rejudging:
             arm_scores=record.arm_scores,
         )
         past = tuple(self.past[run.config_hash])
-        judgement = judge_findings(self.comparison, found, past, tuple(self.states.values()), at=run.slot)
+        comparison = self.comparison if is_whole else _without_conditions(self.comparison)
+        judgement = judge_findings(comparison, found, past, tuple(self.states.values()), at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement.expectations)
