@@ -226,6 +226,13 @@ class Store(Protocol):
         has moved meanwhile, is left out.
         """
 
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """Store what was judged outside a run: states, their transitions, and what these owe to ``receivers``.
+
+        As in `finish`: states are written only where the stored ``judged_slot`` is older and the stored state is the one that
+        they, or their transition, started from; the transitions of others are left out.
+        """
+
     def all_alert_states(self) -> tuple[AlertState, ...]:
         """Alert states of every comparison ever run."""
 
@@ -340,8 +347,8 @@ class Store(Protocol):
     def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
         """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
 
-        Healthy is an ok run after which no alert of the comparison was pending or firing, and in which no expectation was
-        suspicious. One that left nothing is passed over.
+        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+        was suspicious. One that left nothing is passed over.
         """
 
     def explanation(self, run_id: int) -> Explanation | None:

@@ -23,6 +23,7 @@ from monitor.service.delivering import DeliveryLoop
 from monitor.service.labelling import fill_quietly
 from monitor.service.running import Runner
 from monitor.service.scheduling import make_scheduler
+from monitor.service.staleness import Staleness
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.wiring import Wiring, settle, wire
@@ -59,6 +60,7 @@ class Daemon:
         self._wiring: Wiring
         self._store: SqlStore
         self._upkeep: Upkeep
+        self._staleness: Staleness
         self._runner: Runner
         self._ticker: Ticker
         self._web: WebServer
@@ -110,6 +112,7 @@ class Daemon:
         self._runner = Runner(store=self._store, clock=self._clock, publisher=self._publisher)
         self._ticker = Ticker(runner=self._runner, store=self._store, publisher=self._publisher, clock=self._clock)
         self._upkeep = Upkeep(store=self._store, publisher=self._publisher, clock=self._clock)
+        self._staleness = Staleness(store=self._store, clock=self._clock)
 
     def stop(self) -> None:
         """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.
@@ -223,8 +226,12 @@ class Daemon:
             log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
 
     def _refresh(self) -> None:
-        if self._upkeep.refresh(tuple(self._wiring.watched)):
+        wiring = self._wiring
+        if self._upkeep.refresh(tuple(wiring.watched)):
             self._run_soon()
+        if self._staleness.look(wiring.watched.values(), self._upkeep.latest, wiring.receiver_names):
+            for loop in self._loops:
+                loop.wake()
 
     def _run_soon(self) -> None:
         """Let each comparison look at once whether its newest slot wants a run."""

@@ -15,12 +15,13 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError, MonitorError
-from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, spell
+from monitor.model import UNMEASURED, Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, spell
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.expecting import REMEMBERED, learning_rules
 from monitor.pipeline.explaining import HEALTHY_RUNS
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
+from monitor.pipeline.weighing import RECENT, needs_recent
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
@@ -165,8 +166,10 @@ class Runner:
             return None
 
     def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
-        """The runs that rules learn from, where any does."""
-        rules = learning_rules(comparison)
+        """The runs that rules learn from, where any does, else the few that tell what was normal."""
+        rules, limit = learning_rules(comparison), REMEMBERED
+        if needs_recent(comparison):
+            rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
         if not rules:
             return ()
         read = partial(
@@ -174,7 +177,7 @@ class Runner:
             claim.comparison,
             config_hash=comparison.config_hash,
             before=claim.slot,
-            limit=REMEMBERED,
+            limit=limit,
             rules=rules,
         )
         return self.patiently(read)

@@ -137,6 +137,10 @@ class SqlStore:
         with self.database.read() as connection:
             return alerting.read(connection, None)
 
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        with self.database.write() as connection:
+            alerting.store(connection, states, transitions, receivers)
+
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         with self.database.write() as connection:
             alerting.retire(connection, transitions, receivers)
