@@ -11,6 +11,8 @@ from monitor.errors import MonitorError
 from monitor.pipeline.deliver import deliver_due, resend_firing
 from monitor.ports import Clock, Publisher, Receiver, Store
 
+STALLED_S = 300.0
+"""Without progress for so long a loop counts as hung: no message and no statement may take that long."""
 POLL_S = 2.0
 """How often a loop looks for what is due when nobody wakes it."""
 LONGEST_REST_S = 30.0
@@ -33,9 +35,11 @@ class DeliveryLoop:
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _progressed_s: float = 0.0
 
     def start(self) -> None:
         """Begin."""
+        self._progressed_s = self.clock.monotonic()
         self._thread = threading.Thread(target=self._loop, name=f"deliver-{self.receiver.name}", daemon=True)
         self._thread.start()
 
@@ -60,9 +64,19 @@ class DeliveryLoop:
         """Whether the thread still runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has made no progress for STALLED_S seconds."""
+        return self.clock.monotonic() - self._progressed_s > STALLED_S
+
+    def _must_stop(self) -> bool:
+        """Asked before each message, so that being asked is progress."""
+        self._progressed_s = self.clock.monotonic()
+        return self._stop.is_set()
+
     def _loop(self) -> None:
         next_resend = self.clock.monotonic()
-        while not self._stop.is_set():
+        while not self._must_stop():
             rest = POLL_S
             try:
                 rest = self._deliver()
@@ -86,7 +100,7 @@ class DeliveryLoop:
             self.clock,
             owner=self.owner,
             publisher=self.publisher,
-            should_stop=self._stop.is_set,
+            should_stop=self._must_stop,
         )
         if counts.retry_at is None:
             return POLL_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -39,6 +40,14 @@ class Wiring:
         """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
         for watched in self.watched.values():
             watched.close(timeout_s)
+
+    def renew_sources(self, comparison: str) -> None:
+        """Open a comparison's sources anew: a hung run holds the old ones, which are closed once it ends."""
+        hung = self.watched.get(comparison)
+        options = next((each for each in self.settings.comparisons if each.name == comparison), None)
+        if hung is not None and options is not None:
+            self.watched[comparison] = watch(options)
+            threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self) -> None:
         """Close sources and receivers."""

@@ -186,6 +186,13 @@ class Settings(Options):
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(), max_length=100, description="Who is told when an alert fires or resolves."
     )
+    concurrent_runs: int = Field(
+        default=8, ge=1, le=100, description="How many runs may be at work at once; who has waited longest comes first."
+    )
+    database_alert_after: Duration = Field(
+        default=timedelta(minutes=2),
+        description="How long the database may be away before every receiver is told so directly (alert `DatabaseAway`).",
+    )
     retention: RetentionOptions = Field(default_factory=RetentionOptions, description="How long results are kept.")
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
 
