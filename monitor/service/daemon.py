@@ -19,7 +19,7 @@ from monitor.service.emergency import Emergency
 from monitor.service.heart import Heart
 from monitor.service.labelling import fill_quietly
 from monitor.service.loops import DeliveryLoops
-from monitor.service.opening import has_come_back, is_opened
+from monitor.service.opening import look_again, open_in_time
 from monitor.service.outage import DatabaseWatch
 from monitor.service.rhythm import Rhythm
 from monitor.service.running import Runner
@@ -92,7 +92,7 @@ class Daemon:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
             self._wiring = wire(load(self._config))
-            opened.callback(lambda: self._wiring.close_sources(timeout_s=1.0))
+            opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             settings = self._wiring.settings
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
@@ -101,9 +101,7 @@ class Daemon:
             self._web = WebServer(app, *settings.listen_address)
             self._web.start()
             opened.callback(self._web.stop)
-            self._has_database = is_opened(self._store, self._database)
-            if self._has_database:
-                settle(self._wiring, self._store, self._clock)
+            self._has_database = self._is_opened()
             opened.callback(lambda: self._loops.stop(STOP_S))
             self._jobs.start()
             opened.callback(self._stop_runs)
@@ -211,19 +209,35 @@ class Daemon:
         )
         self._rhythm.follow(tasks_of(self._wiring, calls, has_database=self._has_database))
 
+    def _is_opened(self) -> bool:
+        """Open the database, if it is there; DatabaseError when waiting for it would not help."""
+        try:
+            if not open_in_time(self._store, self._database):
+                return False
+            settle(self._wiring, self._store, self._clock)
+        except DatabaseError as error:
+            if error.permanent:
+                raise
+            log.warning("waiting for the database", reason=str(error))
+            return False
+        return True
+
     def _open(self) -> None:
         """Begin the work once the database that was away at the start is there."""
         try:
-            if not self._stopping.is_set() and is_opened(self._store, self._database):
-                settle(self._wiring, self._store, self._clock)
-                self._has_database = True
-                self._put_in_force()
+            self._has_database = not self._stopping.is_set() and self._is_opened()
         except DatabaseError as error:
             log.error("database cannot be used", reason=str(error))  # noqa: TRY400 - its text says all
+        if self._has_database:
+            self._put_in_force()
 
     def _probe(self) -> None:
-        if has_come_back(self._store, self._database):
+        ended = look_again(self._store, self._database)
+        if ended is not None:
             self._hasten("-refresh")
+        if ended is not None and ended.may_have_cost_runs:
+            for name in self._wiring.watched:
+                self._hasten(name)
 
     def _tell(self, name: str) -> None:
         for receiver in self._wiring.receivers:

@@ -6,38 +6,32 @@ from functools import partial
 
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.pipeline.deadline import OverdueError, Promise
-from monitor.service.outage import DatabaseWatch
+from monitor.service.outage import DatabaseWatch, Outage
 from monitor.storage import SqlStore
 
 OPENING_S = 20.0
 """Longer than the driver takes to give up on a connection."""
 
 
-def is_opened(store: SqlStore, database: DatabaseWatch) -> bool:
-    """Open it, with our tables if it has none; False when that may go better later. DatabaseError when it will not."""
+def open_in_time(store: SqlStore, database: DatabaseWatch) -> bool:
+    """Open it, with our tables if it has none; False when it does not answer, DatabaseError when it refuses."""
     try:
         Promise(partial(store.prepare, create=True), name="open-database").wait(OPENING_S)
     except OverdueError:
-        away = DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG)
-        database.failed(away)
+        database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
         store.database.renew()
-        return False
-    except DatabaseError as error:
-        if error.permanent:
-            raise
         return False
     database.answered()
     return True
 
 
-def has_come_back(store: SqlStore, database: DatabaseWatch) -> bool:
-    """Ask whether it works, by writing while it is not known to; True when that ended an outage."""
+def look_again(store: SqlStore, database: DatabaseWatch) -> Outage | None:
+    """Ask whether it works, by writing while it is not known to; the outage that has ended, if one has."""
     try:
         if database.outage is None:
             store.ping()
-            return False
+            return None
         store.probe()
     except DatabaseError:
-        return False  # noted where it was raised
-    database.answered()
-    return True
+        return None  # noted where it was raised
+    return database.answered()

@@ -21,6 +21,12 @@ class Outage:
     since: datetime
     since_s: float
     reason: str
+    trouble: DatabaseTrouble
+
+    @property
+    def may_have_cost_runs(self) -> bool:
+        """Whether runs that failed meanwhile are worth another try; a statement that was refused would be refused again."""
+        return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
 
 
 CALM_S = 60.0
@@ -49,8 +55,8 @@ class DatabaseWatch:
             if self.outage is not None:
                 return
             again = self.lasting
-            fresh = Outage(since=self.clock.now(), since_s=self.clock.monotonic(), reason=str(error))
-            self.outage = replace(again, reason=str(error)) if again else fresh
+            fresh = Outage(since=self.clock.now(), since_s=self.clock.monotonic(), reason=str(error), trouble=error.trouble)
+            self.outage = replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
         self.publisher.database(is_up=False)
         log.error("database away", reason=str(error))
 
@@ -62,8 +68,8 @@ class DatabaseWatch:
         ended, at_s = self._ended
         return ended if self.clock.monotonic() - at_s < CALM_S else None
 
-    def answered(self) -> None:
-        """Note that it can be read and written."""
+    def answered(self) -> Outage | None:
+        """Note that it can be read and written; the outage that this ends, if any."""
         with self._lock:
             before, self.outage = self.outage, None
             if before is not None:
@@ -71,3 +77,4 @@ class DatabaseWatch:
         self.publisher.database(is_up=True)
         if before is not None:
             log.info("database back", away_s=round(self.clock.monotonic() - before.since_s, 1))
+        return before

@@ -49,9 +49,9 @@ class Wiring:
             self.watched[comparison] = watch(options)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = -1) -> None:
         """Close sources and receivers."""
-        self.close_sources()
+        self.close_sources(timeout_s)
         for receiver in self.receivers:
             receiver.close()
 
