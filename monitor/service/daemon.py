@@ -11,7 +11,7 @@ from typing import Self
 import structlog
 
 from monitor import __version__
-from monitor.errors import ConfigError, DatabaseError, MonitorError
+from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
@@ -28,7 +28,7 @@ from monitor.service.tasks import Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
-from monitor.service.wiring import Wiring, settle, wire
+from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, unopened_store
 from monitor.web import WebServer, create_app
@@ -160,7 +160,7 @@ class Daemon:
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         try:
-            new = wire(self._reloadable(load(self._config)))
+            new = wire(require_reloadable(load(self._config), self._wiring.settings))
             settle(new, self._store, self._clock)
         except MonitorError as error:
             log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - its text says all
@@ -171,17 +171,6 @@ class Daemon:
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
-
-    def _reloadable(self, new: Settings) -> Settings:
-        old = self._wiring.settings
-        unchanged = {
-            "database": new.database.get_secret_value() == old.database.get_secret_value(),
-            "listen": new.listen_address == old.listen_address,
-        }
-        if changed := [key for key, is_same in unchanged.items() if not is_same]:
-            msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
-            raise ConfigError(msg)
-        return new
 
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
@@ -252,8 +241,8 @@ class Daemon:
         result = self._ticker.tick(watched, wiring.receiver_names)
         if result is None:
             return
-        if wiring is not self._wiring:
-            self._settle_after_reload()
+        if wiring is not self._wiring:  # a run that began before a reload may have raised alerts of rules that are gone since
+            settle_quietly(self._wiring, self._store, self._clock)
         self._refresh()
         if any(transition.is_announced for transition in result.transitions):
             self._loops.wake()
@@ -271,13 +260,6 @@ class Daemon:
 
         if fill_quietly(watched, self._store, self._clock, should_stop=is_over):
             self._refresh()
-
-    def _settle_after_reload(self) -> None:
-        """A run that began before a reload may have raised alerts of rules that are gone since."""
-        try:
-            settle(self._wiring, self._store, self._clock)
-        except DatabaseError as error:
-            log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
 
     def _refresh(self) -> None:
         if self._upkeep.refresh(tuple(self._wiring.watched), at_work=tuple(self._runner.claims)):

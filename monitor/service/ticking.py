@@ -25,7 +25,8 @@ class Ticker:
     """Runs slots for the daemon. ``busy_until`` is when this process ended its last run of each comparison.
 
     Slots that were run while a clock was ahead of this one come again, and are measured anew: each once, so that neither the
-    runs nor the alerts of a wrong clock hold up those of the right one. ``repeated`` is the last such slot of each comparison.
+    runs nor the alerts of a wrong clock hold up those of the right one. By comparison: ``ahead`` is the newest slot that was
+    stored when the clock was found to be behind, ``repeated`` the last one that was run again.
     """
 
     runner: Runner
@@ -33,6 +34,7 @@ class Ticker:
     publisher: Publisher
     clock: Clock
     busy_until: dict[str, datetime] = field(default_factory=dict)
+    ahead: dict[str, datetime] = field(default_factory=dict)
     repeated: dict[str, datetime] = field(default_factory=dict)
 
     def tick(self, watched: Watched, receivers: tuple[str, ...]) -> RunResult | None:
@@ -50,7 +52,9 @@ class Ticker:
         now = self.clock.now()
         slot = watched.schedule.latest(now)
         last = self.runner.patiently(partial(self.store.last_slot, name))
-        is_rerun = last is not None and last > now + SKEW and self._rewind(name, slot, last)
+        if last is not None and last > now + SKEW:
+            self.ahead[name] = last
+        is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
         result = self.runner.run(watched, slot, receivers=receivers, rerun=is_rerun)
         if result is not None:
             for reason, count in count_skipped(_passed(watched, last, slot), self.busy_until.get(name)).items():
@@ -58,11 +62,13 @@ class Ticker:
             self.busy_until[name] = self.clock.now()
         return result
 
-    def _rewind(self, name: str, slot: datetime, last: datetime) -> bool:
+    def _rewind(self, name: str, slot: datetime) -> bool:
         """Make way for a slot that lies before what was stored by a clock that ran ahead; False when that was done already."""
         if self.repeated.get(name) == slot:
             return False
-        log.warning("clock was set back: slots that were run before are run again", comparison=name, newest=spell(last))
+        log.warning(
+            "clock was set back: slots that were run before are run again", comparison=name, newest=spell(self.ahead[name])
+        )
         self.runner.patiently(partial(self.store.rewind, name, slot=slot, now=self.clock.now()))
         self.repeated[name] = slot
         return True

@@ -70,11 +70,11 @@ class Watchdog:
         log.error("run hung; given up and begun anew", comparison=name)
         self.publisher.restarted("run")
         for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
-            self.runner.claims.pop(claim.run_id, None)
             try:
                 reason = "it hung: it had not ended long after its deadline, and was given up"
                 if self.store.abandon(claim, reason=reason, at=self.clock.now()):
                     self.publisher.run_abandoned(name)
             except DatabaseError as error:
                 log.error("hung run not marked; its claim runs out by itself", comparison=name, reason=str(error))  # noqa: TRY400
+            self.runner.claims.pop(claim.run_id, None)
         self.renew_sources(name)

@@ -8,8 +8,11 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from monitor import __version__
 from monitor.alerts import retire
+from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, Source, Store
@@ -21,6 +24,8 @@ from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,3 +120,23 @@ def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
+
+
+def settle_quietly(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Settle the store; what goes wrong is logged."""
+    try:
+        settle(wiring, store, clock)
+    except DatabaseError as error:
+        log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
+
+
+def require_reloadable(new: Settings, old: Settings) -> Settings:
+    """The new settings; ConfigError when they change what a running daemon cannot change."""
+    unchanged = {
+        "database": new.database.get_secret_value() == old.database.get_secret_value(),
+        "listen": new.listen_address == old.listen_address,
+    }
+    if changed := [key for key, is_same in unchanged.items() if not is_same]:
+        msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
+        raise ConfigError(msg)
+    return new
