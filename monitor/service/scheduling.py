@@ -18,12 +18,13 @@ import structlog
 from apscheduler.executors.base import BaseExecutor, run_job
 from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from monitor.ports import Clock
 
 STUCK_S = 30.0
 """How long a job may wait for its thread before the scheduler counts as hung."""
-_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+_LONG_AGO, _NEVER = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 log = structlog.get_logger(__name__)
 
@@ -44,6 +45,15 @@ class ThreadPerJob(BaseExecutor):  # type: ignore[misc]  # APScheduler ships no 
             self._run_job_error(job.id, error, sys.exc_info()[2])
         else:
             self._run_job_success(job.id, events)
+
+
+class _OnDemand(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
+    """Fires by nobody's clock. A trigger that ended would have the job removed, which fails in a scheduler being shut down."""
+
+    __slots__ = ()
+
+    def get_next_fire_time(self, _previous: datetime | None, _now: datetime) -> datetime:
+        return _NEVER
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -120,7 +130,9 @@ class Jobs:
 
     def _submit(self, work: _Work) -> None:
         # Due since long ago, so that it is due whatever the wall clock says now or next.
-        self._scheduler.add_job(self._do, args=(work,), id=work.name, next_run_time=_LONG_AGO, replace_existing=True)
+        self._scheduler.add_job(
+            self._do, _OnDemand(), args=(work,), id=work.name, next_run_time=_LONG_AGO, replace_existing=True
+        )
 
     def _do(self, work: _Work) -> None:
         with self._lock:

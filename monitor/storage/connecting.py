@@ -91,7 +91,9 @@ class Database:
 
     def renew(self) -> None:
         """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        old = self._engine.pool
         self._engine.dispose()
+        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
 
     def close(self) -> None:
         """Close the connections of the pool."""
@@ -107,6 +109,10 @@ def require_file(url: URL) -> None:
     if file is not None and not file.exists():
         msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
         raise DatabaseError(msg)
+
+
+def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
+    record.invalidate()
 
 
 def _sqlite_engine(url: URL) -> Engine:
