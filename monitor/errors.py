@@ -102,14 +102,22 @@ class SchemaError(DatabaseError):
 class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
-    ``may_be_known``: it may have taken it all the same, as after a time-out.
+    ``may_be_known``: it may have taken it all the same, as after a time-out. ``of_message``: it refused what the message says,
+    so that another one, or a part of it, may be taken.
     """
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, permanent: bool, retry_after_s: float | None = None, may_be_known: bool = False
+        self,
+        message: str,
+        *,
+        permanent: bool,
+        retry_after_s: float | None = None,
+        may_be_known: bool = False,
+        of_message: bool = False,
     ) -> None:
         super().__init__(message, permanent=permanent)
         self.retry_after_s = retry_after_s
         self.may_be_known = may_be_known
+        self.of_message = of_message

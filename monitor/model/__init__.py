@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    CONDITION,
     COVERAGE,
     FROZEN,
     LEAST_RUNS,
@@ -72,10 +73,12 @@ from monitor.model.runs import (
     Summary,
     UserScore,
 )
+from monitor.model.silences import Silence, Situation
 from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
+    "CONDITION",
     "COVERAGE",
     "FROZEN",
     "LEAST_RUNS",
@@ -138,6 +141,8 @@ __all__ = [
     "SegmentFall",
     "Severity",
     "ShareRise",
+    "Silence",
+    "Situation",
     "Split",
     "State",
     "Statistic",

@@ -11,7 +11,7 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -22,7 +22,7 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from monitor.errors import DeliveryError
 from monitor.receivers.resolving import Addresses, addresses_of
@@ -191,7 +191,14 @@ class Guard:
             said = "refused the connection: check that it runs and listens there"
         else:
             said = "broke the connection or did not speak HTTP"
-        return DeliveryError(f"{self._who} {said}", permanent=False)
+        return DeliveryError(f"{self._who} {said}", permanent=False, may_be_known=_may_have_arrived(error, chain))
+
+
+def _may_have_arrived(error: Exception, chain: Sequence[BaseException]) -> bool:
+    """Whether what was sent may have been taken: not when no connection stood."""
+    never = (ConnectionRefusedError, NameResolutionError, NewConnectionError, ConnectTimeoutError)
+    is_refused = isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError)
+    return not is_refused and not any(isinstance(link, never) for link in chain)
 
 
 def _read_away(response: requests.Response) -> None:

@@ -181,7 +181,7 @@ class Daemon:
         if self._has_database:
             self._refresh()
             self._loops.stop(STOP_S)
-            self._loops.start(wiring.receivers)
+            self._loops.start(wiring.receivers, wiring.policy)
         self._plan()
 
     def _plan(self) -> None:

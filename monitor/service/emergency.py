@@ -68,7 +68,7 @@ class Emergency:
         if message is None:
             return
         try:
-            receiver.send(message.changes or message.firing, now=self.clock.now())
+            receiver.send(message, now=self.clock.now())
         except DeliveryError as error:
             self._note_failure(account, message, error)
             log.error("receiver not told of the database", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from monitor.alerts import Policy
+from monitor.pipeline.deliver import Outlet
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.delivering import DeliveryLoop
 
@@ -24,9 +26,20 @@ class DeliveryLoops:
     owner: str
     _loops: tuple[DeliveryLoop, ...] = field(default=())
 
-    def start(self, receivers: Iterable[Receiver]) -> None:
-        """Begin with these receivers."""
-        self._loops = tuple(map(self._begin, receivers))
+    def start(self, receivers: Iterable[Receiver], policy: Policy) -> None:
+        """Begin with these receivers, and what the configuration says of who hears what."""
+        outlets = [
+            Outlet(
+                store=self.store,
+                receiver=receiver,
+                clock=self.clock,
+                publisher=self.publisher,
+                owner=self.owner,
+                policy=policy,
+            )
+            for receiver in receivers
+        ]
+        self._loops = tuple(map(_begin, outlets))
 
     def wake(self) -> None:
         """Let all look for due deliveries at once."""
@@ -48,10 +61,11 @@ class DeliveryLoops:
                 log.error("delivery hung; begun anew", receiver=loop.receiver.name)
                 self.publisher.restarted("delivery")
                 loop.ask_to_stop()
-                fresh = self._begin(loop.receiver)
+                fresh = _begin(loop.outlet)
                 self._loops = tuple(fresh if each is loop else each for each in self._loops)
 
-    def _begin(self, receiver: Receiver) -> DeliveryLoop:
-        loop = DeliveryLoop(store=self.store, receiver=receiver, clock=self.clock, publisher=self.publisher, owner=self.owner)
-        loop.start()
-        return loop
+
+def _begin(outlet: Outlet) -> DeliveryLoop:
+    loop = DeliveryLoop(outlet=outlet)
+    loop.start()
+    return loop

@@ -11,7 +11,7 @@ from pathlib import Path
 import structlog
 
 from monitor import __version__
-from monitor.alerts import retire
+from monitor.alerts import Policy, retire
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
@@ -21,7 +21,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
-from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
+from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
 
@@ -35,6 +35,7 @@ class Wiring:
     settings: Settings
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
+    policy: Policy
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -67,6 +68,7 @@ def wire(settings: Settings) -> Wiring:
         settings=settings,
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
+        policy=policy_of(settings),
     )
 
 
@@ -106,20 +108,24 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
         if settles:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
-        yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
+        yield OneShot(
+            watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher, policy=wiring.policy
+        )
 
 
 def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
     Alerts whose rule or comparison has left it end, and receivers hear of it; what is owed to receivers that have left it is
-    given up. One database belongs to one configuration: what this one does not name is taken to be gone.
+    given up, and what others refused of alerts that still fire is tried again. One database belongs to one configuration: what
+    this one does not name is taken to be gone.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
+    store.revive(clock.now(), receivers=wiring.receiver_names)
 
 
 def settle_quietly(wiring: Wiring, store: Store, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule
 from monitor.settings.schema import json_schema
 from monitor.settings.swapping import load_with_rules
-from monitor.settings.translating import config_hash, to_comparison, to_schedule
+from monitor.settings.translating import config_hash, policy_of, to_comparison, to_schedule
 
 __all__ = [
     "ComparisonOptions",
@@ -29,6 +29,7 @@ __all__ = [
     "load_with_rules",
     "loads",
     "locate",
+    "policy_of",
     "reference",
     "to_comparison",
     "to_schedule",

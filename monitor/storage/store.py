@@ -12,9 +12,11 @@ from pydantic import SecretStr
 from monitor.model import (
     AlertState,
     ArmScore,
+    Briefing,
     Claim,
     Coverage,
     Delivery,
+    DeliveryStatus,
     Direction,
     Evidence,
     Explanation,
@@ -27,6 +29,8 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Silence,
+    Situation,
     Split,
     Summary,
     Transition,
@@ -34,6 +38,7 @@ from monitor.model import (
 )
 from monitor.storage import (
     alerting,
+    briefing,
     claiming,
     explaining,
     labelling,
@@ -46,6 +51,7 @@ from monitor.storage import (
     results,
     rewinding,
     schema,
+    silences,
 )
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
@@ -158,9 +164,9 @@ class SqlStore:
         with self.database.write() as connection:
             alerting.retire(connection, transitions, receivers)
 
-    def firing(self, *, only_announced: bool = False) -> tuple[Transition, ...]:
+    def firing(self) -> tuple[Transition, ...]:
         with self.database.read() as connection:
-            return alerting.firing(connection, only_announced=only_announced)
+            return alerting.firing(connection)
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         with self.database.read() as connection:
@@ -249,13 +255,82 @@ class SqlStore:
         with self.database.write() as connection:
             return outbox.forget(connection, known, now)
 
-    def record(self, notification: Notification) -> None:
+    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> Situation:
+        with self.database.read() as connection:
+            firing = alerting.firing(connection, comparison=comparison)
+            states = alerting.lasting_states(connection, comparison)
+            asked = [*keys, *(start.dedup_key for start in firing)]
+            active = silences.read(connection, ending_after=now)
+            return Situation(
+                firing=firing,
+                told=outbox.keys_told(connection, receiver, comparison, asked),
+                acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
+                silences=tuple(silence for silence in active if silence.is_active(now)),
+            )
+
+    def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         with self.database.write() as connection:
-            outbox.record(connection, notification)
+            outbox.begin(connection, sending, owner=owner, until=until)
+
+    def free_deliveries(self, owner: str) -> int:
+        with self.database.write() as connection:
+            return outbox.free(connection, owner)
+
+    def record(self, *notifications: Notification) -> None:
+        with self.database.write() as connection:
+            outbox.record(connection, notifications)
+
+    def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        with self.database.read() as connection:
+            return outbox.due_repetitions(connection, receiver, now, limit)
+
+    def repeat(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
+        with self.database.write() as connection:
+            outbox.repeat(connection, repeated, at)
+
+    def told(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        with self.database.read() as connection:
+            return outbox.told(connection, receiver, ended_since=ended_since)
+
+    def revive(self, now: datetime, *, receivers: Sequence[str]) -> int:
+        with self.database.write() as connection:
+            return outbox.revive(connection, receivers, now)
 
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         with self.database.read() as connection:
-            return outbox.waiting(connection, now)
+            return outbox.waiting(connection, now, DeliveryStatus.PENDING)
+
+    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        with self.database.read() as connection:
+            return outbox.waiting(connection, now, DeliveryStatus.HELD)
+
+    def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        with self.database.read() as connection:
+            return briefing.of_slot(connection, comparison, slot)
+
+    def acknowledge(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        with self.database.write() as connection:
+            return silences.acknowledge(connection, comparison, alerts, author=author, reason=reason, at=at)
+
+    def resolve(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        with self.database.write() as connection:
+            return silences.resolve(connection, comparison, alerts, reason=reason, at=at)
+
+    def add_silence(self, silence: Silence) -> Silence:
+        with self.database.write() as connection:
+            return silences.add(connection, silence)
+
+    def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        with self.database.read() as connection:
+            return silences.read(connection, ending_after=ending_after)
+
+    def expire_silence(self, number: int, *, now: datetime) -> bool:
+        with self.database.write() as connection:
+            return silences.expire(connection, number, now)
 
     def prune(
         self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
