@@ -17,6 +17,7 @@ may succeed later. Messages say what failed, which one, what was expected, and w
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar
 
 
@@ -62,14 +63,40 @@ class SlotTakenError(RunError):
     """Another process holds the claim on the slot."""
 
 
+class DatabaseTrouble(StrEnum):
+    """What kept the database from doing what it was asked for; a closed set, a label of metrics.
+
+    ``conflict`` is everyday life among many writers; ``hung``: it neither did it nor refused.
+    """
+
+    UNREACHABLE = "unreachable"
+    HUNG = "hung"
+    DENIED = "denied"
+    DISK = "disk"
+    LOCKED = "locked"
+    CONFLICT = "conflict"
+    READ_ONLY = "read_only"
+    OVERLOADED = "overloaded"
+    SCHEMA = "schema"
+    DAMAGED = "damaged"
+    OTHER = "other"
+
+
 class DatabaseError(MonitorError):
     """The store could not be reached or refused the statement."""
 
     exit_code = 4
 
+    def __init__(self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble = DatabaseTrouble.OTHER) -> None:
+        super().__init__(message, permanent=permanent)
+        self.trouble = trouble
+
 
 class SchemaError(DatabaseError):
     """The database's schema does not fit this version of the program."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, trouble=DatabaseTrouble.SCHEMA)
 
 
 class DeliveryError(MonitorError):

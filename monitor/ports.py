@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from monitor.errors import DatabaseTrouble
 from monitor.model import (
     AlertState,
     ArmScore,
@@ -175,6 +176,21 @@ class Publisher(Protocol):
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
         """Deliveries waiting, and the age of the oldest, by receiver."""
 
+    def run_abandoned(self, comparison: str) -> None:
+        """Count a run that hung and was given up."""
+
+    def database(self, *, is_up: bool) -> None:
+        """Tell whether the database can be read and written."""
+
+    def database_failed(self, trouble: DatabaseTrouble) -> None:
+        """Count an error of the database by its kind."""
+
+    def clock_jumped(self) -> None:
+        """Count a jump of the wall clock."""
+
+    def restarted(self, part: str) -> None:
+        """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
+
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Tell whether the configuration file last read is the one in force."""
 
@@ -213,8 +229,21 @@ class Store(Protocol):
         A result with lists ends the keeping of those of earlier slots, but for runs that wait for relevance still.
         """
 
-    def abandon_expired(self, now: datetime) -> int:
-        """Mark runs whose claim ran out as abandoned; how many."""
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
+        """Take a slot from whoever holds this claim and hangs: what he stores later is refused, and the slot is free.
+
+        A first attempt is ``abandoned`` with the reason, a rerun shows its earlier results again. False when the claim is not
+        held any more.
+        """
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        """Mark runs whose claim ran out as abandoned, but those of the ids in ``sparing``, whose owner asks; how many."""
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
+
+        Deliveries of the comparison that wait for a time after ``now`` are due. No state changes, nothing is announced.
+        """
 
     def alert_states(self, comparison: str) -> tuple[AlertState, ...]:
         """All alert states of the comparison, quiet ones too, ordered by alert and segment."""
@@ -239,8 +268,11 @@ class Store(Protocol):
     def firing(self) -> tuple[Transition, ...]:
         """For each state that is firing, the transition that started it, oldest first."""
 
-    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
-        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one."""
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
+
+        With ``until`` of slots up to then: what a clock that ran ahead has left behind does not hide the present.
+        """
 
     def last_slot(self, comparison: str) -> datetime | None:
         """Newest slot that was ever claimed, whatever became of it."""

@@ -11,6 +11,8 @@ from monitor.errors import MonitorError
 from monitor.pipeline.deliver import Outlet
 from monitor.ports import Receiver
 
+STALLED_S = 300.0
+"""Without progress for so long a loop counts as hung: no message and no statement may take that long."""
 POLL_S = 2.0
 """How often a loop looks for what is due when nobody wakes it."""
 LONGEST_REST_S = 30.0
@@ -29,6 +31,7 @@ class DeliveryLoop:
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _progressed_s: float = 0.0
 
     @property
     def receiver(self) -> Receiver:
@@ -37,6 +40,7 @@ class DeliveryLoop:
 
     def start(self) -> None:
         """Begin."""
+        self._progressed_s = self.outlet.clock.monotonic()
         self._thread = threading.Thread(target=self._loop, name=f"deliver-{self.receiver.name}", daemon=True)
         self._thread.start()
 
@@ -61,9 +65,19 @@ class DeliveryLoop:
         """Whether the thread still runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has made no progress for STALLED_S seconds."""
+        return self.outlet.clock.monotonic() - self._progressed_s > STALLED_S
+
+    def _must_stop(self) -> bool:
+        """Asked before each message, so that being asked is progress."""
+        self._progressed_s = self.outlet.clock.monotonic()
+        return self._stop.is_set()
+
     def _loop(self) -> None:
         next_resend = self.outlet.clock.monotonic()
-        while not self._stop.is_set():
+        while not self._must_stop():
             rest = POLL_S
             try:
                 rest = self._deliver()
@@ -83,7 +97,7 @@ class DeliveryLoop:
 
     def _deliver(self) -> float:
         """Deliver what is due; seconds until it is worth looking again."""
-        counts = self.outlet.deliver_due(should_stop=self._stop.is_set)
+        counts = self.outlet.deliver_due(should_stop=self._must_stop)
         if counts.retry_at is None:
             return POLL_S
         return min(max((counts.retry_at - self.outlet.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
 from monitor.ports import Clock, Publisher, Store
+from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
 log = structlog.get_logger(__name__)
@@ -24,15 +26,16 @@ class Upkeep:
     latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...]) -> int:
+    def refresh(self, comparisons: tuple[str, ...], *, at_work: Collection[int] = ()) -> int:
         """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
 
-        Returns how many runs were found abandoned: their slots are free again.
+        Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
+        a clock that jumped can say so.
         """
         now = self.clock.now()
         try:
-            abandoned = self.store.abandon_expired(now)
-            self.latest = self.store.latest(comparisons)
+            abandoned = self.store.abandon_expired(now, sparing=at_work)
+            self.latest = self.store.latest(comparisons, until=now + SKEW)
             self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)
         except DatabaseError as error:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import structlog
+
 from monitor import __version__
 from monitor.alerts import Policy, retire
+from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
@@ -21,6 +25,8 @@ from monitor.service.running import Watched
 from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
+
+log = structlog.get_logger(__name__)
 
 PINGS_S = 3.0
 """How long pings may still go out once everything else is closed."""
@@ -52,9 +58,17 @@ class Wiring:
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 
-    def close(self) -> None:
+    def renew_sources(self, comparison: str) -> None:
+        """Open a comparison's sources anew: a hung run holds the old ones, which are closed once it ends."""
+        hung = self.watched.get(comparison)
+        options = next((each for each in self.settings.comparisons if each.name == comparison), None)
+        if hung is not None and options is not None:
+            self.watched[comparison] = watch(options)
+            threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
+
+    def close(self, timeout_s: float = -1) -> None:
         """Close sources, pings and receivers."""
-        self.close_sources()
+        self.close_sources(timeout_s)
         self.close_pings()
         for receiver in self.receivers:
             receiver.close()
@@ -130,3 +144,23 @@ def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
     store.revive(clock.now(), receivers=wiring.receiver_names)
+
+
+def settle_quietly(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Settle the store; what goes wrong is logged."""
+    try:
+        settle(wiring, store, clock)
+    except DatabaseError as error:
+        log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
+
+
+def require_reloadable(new: Settings, old: Settings) -> Settings:
+    """The new settings; ConfigError when they change what a running daemon cannot change."""
+    unchanged = {
+        "database": new.database.get_secret_value() == old.database.get_secret_value(),
+        "listen": new.listen_address == old.listen_address,
+    }
+    if changed := [key for key, is_same in unchanged.items() if not is_same]:
+        msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
+        raise ConfigError(msg)
+    return new

@@ -207,6 +207,13 @@ class Settings(Options):
     pings: tuple[PingOptions, ...] = Field(
         default=(), max_length=100, description="Dead-man pings: who hears of every run, so that silence is noticed."
     )
+    concurrent_runs: int = Field(
+        default=8, ge=1, le=100, description="How many runs may be at work at once; who has waited longest comes first."
+    )
+    database_alert_after: Duration = Field(
+        default=timedelta(minutes=2),
+        description="How long the database may be away before every receiver is told so directly (alert `DatabaseAway`).",
+    )
     routes: tuple[RouteOptions, ...] = Field(
         default=(),
         max_length=200,

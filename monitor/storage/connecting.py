@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -31,10 +31,14 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 
 
 class Database:
-    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads."""
+    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
+
+    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database.
+    """
 
     def __init__(self, url: URL) -> None:
         self.url = url
+        self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url)
         driver = self._engine.dialect.dbapi
@@ -74,12 +78,22 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
-        with (
-            translated(self.url, self._driver_error),
-            self._engine.connect() as connection,
-            connection.execution_options(**options).begin(),
-        ):
-            yield connection
+        try:
+            with (
+                translated(self.url, self._driver_error),
+                self._engine.connect() as connection,
+                connection.execution_options(**options).begin(),
+            ):
+                yield connection
+        except DatabaseError as error:
+            self.on_error(error)
+            raise
+
+    def renew(self) -> None:
+        """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        old = self._engine.pool
+        self._engine.dispose()
+        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
 
     def close(self) -> None:
         """Close the connections of the pool."""
@@ -95,6 +109,10 @@ def require_file(url: URL) -> None:
     if file is not None and not file.exists():
         msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
         raise DatabaseError(msg)
+
+
+def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
+    record.invalidate()
 
 
 def _sqlite_engine(url: URL) -> Engine:

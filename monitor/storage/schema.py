@@ -20,6 +20,7 @@ from sqlalchemy import Connection, inspect, text
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.address import describe, file_of, parse_url
 from monitor.storage.connecting import Database, require_file
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.faults import UPGRADE
 from monitor.storage.tables import metadata
 
@@ -97,6 +98,15 @@ def version_of(connection: Connection) -> str | None:
         return None
     version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     return version
+
+
+def rewrite(connection: Connection) -> None:
+    """Write what stands there already, in such a way that the database has to write it out."""
+    if is_sqlite(connection):
+        number = connection.execute(text("PRAGMA user_version")).scalar_one()
+        connection.execute(text(f"PRAGMA user_version = {int(number)}"))
+    else:
+        connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
 
 
 def require_head(connection: Connection, place: str) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime
 
@@ -50,6 +50,7 @@ from monitor.storage import (
     pruning,
     reading,
     results,
+    rewinding,
     schema,
     silences,
 )
@@ -64,13 +65,11 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
     With ``create`` a SQLite file that is not there is made, and a database without our tables gets them; one that has older
     tables is never changed here. Else a missing file is a DatabaseError, missing or other tables a SchemaError.
     """
-    store = SqlStore(Database(parse_url(url)))
+    store = unopened_store(url)
     try:
-        if create:
-            schema.create(store.database)
-        else:
+        if not create:
             require_file(store.database.url)
-        store.ping()
+        store.prepare(create=create)
     except BaseException:
         store.close()
         raise
@@ -84,6 +83,11 @@ def opened_store(url: SecretStr | str) -> Iterator[SqlStore]:
         yield store
 
 
+def unopened_store(url: SecretStr | str) -> SqlStore:
+    """A store that has not asked its database for anything yet; `SqlStore.prepare` must have ended well before it is used."""
+    return SqlStore(Database(parse_url(url)))
+
+
 class SqlStore:
     """Port Store over SQLAlchemy Core; its docstrings are the port's."""
 
@@ -92,6 +96,25 @@ class SqlStore:
 
     def __repr__(self) -> str:
         return f"SqlStore({describe(self.database.url)})"
+
+    @property
+    def place(self) -> str:
+        """The database as messages name it; no secret."""
+        return describe(self.database.url)
+
+    def prepare(self, *, create: bool) -> None:
+        """Require a schema that fits; with ``create`` a database without our tables gets them first."""
+        if create:
+            schema.create(self.database)
+        self.ping()
+
+    def probe(self) -> None:
+        """Write what stands there already, and flush it; DatabaseError when the database cannot be written at this moment.
+
+        A transaction that changes nothing would succeed on a full disk.
+        """
+        with self.database.write() as connection:
+            schema.rewrite(connection)
 
     def claim(  # noqa: PLR0913 - see the port
         self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
@@ -121,9 +144,17 @@ class SqlStore:
             alerting.store(connection, result.states, result.transitions, receivers)
             return True
 
-    def abandon_expired(self, now: datetime) -> int:
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         with self.database.write() as connection:
-            return claiming.abandon_expired(connection, now)
+            return claiming.abandon(connection, claim, reason=reason, at=at)
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        with self.database.write() as connection:
+            return claiming.abandon_expired(connection, now, sparing)
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        with self.database.write() as connection:
+            rewinding.rewind(connection, comparison, slot=slot, now=now)
 
     def last_slot(self, comparison: str) -> datetime | None:
         with self.database.read() as connection:
@@ -153,9 +184,9 @@ class SqlStore:
         with self.database.read() as connection:
             return alerting.history(connection, comparison, limit)
 
-    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self.database.read() as connection:
-            return reading.latest(connection, comparisons)
+            return reading.latest(connection, comparisons, until)
 
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
         with self.database.read() as connection:
