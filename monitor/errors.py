@@ -8,7 +8,8 @@
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
     ├── DatabaseError               4   the database is away, locked, or refuses
-    │   └── SchemaError             4   the database's schema is older or newer than this program
+    │   ├── SchemaError             4   the database's schema is older or newer than this program
+    │   └── LeaseLostError          4   another daemon leads now: what this one began is not written
     └── DeliveryError               5   a receiver did not take a notification
 
 A failure of one user is no exception: it is counted in Coverage. I/O errors carry ``permanent``: False when the same call
@@ -70,6 +71,10 @@ class DatabaseError(MonitorError):
 
 class SchemaError(DatabaseError):
     """The database's schema does not fit this version of the program."""
+
+
+class LeaseLostError(DatabaseError):
+    """The daemon's lease has been taken over since: trying again cannot help, whoever leads now does the work."""
 
 
 class DeliveryError(MonitorError):

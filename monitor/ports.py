@@ -21,7 +21,9 @@ from monitor.model import (
     ItemWeights,
     KeptLists,
     LatestRun,
+    Lease,
     Notification,
+    Occupied,
     PastRun,
     Pull,
     PullRequest,
@@ -105,6 +107,25 @@ class RelevanceSource(Protocol):
 
         SourceError when what is there cannot be read.
         """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class Leases(Protocol):
+    """The right to lead, for one daemon among those that share a database. Called from one thread.
+
+    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
+
+    def renew(self, lease: Lease) -> bool:
+        """Hold it for another full time, counted from some moment during the call; False once somebody else has taken it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give it back, so that others need not wait; nothing where somebody else has taken it."""
 
     def close(self) -> None:
         """Release what is held; may be called twice."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Protocol, Self
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from monitor.errors import ConfigError, DatabaseError
 from monitor.storage.address import describe, file_of
 from monitor.storage.faults import translated
+from monitor.storage.locking import identity
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
@@ -30,13 +32,29 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 }
 
 
-class Database:
-    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads."""
+class Fence(Protocol):
+    """What every transaction that writes must pass, twice; raises DatabaseError, and then nothing is committed."""
 
-    def __init__(self, url: URL) -> None:
+    def enter(self, connection: Connection) -> None:
+        """At its beginning."""
+
+    def leave(self, connection: Connection) -> None:
+        """Right before its commit."""
+
+
+class Database:
+    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
+
+    ``patience_s``: how long a transaction waits for another one that writes, and for a PostgreSQL server that does not answer.
+    """
+
+    def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url)
+        self._lock_wait_s = patience_s or LOCK_WAIT_S
+        self._fence: Fence | None = None
+        self._pinned: tuple[int, int] | None = None
+        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
 
@@ -52,8 +70,38 @@ class Database:
         """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception."""
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
-                connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+                connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
+            if self._fence is not None:
+                self._fence.enter(connection)
             yield connection
+            if self._fence is not None:
+                self._fence.leave(connection)
+            self._require_pinned()  # once more: it may have been replaced meanwhile
+
+    def fenced(self, fence: Fence) -> Self:
+        """The same database, same connections, whose transactions that write must pass the fence."""
+        other = copy.copy(self)
+        other._fence = fence  # noqa: SLF001 - of a copy of ours
+        return other
+
+    def pin(self) -> None:
+        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
+
+        What is open would go on with a file that nobody sees, what is opened anew with another.
+        """
+        file = file_of(self.url)
+        if file is not None and self._pinned is None:
+            self._pinned = identity(file)
+
+    def _require_pinned(self) -> None:
+        file = file_of(self.url)
+        if self._pinned is None or file is None or identity(file) == self._pinned:
+            return
+        what, todo = (
+            ("was replaced by another file", "") if file.exists() else ("was deleted or moved away", "put it back, or ")
+        )
+        msg = f"{describe(self.url)} {what} while in use: nothing is written any more: {todo}restart rankwatch"
+        raise DatabaseError(msg)
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it.
@@ -74,6 +122,7 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
+        self._require_pinned()
         with (
             translated(self.url, self._driver_error),
             self._engine.connect() as connection,
@@ -116,8 +165,11 @@ def _sqlite_engine(url: URL) -> Engine:
     return engine
 
 
-def _postgres_engine(url: URL) -> Engine:
-    arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
+def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
+    limits = (
+        {} if patience_s is None else {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
+    )
+    arguments = {name: value for name, value in (_POSTGRES_SETTINGS | limits).items() if name not in url.query}
     try:
         return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
     except ModuleNotFoundError:

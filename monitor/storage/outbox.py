@@ -82,6 +82,12 @@ def forget(connection: Connection, known: Sequence[str], now: datetime) -> int:
     return len(orphans)
 
 
+def free(connection: Connection, owner: str) -> None:
+    """End the leases of an owner who can record nothing any more: what was sent and not recorded goes out again."""
+    leased = update(deliveries).where(deliveries.c.leased_by == owner)
+    connection.execute(leased.values(leased_by=None, leased_until=None))
+
+
 def waiting(connection: Connection, now: datetime) -> Mapping[str, tuple[int, float]]:
     """Pending deliveries by receiver: how many, and the age of the oldest in seconds, never below zero."""
     rows = connection.execute(

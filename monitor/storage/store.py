@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
@@ -20,6 +20,7 @@ from monitor.model import (
     Explanation,
     KeptLists,
     LatestRun,
+    Lease,
     Notification,
     PastRun,
     Rule,
@@ -37,6 +38,7 @@ from monitor.storage import (
     claiming,
     explaining,
     labelling,
+    leasing,
     lists,
     outbox,
     parquet,
@@ -49,6 +51,7 @@ from monitor.storage import (
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
 from monitor.storage.connecting import Database, require_file
+from monitor.storage.fencing import LeaseFence
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
@@ -73,17 +76,41 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
 class SqlStore:
     """Port Store over SQLAlchemy Core; its docstrings are the port's."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, epoch: int | None = None) -> None:
         self.database = database
+        self.epoch = epoch
 
     def __repr__(self) -> str:
         return f"SqlStore({describe(self.database.url)})"
+
+    def under(self, lease: Lease, *, patience: timedelta) -> SqlStore:
+        """The same store for as long as the lease is held: then each write is a LeaseLostError. Not to be closed by itself.
+
+        ``patience``: after how long the server may end a transaction in which nothing happens.
+        """
+        fence = LeaseFence(lease=lease, patience=patience)
+        return SqlStore(self.database.fenced(fence), epoch=lease.epoch)
+
+    def take_over(self, lease: Lease, now: datetime) -> Mapping[str, int]:
+        """Give up what earlier epochs left half done, so that it can be done anew; runs abandoned by comparison."""
+        leasing.end_older(self.database, lease.epoch)
+        with self.database.write() as connection:
+            if lease.before is not None:
+                outbox.free(connection, lease.before)
+            return claiming.abandon_before(connection, lease.epoch, now)
 
     def claim(  # noqa: PLR0913 - see the port
         self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
     ) -> Claim | None:
         wanted = claiming.Wanted(
-            comparison=comparison, slot=slot, owner=owner, now=now, until=until, config_hash=config_hash, rerun=rerun
+            comparison=comparison,
+            slot=slot,
+            owner=owner,
+            now=now,
+            until=until,
+            config_hash=config_hash,
+            rerun=rerun,
+            epoch=self.epoch,
         )
         with self.database.write() as connection:
             return claiming.claim(connection, wanted)
