@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 
@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.latest import FINISHED
 from monitor.export.series import SEND_OUTCOMES, SKIP_REASONS
-from monitor.model import RunResult
+from monitor.model import RunResult, RunStatus
 
 
 class DaemonCollector(Collector):
@@ -30,6 +30,7 @@ class DaemonCollector(Collector):
         self._notified = counter("notifications_total")
         self._outbox: tuple[Mapping[str, int], Mapping[str, float]] = ({}, {})
         self._reload: tuple[bool, datetime | None] | None = None
+        self._standing: Callable[[], tuple[bool, int | None]] | None = None
 
     def watch(self, comparisons: Sequence[str], receivers: Sequence[str], intervals: Mapping[str, timedelta]) -> None:
         """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
@@ -65,6 +66,16 @@ class DaemonCollector(Collector):
             self._run_seconds.labels(comparison).observe(max(0.0, took))  # the wall clock may have been set back
             for stage, seconds in result.stage_seconds.items():
                 self._stage_seconds.labels(comparison, stage).observe(max(0.0, seconds))
+
+    def runs_abandoned(self, comparison: str, count: int) -> None:
+        """Count runs of a known comparison that another process left unfinished."""
+        with self._lock:
+            if self._comparisons is None or comparison in self._comparisons:
+                self._runs.labels(comparison, RunStatus.ABANDONED.value).inc(count)
+
+    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
+        """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
+        self._standing = standing
 
     def slots_skipped(self, comparison: str, reason: str, count: int) -> None:
         """Count slots of a known comparison that did not run."""
@@ -107,4 +118,8 @@ class DaemonCollector(Collector):
             ok, at = self._reload
             gauges.set("config_last_reload_successful", (), ok)
             gauges.set("config_last_reload_success_timestamp_seconds", (), at.timestamp() if at else None)
+        if self._standing is not None:
+            is_leader, epoch = self._standing()
+            gauges.set("leader", (), is_leader)
+            gauges.set("lease_epoch", (), epoch)
         return gauges

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -21,15 +23,25 @@ FAILED_POLL_S = 10.0
 log = structlog.get_logger(__name__)
 
 
+def stop_loops(loops: Sequence[DeliveryLoop], timeout_s: float) -> None:
+    """Stop all of them, waiting at most so long for all together."""
+    for loop in loops:
+        loop.ask_to_stop()
+    ends_at = time.monotonic() + timeout_s
+    for loop in loops:
+        loop.stop(timeout_s=ends_at - time.monotonic())
+
+
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoop:
-    """Delivers to one receiver in its own thread until stopped."""
+    """Delivers to one receiver in its own thread until stopped, while it ``is_sure`` that nobody else does."""
 
     store: Store
     receiver: Receiver
     clock: Clock
     publisher: Publisher
     owner: str
+    is_sure: Callable[[], bool] = lambda: True
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -66,7 +78,7 @@ class DeliveryLoop:
             rest = POLL_S
             try:
                 rest = self._deliver()
-                if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend:
+                if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend and self.is_sure():
                     next_resend = self.clock.monotonic() + self.receiver.resend_every_s
                     resend_firing(self.store, self.receiver, self.clock)
             except MonitorError as error:
@@ -86,7 +98,7 @@ class DeliveryLoop:
             self.clock,
             owner=self.owner,
             publisher=self.publisher,
-            should_stop=self._stop.is_set,
+            should_stop=lambda: self._stop.is_set() or not self.is_sure(),
         )
         if counts.retry_at is None:
             return POLL_S

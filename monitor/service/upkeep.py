@@ -16,7 +16,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upkeep:
-    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
+    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet.
+
+    What tidying writes goes through the store of whoever leads.
+    """
 
     store: Store
     publisher: Publisher
@@ -24,14 +27,14 @@ class Upkeep:
     latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...]) -> int:
+    def refresh(self, comparisons: tuple[str, ...], leading: Store | None) -> int:
         """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
 
-        Returns how many runs were found abandoned: their slots are free again.
+        Returns how many runs were found abandoned: their slots are free again. A standby, ``leading`` None, looks for none.
         """
         now = self.clock.now()
         try:
-            abandoned = self.store.abandon_expired(now)
+            abandoned = leading.abandon_expired(now) if leading else 0
             self.latest = self.store.latest(comparisons)
             self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)
@@ -44,11 +47,11 @@ class Upkeep:
         self.has_published = True
         return abandoned
 
-    def prune(self, retention: RetentionOptions) -> None:
+    def prune(self, retention: RetentionOptions, leading: Store) -> None:
         """Delete what is older than the retention says."""
         now = self.clock.now()
         try:
-            deleted = self.store.prune(
+            deleted = leading.prune(
                 scores_before=now - retention.scores,
                 evidence_before=now - retention.evidence,
                 runs_before=now - retention.runs,

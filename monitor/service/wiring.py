@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from monitor import __version__
@@ -54,6 +54,12 @@ def wire(settings: Settings) -> Wiring:
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
     )
+
+
+def with_new_receivers(wiring: Wiring) -> Wiring:
+    """The same with its receivers opened anew, in place of those that were closed."""
+    settings = wiring.settings
+    return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
 
 
 def watch(options: ComparisonOptions) -> Watched:

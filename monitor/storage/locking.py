@@ -63,7 +63,7 @@ class FileLock:
 
     def _refused(self, error: OSError) -> DatabaseError:
         return DatabaseError(
-            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the database into a directory on "
+            f"SQLite database {self.file} cannot be locked: {self.path}: {error.strerror}: put the database in a directory on "
             "a local disk where this account may write"
         )
 
