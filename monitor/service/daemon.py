@@ -141,7 +141,7 @@ class Daemon:
         log.warning("standing down: runs under way are given up", epoch=term.lease.epoch)
         self._term = None
         self._scheduler.remove_all_jobs()
-        stop_loops(self._loops, STOP_S)
+        self._stop_loops()
         self._wiring = with_new_receivers(self._wiring)
 
     def _begin_term(self) -> None:
@@ -165,19 +165,16 @@ class Daemon:
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
-            return self._reload()
-
-    def _reload(self) -> bool:
-        try:
-            new = wire(self._reloadable(load(self._config)))
-            if self._term is not None:
-                settle(new, self._term.store, self._clock)
-        except MonitorError as error:
-            log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - its text says all
-            self._publisher.reloaded(ok=False, at=self._clock.now())
-            return False
-        old, self._wiring = self._wiring, new
-        self._put_in_force()
+            try:
+                new = wire(self._reloadable(load(self._config)))
+                if self._term is not None:
+                    settle(new, self._term.store, self._clock)
+            except MonitorError as error:
+                log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
+                self._publisher.reloaded(ok=False, at=self._clock.now())
+                return False
+            old, self._wiring = self._wiring, new
+            self._put_in_force()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
@@ -206,9 +203,8 @@ class Daemon:
         """Let loops and schedule do what the wiring says; as a standby none but the one that looks up what is stored."""
         self._refresh()
         self._stop_loops()
-        self._loops = ()
-        if self._term is not None:
-            self._loops = self._term.start_loops(self._wiring.receivers, lambda: self._leadership.is_sure)
+        term, leadership = self._term, self._leadership
+        self._loops = term.start_loops(self._wiring.receivers, lambda: leadership.is_sure) if term else ()
         self._schedule()
 
     def _schedule(self) -> None:
