@@ -15,6 +15,8 @@ from monitor.storage import open_leases, open_store
 LASTS = timedelta(seconds=15)
 MINE = Lease(holder="a:1", epoch=4, before=None)
 THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
+KEPT, TAKEN = True, False
+"""What renewing answers."""
 AWAY = DatabaseError("PostgreSQL database x cannot be reached", permanent=False)
 
 
@@ -70,7 +72,7 @@ Make = Callable[..., Leadership]
 
 
 def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(leadership: Make, boottime: Boottime) -> None:
-    one = leadership(MINE, True)
+    one = leadership(MINE, KEPT)
 
     assert one.step() == 5.0
     assert (one.lease, one.is_sure, one.epoch, one.describe()) == (MINE, True, 4, None)
@@ -85,7 +87,7 @@ def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(leadership: M
 
 def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership: Make, boottime: Boottime) -> None:
     """As after a freeze or a suspended machine: nothing may be sent before the lease was renewed."""
-    one = leadership(MINE, True)
+    one = leadership(MINE, KEPT)
     one.step()
 
     boottime.s += 15.0
@@ -122,7 +124,7 @@ def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leader
 
 
 def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Make) -> None:
-    one = leadership(MINE, False, THEIRS)
+    one = leadership(MINE, TAKEN, THEIRS)
     one.step()
     one.changed.clear()
 
@@ -134,7 +136,7 @@ def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Ma
 
 
 def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership: Make, boottime: Boottime) -> None:
-    one = leadership(MINE, AWAY, AWAY, True)
+    one = leadership(MINE, AWAY, AWAY, KEPT)
     one.step()
     one.changed.clear()
 

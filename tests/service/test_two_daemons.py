@@ -42,7 +42,7 @@ def plain(url: str) -> str:
 
 def ask(url: str, query: str) -> list[tuple[object, ...]]:
     with psycopg.connect(plain(url), autocommit=True) as connection:
-        return connection.execute(query).fetchall()  # type: ignore[arg-type] # a text of ours
+        return connection.execute(query).fetchall()
 
 
 def set_up_witness(url: str) -> None:
@@ -50,7 +50,7 @@ def set_up_witness(url: str) -> None:
     with psycopg.connect(plain(url), autocommit=True) as connection:
         connection.execute(_WITNESS)
         for table in _WATCHED:
-            connection.execute(_ON_COMMIT.format(table=table))  # type: ignore[arg-type] # a text of ours
+            connection.execute(_ON_COMMIT.format(table=table))
 
 
 def runs_of(url: str) -> tuple[Run, ...]:
@@ -175,8 +175,10 @@ def _no_write_of_an_old_epoch(url: str) -> None:
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
-def test_a_second_daemon_on_a_sqlite_file_ends_with_one_line_that_names_the_first(tmp_path: Path) -> None:
-    config = write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1h")
+@pytest.mark.timeout(110)
+def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path) -> None:
+    file = tmp_path / "rankwatch.db"
+    config = write_world(tmp_path, f"sqlite:///{file}")
     with serving(config) as daemon:
         refused = _serve(config)
         assert refused.returncode == 4
@@ -184,23 +186,19 @@ def test_a_second_daemon_on_a_sqlite_file_ends_with_one_line_that_names_the_firs
         assert "Traceback" not in refused.stderr
         daemon.kill()
     with serving(config) as daemon:
+        wait_for(lambda: daemon.status_of("/-/ready") == 200, "ready")
         assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (1.0, 2.0)
 
-
-def _serve(config: Path) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "monitor", "serve", "--config", str(config)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def test_a_database_file_deleted_under_the_daemon_makes_it_unready_and_is_not_made_anew(tmp_path: Path) -> None:
-    file = tmp_path / "rankwatch.db"
-    config = write_world(tmp_path, f"sqlite:///{file}")
-    with serving(config) as daemon:
-        wait_for(lambda: daemon.status_of("/-/ready") == 200, "ready")
         file.unlink()
+
         told = requests.get(f"{daemon.url}/-/ready", timeout=5)
         assert told.status_code == 503
         assert "was deleted or moved away while in use: nothing is written any more" in told.text
         assert daemon.status_of("/-/healthy") == 200
         wait_for(lambda: "run not done" in daemon.log.read_text(), "a run refused")
         assert not file.exists()
+
+
+def _serve(config: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "monitor", "serve", "--config", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 
 from factories import SLOT
 from monitor.errors import DatabaseError, LeaseLostError
@@ -18,6 +18,7 @@ from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from monitor.storage.connecting import Database
+from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
 
 LASTS = timedelta(seconds=5)
@@ -248,29 +249,49 @@ def wait_for_lock(store: SqlStore) -> None:
     pytest.fail("nobody waits")
 
 
-def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(postgres: SqlStore) -> None:
+@pytest.mark.parametrize("doing", ["nothing", "a COPY"])
+@pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
+def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
+    postgres: SqlStore, request: pytest.FixtureRequest, way: str, doing: str
+) -> None:
     """A frozen daemon would keep its locks: here on the run that is given up at once."""
-    with (
-        closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database, holder="b:2", lasts=LASTS)) as second,
-    ):
+    url = postgres.database.url.render_as_string(hide_password=False)
+    if way != "direct":
+        url = request.getfixturevalue("pooled")(url)
+    with ExitStack() as stack:
+        store = stack.enter_context(closing(open_store(url, create=False)))
+        first, second = (
+            stack.enter_context(closing(open_leases(store.database, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
+        )
         old = won(first)
-        claimed(under(postgres, old))
-        unfenced = postgres.database.write()
-        with (  # noqa: PT012 - at the end of the transaction
-            pytest.raises(DatabaseError, match="ended the statement") as told,
-            under(postgres, old).database.write() as frozen,
-        ):
+        claimed(under(store, old))
+        of_a_command = stack.enter_context(store.database.write())
+        of_a_command.execute(text("SELECT 1"))
+
+        with pytest.raises(DatabaseError) as told, under(store, old).database.write() as frozen:  # noqa: PT012 - it ends
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
-            with unfenced as of_a_command:
+            with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
                 began = time.monotonic()
-                assert under(postgres, new).take_over(new, SLOT + HOUR) == {"home-feed": 1}
+                assert under(store, new).take_over(new, SLOT + HOUR) == {"home-feed": 1}
                 took_s = time.monotonic() - began
-                assert of_a_command.scalar(text("SELECT 1")) == 1
+            frozen.execute(text("SELECT 1"))
 
+        assert of_a_command.scalar(text("SELECT 1")) == 1
     assert not told.value.permanent
-    print(f"a takeover from a transaction that held the run's row took {took_s:.3f} s")  # noqa: T201
+    print(f"taking over from a transaction doing {doing} that held the run's row, {way}: {took_s:.3f} s")  # noqa: T201
+
+
+@contextmanager
+def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
+    """With a statement under way that waits for the client, which does not come."""
+    if doing == "nothing":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN") as copy:
+        copy.write_row((1, "u1", 1, 0.5))
+        yield
 
 
 def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore) -> None:
