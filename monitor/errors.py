@@ -18,6 +18,7 @@ may succeed later. Messages say what failed, which one, what was expected, and w
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar
 
 
@@ -63,31 +64,68 @@ class SlotTakenError(RunError):
     """Another process holds the claim on the slot."""
 
 
+class DatabaseTrouble(StrEnum):
+    """What kept the database from doing what it was asked for; a closed set, a label of metrics.
+
+    ``conflict`` is everyday life among many writers; ``hung``: it neither did it nor refused.
+    """
+
+    UNREACHABLE = "unreachable"
+    HUNG = "hung"
+    DENIED = "denied"
+    DISK = "disk"
+    LOCKED = "locked"
+    CONFLICT = "conflict"
+    READ_ONLY = "read_only"
+    OVERLOADED = "overloaded"
+    SCHEMA = "schema"
+    DAMAGED = "damaged"
+    OTHER = "other"
+
+
 class DatabaseError(MonitorError):
     """The store could not be reached or refused the statement."""
 
     exit_code = 4
 
+    def __init__(self, message: str, *, permanent: bool = True, trouble: DatabaseTrouble = DatabaseTrouble.OTHER) -> None:
+        super().__init__(message, permanent=permanent)
+        self.trouble = trouble
+
 
 class SchemaError(DatabaseError):
     """The database's schema does not fit this version of the program."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(message, trouble=DatabaseTrouble.SCHEMA)
+
 
 class LeaseLostError(DatabaseError):
-    """The daemon's lease has been taken over since: trying again cannot help, whoever leads now does the work."""
+    """This daemon does not lead, or not any more: trying again cannot help, whoever leads does the work."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, trouble=DatabaseTrouble.CONFLICT)
 
 
 class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
-    ``may_be_known``: it may have taken it all the same, as after a time-out.
+    ``may_be_known``: it may have taken it all the same, as after a time-out. ``of_message``: it refused what the message says,
+    so that another one, or a part of it, may be taken.
     """
 
     exit_code = 5
 
     def __init__(
-        self, message: str, *, permanent: bool, retry_after_s: float | None = None, may_be_known: bool = False
+        self,
+        message: str,
+        *,
+        permanent: bool,
+        retry_after_s: float | None = None,
+        may_be_known: bool = False,
+        of_message: bool = False,
     ) -> None:
         super().__init__(message, permanent=permanent)
         self.retry_after_s = retry_after_s
         self.may_be_known = may_be_known
+        self.of_message = of_message

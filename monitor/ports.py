@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from monitor.errors import DatabaseTrouble
 from monitor.model import (
     AlertState,
     ArmScore,
+    Briefing,
     Claim,
     Coverage,
     Delivery,
@@ -22,6 +24,7 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Lease,
+    Message,
     Notification,
     Occupied,
     PastRun,
@@ -33,6 +36,8 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Silence,
+    Situation,
     Split,
     Summary,
     Transition,
@@ -132,7 +137,7 @@ class Leases(Protocol):
 
 
 class Receiver(Protocol):
-    """Somebody who is told. Sending the same transition twice must be harmless to them (same dedup key)."""
+    """Somebody who is told. Sending the same message twice must be harmless to them (same incident, same dedup keys)."""
 
     @property
     def name(self) -> str:
@@ -142,8 +147,20 @@ class Receiver(Protocol):
     def resend_every_s(self) -> float | None:
         """How often firing alerts must be told again for them to stay firing there; None when telling once is enough."""
 
-    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
-        """Tell these starts and ends of firings. DeliveryError when not taken; ``permanent`` if they never will be."""
+    @property
+    def repeat_every_s(self) -> float | None:
+        """How often an incident that lasts, and that nobody looks after, is told again; None for never."""
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """Whether it groups and inhibits by itself, and so is told of every firing, also of segments of a rule that fires."""
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Tell this message. DeliveryError when not taken.
+
+        ``permanent`` if it never will be, ``of_message`` if that is due to what it says, ``may_be_known`` if it may have
+        arrived all the same.
+        """
 
     def close(self) -> None:
         """Release what is held; may be called twice."""
@@ -166,6 +183,21 @@ class Publisher(Protocol):
 
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
         """Deliveries waiting, and the age of the oldest, by receiver."""
+
+    def run_abandoned(self, comparison: str) -> None:
+        """Count a run that hung and was given up."""
+
+    def database(self, *, is_up: bool) -> None:
+        """Tell whether the database can be read and written."""
+
+    def database_failed(self, trouble: DatabaseTrouble) -> None:
+        """Count an error of the database by its kind."""
+
+    def clock_jumped(self) -> None:
+        """Count a jump of the wall clock."""
+
+    def restarted(self, part: str) -> None:
+        """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Tell whether the configuration file last read is the one in force."""
@@ -196,8 +228,8 @@ class Store(Protocol):
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
 
-        Also stores one pending delivery for each announced transition and each of ``receivers``, and for the start of each
-        firing that lasts and that a receiver was never owed. States are written only where
+        Also stores one pending delivery for each start of a firing and each of ``receivers``, also of one that lasts and that a
+        receiver was never owed; ends are owed to those who are owed the start. States are written only where
         the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or their transition,
         started from; the transitions of others are left out. Doing it again with the same result changes nothing. False,
         and nothing is stored, when the claim has been taken over meanwhile.
@@ -205,8 +237,21 @@ class Store(Protocol):
         A result with lists ends the keeping of those of earlier slots, but for runs that wait for relevance still.
         """
 
-    def abandon_expired(self, now: datetime) -> int:
-        """Mark runs whose claim ran out as abandoned; how many."""
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
+        """Take a slot from whoever holds this claim and hangs: what he stores later is refused, and the slot is free.
+
+        A first attempt is ``abandoned`` with the reason, a rerun shows its earlier results again. False when the claim is not
+        held any more.
+        """
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        """Mark runs whose claim ran out as abandoned, but those of the ids in ``sparing``, whose owner asks; how many."""
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
+
+        Deliveries of the comparison that wait for a time after ``now`` are due. No state changes, nothing is announced.
+        """
 
     def alert_states(self, comparison: str) -> tuple[AlertState, ...]:
         """All alert states of the comparison, quiet ones too, ordered by alert and segment."""
@@ -221,14 +266,14 @@ class Store(Protocol):
     def all_alert_states(self) -> tuple[AlertState, ...]:
         """Alert states of every comparison ever run."""
 
-    def firing(self, *, only_announced: bool = False) -> tuple[Transition, ...]:
-        """For each state that is firing, the transition that started it, oldest first.
+    def firing(self) -> tuple[Transition, ...]:
+        """For each state that is firing, the transition that started it, oldest first."""
 
-        With ``only_announced`` what no receiver was ever to hear of, as in a replay, is left out.
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
+
+        With ``until`` of slots up to then: what a clock that ran ahead has left behind does not hide the present.
         """
-
-    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
-        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one."""
 
     def last_slot(self, comparison: str) -> datetime | None:
         """Newest slot that was ever claimed, whatever became of it."""
@@ -242,19 +287,71 @@ class Store(Protocol):
     def claim_deliveries(
         self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
     ) -> tuple[Delivery, ...]:
-        """Lease what is due for this receiver, oldest first; exactly one caller gets a row.
+        """Lease what waits for this receiver, held back or not, of the comparison that has been due longest; oldest first.
 
-        Never a delivery while an older one of the same alert and segment is still pending for that receiver.
+        Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
         """
+
+    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> Situation:
+        """What stands in the comparison, and which of the firings of these keys, and of those that last, the receiver knows."""
+
+    def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
+        """Remember that these are about to be sent: should nothing be recorded of them, they may be known.
+
+        What the owner has leased for the same receiver stays leased until then.
+        """
+
+    def free_deliveries(self, owner: str) -> int:
+        """End the leases on deliveries of everybody but the owner, who are known to be gone; how many."""
+
+    def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        """Starts of firings that last, that nobody looks after, and that are to be told this receiver again now."""
+
+    def repeat(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
+        """Set the time at which they are to be told again."""
+
+    def told(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        """Starts of firings that last and ends since then, as far as this receiver was told them, in the order stored."""
+
+    def revive(self, now: datetime, *, receivers: Sequence[str]) -> int:
+        """Let what these refused of firings that last be decided anew, but for what may have arrived; how many."""
+
+    def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        """What is stored of the run of this slot beside its figures; empty where there is nothing."""
+
+    def acknowledge(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        """Mark firings (alert, segment) as looked after, and owe that to who was owed their start; those that did fire."""
+
+    def resolve(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        """End firings (alert, segment) by hand, and owe that to who was owed their start; those that did fire."""
+
+    def add_silence(self, silence: Silence) -> Silence:
+        """Store a silence; returned with the number that it was given."""
+
+    def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        """Silences that end later than that, all that are stored for None, oldest first."""
+
+    def expire_silence(self, number: int, *, now: datetime) -> bool:
+        """End a silence now; False when there is none of that number that has not ended yet."""
 
     def forget_receivers(self, *, known: Sequence[str], now: datetime) -> int:
         """Give up what is owed to receivers that are not among the known ones; how many deliveries are dead now."""
 
-    def record(self, notification: Notification) -> None:
-        """Store an attempt, and move its delivery to that status; a pending one is due again at ``next_attempt_at``."""
+    def record(self, *notifications: Notification) -> None:
+        """Store what became of deliveries and move them; one that waits on is due again at ``next_attempt_at``.
+
+        An attempt that ended as the one before leaves no row of its own.
+        """
 
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
+
+    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        """Deliveries that are held back, likewise."""
 
     def prune(
         self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime

@@ -2,19 +2,33 @@
 
 from monitor.alerts.backoff import next_attempt
 from monitor.alerts.frozen import CHURN, LEAST_CHANGES, find_churn, other
+from monitor.alerts.incidents import GROUP_FOR, name_incidents
 from monitor.alerts.judging import judge_run, segments_of
 from monitor.alerts.machine import Look, advance
+from monitor.alerts.matching import Matcher
+from monitor.alerts.policy import Policy, Route, Window
 from monitor.alerts.retiring import outdated, retire
+from monitor.alerts.telling import Addressee, Telling, compose, compose_repetitions
 from monitor.alerts.verdicts import judge
 
 __all__ = [
     "CHURN",
+    "GROUP_FOR",
     "LEAST_CHANGES",
+    "Addressee",
     "Look",
+    "Matcher",
+    "Policy",
+    "Route",
+    "Telling",
+    "Window",
     "advance",
+    "compose",
+    "compose_repetitions",
     "find_churn",
     "judge",
     "judge_run",
+    "name_incidents",
     "next_attempt",
     "other",
     "outdated",

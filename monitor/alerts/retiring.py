@@ -70,4 +70,5 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         dedup_key=state.dedup_key,
         runbook_url=cause.runbook_url if cause else None,
         labels=cause.labels if cause else {},
+        incident=state.incident,
     )

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 
+from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from monitor.errors import DatabaseTrouble
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.latest import FINISHED
-from monitor.export.series import SEND_OUTCOMES, SKIP_REASONS
+from monitor.export.series import SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
 from monitor.model import RunResult, RunStatus
 
 
@@ -31,6 +33,14 @@ class DaemonCollector(Collector):
         self._outbox: tuple[Mapping[str, int], Mapping[str, float]] = ({}, {})
         self._reload: tuple[bool, datetime | None] | None = None
         self._standing: Callable[[], tuple[bool, int | None]] | None = None
+        self._is_up: bool | None = None
+        self._database_errors = counter("database_errors_total")
+        self._jumps = counter("clock_jumps_total")
+        self._restarts = counter("watchdog_restarts_total")
+        for trouble in DatabaseTrouble:
+            self._database_errors.labels(trouble.value)
+        for part in WATCHED_PARTS:
+            self._restarts.labels(part)
 
     def watch(self, comparisons: Sequence[str], receivers: Sequence[str], intervals: Mapping[str, timedelta]) -> None:
         """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
@@ -67,16 +77,6 @@ class DaemonCollector(Collector):
             for stage, seconds in result.stage_seconds.items():
                 self._stage_seconds.labels(comparison, stage).observe(max(0.0, seconds))
 
-    def runs_abandoned(self, comparison: str, count: int) -> None:
-        """Count runs of a known comparison that another process left unfinished."""
-        with self._lock:
-            if self._comparisons is None or comparison in self._comparisons:
-                self._runs.labels(comparison, RunStatus.ABANDONED.value).inc(count)
-
-    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
-        """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
-        self._standing = standing
-
     def slots_skipped(self, comparison: str, reason: str, count: int) -> None:
         """Count slots of a known comparison that did not run."""
         with self._lock:
@@ -93,6 +93,32 @@ class DaemonCollector(Collector):
         """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
         self._outbox = (dict(pending), dict(oldest_s))
 
+    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
+        """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
+        self._standing = standing
+
+    def run_abandoned(self, comparison: str) -> None:
+        """Count a run of a known comparison that was given up."""
+        with self._lock:
+            if self._comparisons is None or comparison in self._comparisons:
+                self._runs.labels(comparison, RunStatus.ABANDONED.value).inc()
+
+    def database(self, *, is_up: bool) -> None:
+        """Keep whether the database works."""
+        self._is_up = is_up
+
+    def database_failed(self, trouble: DatabaseTrouble) -> None:
+        """Count an error of the database."""
+        self._database_errors.labels(trouble.value).inc()
+
+    def clock_jumped(self) -> None:
+        """Count a jump of the wall clock."""
+        self._jumps.inc()
+
+    def restarted(self, part: str) -> None:
+        """Count a restart by the watchdog."""
+        self._restarts.labels(part).inc()
+
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Keep how the last reading of the configuration ended; the time moves only when it went well."""
         with self._lock:
@@ -102,12 +128,17 @@ class DaemonCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """The families as they stand now."""
         yield from self._gauges().families()
-        for metric in (self._runs, self._skipped, self._run_seconds, self._stage_seconds, self._notified):
+        for metric in self._counted():
             for family in metric.collect():
                 yield without_created(family)
 
+    def _counted(self) -> tuple[Counter | Histogram, ...]:
+        of_runs = (self._runs, self._skipped, self._run_seconds, self._stage_seconds, self._notified)
+        return (*of_runs, self._database_errors, self._jumps, self._restarts)
+
     def _gauges(self) -> Gauges:
         gauges = Gauges()
+        gauges.set("database_up", (), self._is_up)
         for comparison, interval in self._intervals.items():
             gauges.set("schedule_interval_seconds", (comparison,), interval.total_seconds())
         pending, oldest_s = self._outbox

@@ -10,6 +10,7 @@ from prometheus_client.core import InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from monitor.errors import DatabaseTrouble
 from monitor.export.daemon import DaemonCollector
 from monitor.export.exposition import render
 from monitor.export.latest import latest_families
@@ -62,10 +63,6 @@ class PrometheusPublisher:
         """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
         self._daemon.led_by(standing)
 
-    def runs_abandoned(self, comparison: str, count: int) -> None:
-        """Count runs that another process left unfinished and that this one found."""
-        self._daemon.runs_abandoned(comparison, count)
-
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``."""
         self._snapshot.families = latest_families(latest)
@@ -85,6 +82,26 @@ class PrometheusPublisher:
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
         """See ``Publisher.outbox``."""
         self._daemon.outbox(pending, oldest_s)
+
+    def run_abandoned(self, comparison: str) -> None:
+        """See ``Publisher.run_abandoned``."""
+        self._daemon.run_abandoned(comparison)
+
+    def database(self, *, is_up: bool) -> None:
+        """See ``Publisher.database``."""
+        self._daemon.database(is_up=is_up)
+
+    def database_failed(self, trouble: DatabaseTrouble) -> None:
+        """See ``Publisher.database_failed``."""
+        self._daemon.database_failed(trouble)
+
+    def clock_jumped(self) -> None:
+        """See ``Publisher.clock_jumped``."""
+        self._daemon.clock_jumped()
+
+    def restarted(self, part: str) -> None:
+        """See ``Publisher.restarted``."""
+        self._daemon.restarted(part)
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """See ``Publisher.reloaded``."""

@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from monitor.errors import DatabaseTrouble
+
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
 """Why a slot did not run: nobody was there, or the last run was still at it."""
 SEND_OUTCOMES = ("sent", "retry", "dead")
 """What comes of one attempt to deliver."""
+WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
+"""What the watchdog begins anew when it hangs."""
 
 
 class Kind(StrEnum):
@@ -141,6 +145,20 @@ _TABLE = (
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
     _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
+    _series(_G, "database_up", "", "1 while the database can be read and written, else 0."),
+    _series(
+        _C,
+        "database_errors_total",
+        "reason",
+        f"Errors of the database: {', '.join(f'`{trouble}`' for trouble in DatabaseTrouble)}.",
+    ),
+    _series(_C, "clock_jumps_total", "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),
+    _series(
+        _C,
+        "watchdog_restarts_total",
+        "part",
+        f"What hung and was begun anew: {', '.join(f'`{part}`' for part in WATCHED_PARTS)}.",
+    ),
     _series(_G, "config_last_reload_successful", "", "1 when the configuration file last read is the one in force, else 0."),
     _series(_G, "config_last_reload_success_timestamp_seconds", "", "When a configuration was last put in force."),
 )

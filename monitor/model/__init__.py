@@ -1,6 +1,7 @@
 """The words of rankwatch as frozen dataclasses. No logic, no I/O."""
 
 from monitor.model.alerts import (
+    CONDITION,
     COVERAGE,
     FROZEN,
     LEAST_RUNS,
@@ -73,10 +74,12 @@ from monitor.model.runs import (
     Summary,
     UserScore,
 )
+from monitor.model.silences import Silence, Situation
 from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
+    "CONDITION",
     "COVERAGE",
     "FROZEN",
     "LEAST_RUNS",
@@ -141,6 +144,8 @@ __all__ = [
     "SegmentFall",
     "Severity",
     "ShareRise",
+    "Silence",
+    "Situation",
     "Split",
     "State",
     "Statistic",

@@ -31,6 +31,9 @@ class Direction(StrEnum):
 FROZEN = "frozen"
 """What stands for the metric in rules on an arm that no longer changes; their statistic is the arm."""
 
+CONDITION = "condition"
+"""What stands for the metric in rules on conditions that are no drift; their statistic is the condition."""
+
 LEAST_RUNS = 5
 """Healthy runs that must have been seen before a rule that learns expects anything."""
 

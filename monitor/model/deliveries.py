@@ -46,6 +46,7 @@ class Notification:
     """What came of one attempt to deliver, or why none was made, in words.
 
     ``may_be_known``: the receiver may have taken it although the attempt failed. ``fallback``: who is owed it from now on.
+    ``repeat_at``: when it is to be told again if it still fires then.
     """
 
     delivery_id: int
@@ -55,6 +56,7 @@ class Notification:
     next_attempt_at: datetime | None
     may_be_known: bool = False
     fallback: str | None = None
+    repeat_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

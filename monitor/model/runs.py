@@ -44,6 +44,7 @@ class Comparison:
     for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
     its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
     asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
+    ``group_for``: how long after its beginning firings join an incident.
     """
 
     name: str
@@ -65,6 +66,7 @@ class Comparison:
     relevance_after: timedelta = timedelta(0)
     runs_a_false_page: float = 90.0
     noise_floor: NoiseFloor | None = None
+    group_for: timedelta = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

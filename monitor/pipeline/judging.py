@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from monitor.alerts import judge_run
+from monitor.alerts import judge_run, name_incidents
 from monitor.model import (
     ALL,
     AlertState,
@@ -69,7 +69,8 @@ def judge_findings(
         expectations=expectations,
         arm_scores=found.arm_scores,
     )
-    return Judgement(expectations=expectations, states=moved, transitions=transitions)
+    named, told = name_incidents(moved, transitions, states, group_for=comparison.group_for)
+    return Judgement(expectations=expectations, states=named, transitions=told)
 
 
 def _count_lost(coverage: Coverage | None) -> dict[str, float]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.model import Transition
+from monitor.model import Message, Transition
 from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers.answers import accept
 from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
@@ -28,6 +28,8 @@ _PATH = "/api/v2/alerts"
 _MAX_LABEL = 256
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
+_BATCH = 250
+"""So that a thousand alerts are told well within a lease."""
 
 
 def _check_peer(url: str) -> str:
@@ -117,16 +119,36 @@ class Alertmanager:
         """Alertmanager forgets an alert that is not told again."""
         return self._options.resend_every.total_seconds()
 
-    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
-        """Post all of them in one request. DeliveryError when the peer did not take them."""
+    @property
+    def repeat_every_s(self) -> float | None:
+        """Alertmanager repeats by itself."""
+        return None
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """Alertmanager groups and inhibits by itself."""
+        return True
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Post starts and ends, so many a request. DeliveryError when the peer did not take one.
+
+        Alertmanager knows no acknowledgement, so nothing is said of any.
+        """
         ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
-        alerts = [alert_of(transition, ends_at, self._external_url) for transition in transitions]
-        answer = self._guard.post(json.dumps(alerts).encode(), self._headers)
-        accept(answer, who=self._guard.who, now=now)
+        told = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
+        alerts = [alert_of(transition, ends_at, self._external_url) for transition in told]
+        for start in range(0, len(alerts), _BATCH):
+            answer = self._guard.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
+            accept(answer, who=self._guard.who, now=now)
 
     def close(self) -> None:
         """Close the connections."""
         self._guard.close()
+
+
+def _repeated(message: Message) -> tuple[Transition, ...]:
+    """What fires still, where a message has nothing else to say."""
+    return () if message.changes else message.firing
 
 
 def alert_of(transition: Transition, firing_ends_at: datetime, external_url: str) -> dict[str, object]:

@@ -19,6 +19,8 @@ _ADVICE = {
     413: "the message is too large for it",
 }
 _LATER = frozenset({408, 421, 425, 429})
+_OF_MESSAGE = frozenset({400, 413, 422})
+"""What is said of a message and not of who sends it where."""
 _REFUSED = 400
 _BROKEN = 500
 
@@ -27,7 +29,8 @@ def accept(answer: Answer, *, who: str, now: datetime) -> None:
     """Return if the receiver took the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
-    these, 5xx, and redirects, which are never followed. ``Retry-After`` is handed on.
+    these, 5xx, after which the message may be known all the same, and redirects, which are never followed. ``Retry-After`` is
+    handed on.
     """
     status = answer.status
     if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
@@ -37,7 +40,13 @@ def accept(answer: Answer, *, who: str, now: datetime) -> None:
     if 300 <= status < _REFUSED:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
     msg = f"{who} answered {_named(status)}: {advice}"
-    raise DeliveryError(msg, permanent=is_permanent, retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now))
+    raise DeliveryError(
+        msg,
+        permanent=is_permanent,
+        retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
+        may_be_known=status >= _BROKEN,
+        of_message=status in _OF_MESSAGE,
+    )
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:

@@ -1,7 +1,7 @@
 """POST over HTTP that ends in time, whatever the other side does.
 
-One deadline holds for the whole exchange: connecting to any of a name's addresses, TLS, sending, headers and body. Only the
-look-up of the name is the system resolver's affair. At most 256 KiB of an answer are read and none of it is ever unpacked.
+One deadline holds for the whole exchange: looking up the name, connecting to any of its addresses, TLS, sending, headers and
+body. At most 256 KiB of an answer are read and none of it is ever unpacked.
 Redirects are not followed, certificates are verified, cookies are not kept; the environment's proxies and .netrc are not used.
 """
 
@@ -11,7 +11,7 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -22,9 +22,10 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NameResolutionError
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
 
 from monitor.errors import DeliveryError
+from monitor.receivers.resolving import Addresses, addresses_of
 
 MAX_ANSWER_BYTES = 256 * 1024
 _DEADLINE: ContextVar[float] = ContextVar("deadline of the exchange under way, on the monotonic clock")
@@ -72,17 +73,30 @@ class _Punctual(HTTPConnection):
     response_class = _Response
 
     def _new_conn(self) -> socket.socket:
-        self.timeout = _left() / self._count_addresses()
-        sock = super()._new_conn()
+        try:
+            found = addresses_of(self.host.strip("[]"), self.port or self.default_port, _left())
+        except socket.gaierror as error:
+            raise NameResolutionError(self.host, self, error) from error
+        sock = self._connect_to_any(found)
         sock.settimeout(_left())
         return sock
 
-    def _count_addresses(self) -> int:
-        """How many addresses will be tried in turn, each with its share of the time."""
-        try:
-            return len(socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM))
-        except OSError:
-            return 1
+    def _connect_to_any(self, found: Addresses) -> socket.socket:
+        """Try the addresses in turn, each with its share of the time that is left."""
+        failure: OSError = OSError("no address")
+        for tried, (family, kind, protocol, _, address) in enumerate(found):
+            sock = socket.socket(family, kind, protocol)
+            try:
+                sock.settimeout(_left() / (len(found) - tried))
+                for option in self.socket_options or ():
+                    sock.setsockopt(*option)
+                sock.connect(address)
+            except OSError as error:
+                sock.close()
+                failure = error
+            else:
+                return sock
+        raise failure
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - bytes, as all that this module sends
         if self.sock is None:
@@ -177,7 +191,14 @@ class Guard:
             said = "refused the connection: check that it runs and listens there"
         else:
             said = "broke the connection or did not speak HTTP"
-        return DeliveryError(f"{self._who} {said}", permanent=False)
+        return DeliveryError(f"{self._who} {said}", permanent=False, may_be_known=_may_have_arrived(error, chain))
+
+
+def _may_have_arrived(error: Exception, chain: Sequence[BaseException]) -> bool:
+    """Whether what was sent may have been taken: not when no connection stood."""
+    never = (ConnectionRefusedError, NameResolutionError, NewConnectionError, ConnectTimeoutError)
+    is_refused = isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError)
+    return not is_refused and not any(isinstance(link, never) for link in chain)
 
 
 def _read_away(response: requests.Response) -> None:

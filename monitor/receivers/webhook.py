@@ -23,13 +23,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Transition
+from monitor.model import Message, Transition
 from monitor.options import ConfigPath, Options
 from monitor.receivers.answers import accept
 from monitor.receivers.fields import HeaderSecret, ReceiverName, SecretUrl, Timeout, check_headers
@@ -77,9 +77,19 @@ class Webhook:
         """Telling once is enough."""
         return None
 
-    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
-        """Post them one by one, in order. DeliveryError at the first that is not taken; those before it were."""
-        for transition in transitions:
+    @property
+    def repeat_every_s(self) -> float | None:
+        """Telling once is enough."""
+        return None
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """It is told of incidents."""
+        return False
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Post changes one by one, in order. DeliveryError at the first that is not taken; those before it were."""
+        for transition in message.changes:
             body = json.dumps(message_of(transition, self._external_url), allow_nan=False).encode()
             answer = self._guard.post(body, self._headers(transition, body, now))
             accept(answer, who=self._guard.who, now=now)

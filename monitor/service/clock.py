@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+
+SKEW = timedelta(seconds=30)
+"""By how much the clocks of two machines may differ before one of them counts as wrong."""
 
 
 @dataclass(frozen=True, slots=True)

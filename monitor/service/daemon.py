@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import threading
-from contextlib import ExitStack, suppress
-from datetime import timedelta
+import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 import structlog
-from apscheduler.jobstores.base import JobLookupError
 from starlette.applications import Starlette
 
 from monitor import __version__
-from monitor.errors import ConfigError, DatabaseError, MonitorError
+from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
+from monitor.model import Lease
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
-from monitor.service.delivering import DeliveryLoop, stop_loops
+from monitor.service.emergency import Emergency
 from monitor.service.following import Follower
+from monitor.service.heart import Heart
 from monitor.service.labelling import fill_quietly
 from monitor.service.leadership import Leadership
-from monitor.service.running import whoami
-from monitor.service.scheduling import make_scheduler
-from monitor.service.terms import Term, begin_term
+from monitor.service.leading import lead, make_leadership
+from monitor.service.loops import DeliveryLoops
+from monitor.service.opening import look_again, open_in_time
+from monitor.service.outage import DatabaseWatch
+from monitor.service.rhythm import Rhythm
+from monitor.service.running import Runner
+from monitor.service.scheduling import Jobs
+from monitor.service.tasks import Calls, tasks_of
+from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
-from monitor.service.wiring import Wiring, settle, wire, with_new_receivers
+from monitor.service.watchdog import Watchdog
+from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load
-from monitor.storage import SqlStore, open_leases, open_store
+from monitor.storage import SqlStore, unopened_store
 from monitor.web import WebServer, create_app
 
-REFRESH = timedelta(seconds=15)
-"""How often what other daemons stored, the outbox and abandoned runs are looked up."""
-PRUNE = timedelta(hours=1)
-BACKFILL = timedelta(minutes=10)
-"""How often relevance is looked for that may have arrived since, beside after each run."""
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
 
@@ -46,7 +49,8 @@ class Daemon:
 
     As a standby it shows what the leader stores, and neither runs nor delivers anything.
     ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
-    used; afterwards only ``stop`` ends it. ``reload`` keeps the old configuration when the new one cannot be used.
+    used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
+    ``reload`` keeps the old configuration when the new one cannot be used.
     """
 
     def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
@@ -55,15 +59,22 @@ class Daemon:
         self._publisher = PrometheusPublisher(version=__version__)
         self._stopping = threading.Event()
         self._opened = ExitStack()
+        self._jobs = Jobs(self._clock, on_end=self._wake)
+        self._has_database = False
+        self._led: Lease | None = None
         self._changing = threading.RLock()
-        self._term: Term | None = None
-        self._loops: tuple[DeliveryLoop, ...] = ()
-        self._scheduler = make_scheduler()
         self._wiring: Wiring
         self._store: SqlStore
         self._leadership: Leadership
         self._follower: Follower
+        self._database: DatabaseWatch
+        self._emergency: Emergency
         self._upkeep: Upkeep
+        self._runner: Runner
+        self._ticker: Ticker
+        self._loops: DeliveryLoops
+        self._rhythm: Rhythm
+        self._heart: Heart
         self._web: WebServer
 
     def __enter__(self) -> Self:
@@ -91,33 +102,47 @@ class Daemon:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
             self._wiring = wire(load(self._config))
-            opened.callback(lambda: self._wiring.close_sources(timeout_s=1.0))
+            opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             settings = self._wiring.settings
-            self._store = open_store(settings.database, create=True)
+            self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._equip()
             opened.callback(self._leadership.stop)
-            self._leadership.start()
             self._web = WebServer(self._pages(), *settings.listen_address)
             self._web.start()
             opened.callback(self._web.stop)
-            self._begin_term()
-            opened.callback(self._stop_loops)
-            self._scheduler.start()
+            self._has_database = self._is_opened()
+            opened.callback(lambda: self._loops.stop(STOP_S))
+            self._jobs.start()
             opened.callback(self._stop_runs)
             self._put_in_force()
+            self._heart.start()
+            opened.callback(self._heart.stop)
             self._follower.start()
             opened.callback(self._follower.stop, STOP_S)
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
     def _equip(self) -> None:
-        lasts = self._wiring.settings.lease
-        leases = open_leases(self._store.database, holder=whoami(), lasts=lasts)
-        self._leadership = leadership = Leadership(leases, lasts=lasts)
-        self._follower = Follower(changed=leadership.changed, act=self._change_term)
-        self._publisher.led_by(lambda: (leadership.is_sure, leadership.epoch))
-        self._upkeep = Upkeep(store=self._store, publisher=self._publisher, clock=self._clock)
+        store, clock, publisher = self._store, self._clock, self._publisher
+        self._database = DatabaseWatch(clock=clock, publisher=publisher)
+        store.database.on_error = self._database.failed
+        self._leadership = leadership = make_leadership(store, self._wiring.settings.lease, publisher)
+        self._follower = Follower(changed=leadership.changed, act=self._follow_lease)
+        self._emergency = Emergency(
+            database=self._database,
+            clock=clock,
+            place=store.place,
+            alert_after=lambda: self._wiring.settings.database_alert_after,
+        )
+        self._runner = Runner(store=store, clock=clock, publisher=publisher)
+        self._ticker = Ticker(runner=self._runner, store=store, publisher=publisher, clock=clock)
+        self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
+        self._loops = DeliveryLoops(
+            store=store, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=lambda: leadership.is_sure
+        )
+        self._rhythm = self._make_rhythm()
+        self._heart = Heart(clock, self._rhythm.beat)
 
     def _pages(self) -> Starlette:
         return create_app(
@@ -127,31 +152,25 @@ class Daemon:
             standing=self._leadership.describe,
         )
 
-    def _change_term(self) -> None:
-        """End the term whose lease is not held any more, begin the one whose lease is."""
-        with self._changing:
-            if self._stopping.is_set() or self._leadership.lease == (self._term.lease if self._term else None):
-                return
-            if self._term is not None:
-                self._stand_down(self._term)
-            self._begin_term()
-            self._set_going()
-
-    def _stand_down(self, term: Term) -> None:
-        log.warning("standing down: runs under way are given up", epoch=term.lease.epoch)
-        self._term = None
-        self._scheduler.remove_all_jobs()
-        self._stop_loops()
-        self._wiring = with_new_receivers(self._wiring)
-
-    def _begin_term(self) -> None:
-        """Begin to lead, where the lease is held."""
-        if (lease := self._leadership.lease) is None:
-            return
-        lasts = self._wiring.settings.lease
-        term = begin_term(lease, self._store, lasts=lasts, clock=self._clock, publisher=self._publisher)
-        settle(self._wiring, term.store, self._clock)
-        self._term = term
+    def _make_rhythm(self) -> Rhythm:
+        watchdog = Watchdog(
+            jobs=self._jobs,
+            store=self._store,
+            clock=self._clock,
+            publisher=self._publisher,
+            database=self._database,
+            runner=self._runner,
+            renew_sources=self._renew_sources,
+            renew_store=self._store.database.renew,
+            hasten=self._hasten,
+        )
+        return Rhythm(
+            clock=self._clock,
+            publisher=self._publisher,
+            jobs=self._jobs,
+            watchdog=watchdog,
+            most=lambda: self._wiring.settings.concurrent_runs,
+        )
 
     def stop(self) -> None:
         """Begin nothing new, let what runs end within STOP_S, give back the slots of what did not, and close everything.
@@ -166,9 +185,9 @@ class Daemon:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
             try:
-                new = wire(self._reloadable(load(self._config)))
-                if self._term is not None:
-                    settle(new, self._term.store, self._clock)
+                new = wire(require_reloadable(load(self._config), self._wiring.settings))
+                if self._led is not None:
+                    settle(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
@@ -179,20 +198,8 @@ class Daemon:
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
-    def _reloadable(self, new: Settings) -> Settings:
-        old = self._wiring.settings
-        unchanged = {
-            "database": new.database.get_secret_value() == old.database.get_secret_value(),
-            "listen": new.listen_address == old.listen_address,
-            "lease": new.lease == old.lease,
-        }
-        if changed := [key for key, is_same in unchanged.items() if not is_same]:
-            msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
-            raise ConfigError(msg)
-        return new
-
     def _put_in_force(self) -> None:
-        """Bring metrics, deliveries and the schedule in line with the wiring."""
+        """Bring metrics, deliveries and the timetable in line with the wiring."""
         wiring = self._wiring
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
@@ -200,98 +207,152 @@ class Daemon:
         self._set_going()
 
     def _set_going(self) -> None:
-        """Let loops and schedule do what the wiring says; as a standby none but the one that looks up what is stored."""
-        self._refresh()
-        self._stop_loops()
-        term, leadership = self._term, self._leadership
-        self._loops = term.start_loops(self._wiring.receivers, lambda: leadership.is_sure) if term else ()
-        self._schedule()
+        """Begin all that may be done now: without a database, and as a standby, that is little."""
+        if self._has_database:
+            self._refresh()
+            self._loops.stop(STOP_S)
+        if self._led is not None:
+            self._loops.start(self._wiring.receivers, self._wiring.policy)
+        self._plan()
 
-    def _schedule(self) -> None:
-        """One job a comparison and the housekeeping, in place of all earlier jobs."""
-        self._scheduler.remove_all_jobs()
-        self._scheduler.add_job(self._refresh, "interval", seconds=REFRESH.total_seconds(), id="-refresh")
-        if self._term is None:
+    def _plan(self) -> None:
+        """Enter into the timetable what is to be done with this wiring."""
+        calls = Calls(
+            tick=self._tick,
+            backfill=self._backfill,
+            tell=self._tell,
+            refresh=self._refresh,
+            prune=lambda: self._upkeep.prune(self._wiring.settings.retention),
+            probe=self._probe,
+            renew_loops=self._loops.renew_stalled,
+            open=self._open,
+        )
+        tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._led is not None)
+        self._rhythm.follow(tasks)
+
+    def _is_opened(self) -> bool:
+        """Open the database, if it is there; DatabaseError when waiting for it would not help."""
+        try:
+            if not open_in_time(self._store, self._database):
+                return False
+            self._leadership.start()
+            self._lead()
+        except DatabaseError as error:
+            if error.permanent:
+                raise
+            log.warning("waiting for the database", reason=str(error))
+            return False
+        return True
+
+    def _open(self) -> None:
+        """Begin the work once the database that was away at the start is there."""
+        with self._changing:
+            try:
+                self._has_database = not self._stopping.is_set() and self._is_opened()
+            except DatabaseError as error:
+                log.error("database cannot be used", reason=str(error))  # noqa: TRY400 - its text says all
+            if self._has_database:
+                self._put_in_force()
+
+    def _follow_lease(self) -> None:
+        """Stand down when the lease was lost, lead when it was won."""
+        with self._changing:
+            if self._stopping.is_set() or not self._has_database or self._leadership.lease == self._led:
+                return
+            if self._led is not None:
+                self._stand_down(self._led)
+            self._lead()
+            self._set_going()
+
+    def _stand_down(self, lost: Lease) -> None:
+        log.warning("standing down: runs under way are given up", epoch=lost.epoch)
+        self._led = None
+        self._store.stand_by()
+        self._set_going()
+        self._wiring = with_new_receivers(self._wiring)
+
+    def _lead(self) -> None:
+        """Begin to lead, where the lease is held: what an earlier leader left is given up, the store settled."""
+        if (lease := self._leadership.lease) is None:
             return
-        now = self._clock.now()
-        for name, watched in self._wiring.watched.items():
-            self._scheduler.add_job(self._tick, watched.schedule.trigger(), args=(name,), id=name, next_run_time=now)
-        self._scheduler.add_job(self._prune, "interval", seconds=PRUNE.total_seconds(), id="-prune")
-        for name, watched in self._wiring.watched.items():
-            if watched.arms.relevance is not None:
-                seconds = BACKFILL.total_seconds()
-                self._scheduler.add_job(self._backfill, "interval", args=(name,), seconds=seconds, id=f"-backfill-{name}")
+        lead(lease, self._store, self._wiring, self._clock, self._publisher)
+        self._led = lease
+
+    def _probe(self) -> None:
+        ended = look_again(self._store, self._database)
+        if ended is not None:
+            self._hasten("-refresh")
+        if ended is not None and ended.may_have_cost_runs:
+            for name in self._wiring.watched:
+                self._hasten(name)
+
+    def _tell(self, name: str) -> None:
+        for receiver in self._wiring.receivers:
+            if receiver.name == name:
+                self._emergency.tell(receiver)
 
     def _tick(self, name: str) -> None:
-        wiring, term = self._wiring, self._term
+        wiring = self._wiring
         watched = wiring.watched.get(name)
-        if watched is None or term is None or self._stopping.is_set():
+        if watched is None or self._stopping.is_set():
             return
-        result = term.ticker.tick(watched, wiring.receiver_names)
+        result = self._ticker.tick(watched, wiring.receiver_names)
         if result is None:
             return
-        if wiring is not self._wiring:
-            self._settle_after_reload(term)
+        if wiring is not self._wiring:  # a run that began before a reload may have raised alerts of rules that are gone since
+            settle_quietly(self._wiring, self._store, self._clock)
         self._refresh()
         if any(transition.is_announced for transition in result.transitions):
-            for loop in self._loops:
-                loop.wake()
-        self._backfill(name)
+            self._loops.wake()
+        self._hasten(f"-fill-{name}")
 
     def _backfill(self, name: str) -> None:
         """Measure relevance that has arrived since for this comparison's runs."""
-        wiring, term = self._wiring, self._term
+        wiring = self._wiring
         watched = wiring.watched.get(name)
-        if watched is None or term is None or self._stopping.is_set():
+        if watched is None or self._stopping.is_set():
             return
 
         def is_over() -> bool:
-            return self._stopping.is_set() or self._wiring is not wiring or self._term is not term
+            return self._stopping.is_set() or self._wiring is not wiring
 
-        if fill_quietly(watched, term.store, self._clock, should_stop=is_over):
+        if fill_quietly(watched, self._store, self._clock, should_stop=is_over):
             self._refresh()
 
-    def _settle_after_reload(self, term: Term) -> None:
-        """A run that began before a reload may have raised alerts of rules that are gone since."""
-        try:
-            settle(self._wiring, term.store, self._clock)
-        except DatabaseError as error:
-            log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
-
     def _refresh(self) -> None:
-        if self._upkeep.refresh(tuple(self._wiring.watched), self._term.store if self._term else None):
-            self._run_soon()
+        if self._upkeep.refresh(tuple(self._wiring.watched), leads=self._led is not None, at_work=tuple(self._runner.claims)):
+            for name in self._wiring.watched:
+                self._hasten(name)
 
-    def _run_soon(self) -> None:
-        """Let each comparison look at once whether its newest slot wants a run."""
-        for name in self._wiring.watched:
-            with suppress(JobLookupError):
-                self._scheduler.modify_job(name, next_run_time=self._clock.now())
+    def _renew_sources(self, name: str) -> None:
+        self._wiring.renew_sources(name)
 
-    def _prune(self) -> None:
-        if self._term is not None:
-            self._upkeep.prune(self._wiring.settings.retention, self._term.store)
+    def _hasten(self, name: str) -> None:
+        self._rhythm.hasten(name)
+        self._wake()
 
-    def _stop_loops(self) -> None:
-        stop_loops(self._loops, STOP_S)
+    def _wake(self) -> None:
+        self._heart.wake()
 
     def _stop_runs(self) -> None:
-        self._scheduler.pause()
-        if self._term is not None:
-            self._term.end_runs(STOP_S)
-        self._scheduler.shutdown(wait=False)
+        ends_at = time.monotonic() + STOP_S
+        while self._runner.claims and time.monotonic() < ends_at:
+            time.sleep(0.05)
+        self._jobs.stop()
+        self._runner.give_back_all()
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
-        if not self._scheduler.running:
+        if not self._heart.is_beating:
             return "the scheduler has stopped"
-        if not (self._leadership.is_alive and self._follower.is_alive):
-            return "what keeps the lease has stopped"
-        dead = [loop.receiver.name for loop in self._loops if not loop.is_alive]
-        return f"delivery to {', '.join(dead)} has stopped" if dead else None
+        is_followed = self._leadership.is_alive and self._follower.is_alive
+        return None if is_followed or not self._has_database else "what keeps the lease has stopped"
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
+        outage = self._database.outage
+        if outage is not None:
+            return outage.reason
         try:
             self._store.ping()
         except DatabaseError as error:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from monitor.errors import MonitorError
-from monitor.pipeline.deliver import deliver_due, resend_firing
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.pipeline.deliver import Outlet
+from monitor.ports import Receiver
 
+STALLED_S = 300.0
+"""Without progress for so long a loop counts as hung: no message and no statement may take that long."""
 POLL_S = 2.0
 """How often a loop looks for what is due when nobody wakes it."""
 LONGEST_REST_S = 30.0
@@ -23,31 +23,24 @@ FAILED_POLL_S = 10.0
 log = structlog.get_logger(__name__)
 
 
-def stop_loops(loops: Sequence[DeliveryLoop], timeout_s: float) -> None:
-    """Stop all of them, waiting at most so long for all together."""
-    for loop in loops:
-        loop.ask_to_stop()
-    ends_at = time.monotonic() + timeout_s
-    for loop in loops:
-        loop.stop(timeout_s=ends_at - time.monotonic())
-
-
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoop:
-    """Delivers to one receiver in its own thread until stopped, while it ``is_sure`` that nobody else does."""
+    """Delivers to one receiver in its own thread until stopped."""
 
-    store: Store
-    receiver: Receiver
-    clock: Clock
-    publisher: Publisher
-    owner: str
-    is_sure: Callable[[], bool] = lambda: True
+    outlet: Outlet
     _stop: threading.Event = field(default_factory=threading.Event)
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
+    _progressed_s: float = 0.0
+
+    @property
+    def receiver(self) -> Receiver:
+        """Who is told."""
+        return self.outlet.receiver
 
     def start(self) -> None:
         """Begin."""
+        self._progressed_s = self.outlet.clock.monotonic()
         self._thread = threading.Thread(target=self._loop, name=f"deliver-{self.receiver.name}", daemon=True)
         self._thread.start()
 
@@ -72,15 +65,27 @@ class DeliveryLoop:
         """Whether the thread still runs."""
         return self._thread is not None and self._thread.is_alive()
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has made no progress for STALLED_S seconds."""
+        return self.outlet.clock.monotonic() - self._progressed_s > STALLED_S
+
+    def _must_stop(self) -> bool:
+        """Asked before each message, so that being asked is progress."""
+        self._progressed_s = self.outlet.clock.monotonic()
+        return self._stop.is_set()
+
     def _loop(self) -> None:
-        next_resend = self.clock.monotonic()
-        while not self._stop.is_set():
+        next_resend = self.outlet.clock.monotonic()
+        while not self._must_stop():
             rest = POLL_S
             try:
                 rest = self._deliver()
-                if self.receiver.resend_every_s is not None and self.clock.monotonic() >= next_resend and self.is_sure():
-                    next_resend = self.clock.monotonic() + self.receiver.resend_every_s
-                    resend_firing(self.store, self.receiver, self.clock)
+                self.outlet.repeat_due()
+                every_s = self.receiver.resend_every_s
+                if every_s is not None and self.outlet.clock.monotonic() >= next_resend:
+                    next_resend = self.outlet.clock.monotonic() + every_s
+                    self.outlet.resend_told()
             except MonitorError as error:
                 log.warning("receiver not told", receiver=self.receiver.name, reason=str(error))
                 rest = FAILED_POLL_S
@@ -92,14 +97,7 @@ class DeliveryLoop:
 
     def _deliver(self) -> float:
         """Deliver what is due; seconds until it is worth looking again."""
-        counts = deliver_due(
-            self.store,
-            self.receiver,
-            self.clock,
-            owner=self.owner,
-            publisher=self.publisher,
-            should_stop=lambda: self._stop.is_set() or not self.is_sure(),
-        )
+        counts = self.outlet.deliver_due(should_stop=self._must_stop)
         if counts.retry_at is None:
             return POLL_S
-        return min(max((counts.retry_at - self.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)
+        return min(max((counts.retry_at - self.outlet.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)

@@ -83,7 +83,12 @@ class Leadership:
         return f"This daemon stands by: {leader}."
 
     def start(self) -> None:
-        """Try once, then go on by itself. DatabaseError when it is not to be had: another daemon has the SQLite file."""
+        """Try once, then go on by itself; nothing where it does already.
+
+        DatabaseError when it is not to be had: another daemon has the SQLite file.
+        """
+        if self._thread is not None:
+            return
         try:
             self._advance()
         except DatabaseError as error:

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from monitor.alerts import Policy
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.model import RunResult, spell
 from monitor.pipeline.backfill import Filled
-from monitor.pipeline.deliver import drain, resend_firing
+from monitor.pipeline.deliver import Outlet, drain
 from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.labelling import fill
@@ -30,6 +31,7 @@ class OneShot:
     receivers: tuple[Receiver, ...]
     store: Store
     publisher: Publisher
+    policy: Policy = field(default_factory=Policy)
     clock: Clock = field(default_factory=SystemClock)
 
     def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
@@ -84,8 +86,9 @@ class OneShot:
 
         Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
         """
-        troubles = [trouble for receiver in self.receivers if (trouble := self._retell(receiver))]
-        drain(self.store, self.receivers, self.clock, owner=whoami(), publisher=self.publisher, budget_s=DRAIN_S)
+        outlets = [self._outlet(receiver) for receiver in self.receivers]
+        troubles = [trouble for outlet in outlets if (trouble := _retell(outlet))]
+        drain(outlets, budget_s=DRAIN_S)
         owed = self.store.outbox(self.clock.now())
         if late := [f"{owed[each.name][0]} to {each.name}" for each in self.receivers if each.name in owed]:
             troubles.append(
@@ -119,9 +122,22 @@ class OneShot:
             "it was killed: the slot is taken over then"
         )
 
-    def _retell(self, receiver: Receiver) -> str | None:
-        try:
-            resend_firing(self.store, receiver, self.clock)
-        except DeliveryError as error:
-            return str(error)
-        return None
+    def _outlet(self, receiver: Receiver) -> Outlet:
+        return Outlet(
+            store=self.store,
+            receiver=receiver,
+            clock=self.clock,
+            publisher=self.publisher,
+            owner=whoami(),
+            policy=self.policy,
+        )
+
+
+def _retell(outlet: Outlet) -> str | None:
+    """Tell again what lasts; why that was not possible."""
+    try:
+        outlet.resend_told()
+        outlet.repeat_due()
+    except DeliveryError as error:
+        return str(error)
+    return None

@@ -134,6 +134,12 @@ class Runner:
         except DatabaseError as error:
             log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
+    def give_back_all(self) -> None:
+        """Give back the slots of runs that have not ended, for a process that will not wait for them."""
+        for claim in list(self.claims.values()):
+            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=spell(claim.slot))
+            self._give_back(claim)
+
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         states = self.patiently(partial(self.store.alert_states, claim.comparison))
         last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import structlog
@@ -9,6 +10,7 @@ import structlog
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
 from monitor.ports import Clock, Publisher, Store
+from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
 log = structlog.get_logger(__name__)
@@ -16,10 +18,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class Upkeep:
-    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet.
-
-    What tidying writes goes through the store of whoever leads.
-    """
+    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
 
     store: Store
     publisher: Publisher
@@ -27,15 +26,16 @@ class Upkeep:
     latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...], leading: Store | None) -> int:
+    def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
         """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
 
-        Returns how many runs were found abandoned: their slots are free again. A standby, ``leading`` None, looks for none.
+        Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
+        a clock that jumped can say so. A standby looks for none.
         """
         now = self.clock.now()
         try:
-            abandoned = leading.abandon_expired(now) if leading else 0
-            self.latest = self.store.latest(comparisons)
+            abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
+            self.latest = self.store.latest(comparisons, until=now + SKEW)
             self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)
         except DatabaseError as error:
@@ -47,11 +47,11 @@ class Upkeep:
         self.has_published = True
         return abandoned
 
-    def prune(self, retention: RetentionOptions, leading: Store) -> None:
+    def prune(self, retention: RetentionOptions) -> None:
         """Delete what is older than the retention says."""
         now = self.clock.now()
         try:
-            deleted = leading.prune(
+            deleted = self.store.prune(
                 scores_before=now - retention.scores,
                 evidence_before=now - retention.evidence,
                 runs_before=now - retention.runs,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import structlog
+
 from monitor import __version__
-from monitor.alerts import retire
+from monitor.alerts import Policy, retire
+from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
 from monitor.ports import Clock, Receiver, Source, Store
@@ -17,9 +21,11 @@ from monitor.service.clock import SystemClock
 from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
 from monitor.service.running import Watched
-from monitor.settings import ComparisonOptions, Settings, load, to_comparison, to_schedule
+from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +35,7 @@ class Wiring:
     settings: Settings
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
+    policy: Policy
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -40,9 +47,17 @@ class Wiring:
         for watched in self.watched.values():
             watched.close(timeout_s)
 
-    def close(self) -> None:
+    def renew_sources(self, comparison: str) -> None:
+        """Open a comparison's sources anew: a hung run holds the old ones, which are closed once it ends."""
+        hung = self.watched.get(comparison)
+        options = next((each for each in self.settings.comparisons if each.name == comparison), None)
+        if hung is not None and options is not None:
+            self.watched[comparison] = watch(options)
+            threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
+
+    def close(self, timeout_s: float = -1) -> None:
         """Close sources and receivers."""
-        self.close_sources()
+        self.close_sources(timeout_s)
         for receiver in self.receivers:
             receiver.close()
 
@@ -53,6 +68,7 @@ def wire(settings: Settings) -> Wiring:
         settings=settings,
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
+        policy=policy_of(settings),
     )
 
 
@@ -98,17 +114,42 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
         if settles:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
-        yield OneShot(watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher)
+        yield OneShot(
+            watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher, policy=wiring.policy
+        )
 
 
 def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
     Alerts whose rule or comparison has left it end, and receivers hear of it; what is owed to receivers that have left it is
-    given up. One database belongs to one configuration: what this one does not name is taken to be gone.
+    given up, and what others refused of alerts that still fire is tried again. One database belongs to one configuration: what
+    this one does not name is taken to be gone.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
+    store.revive(clock.now(), receivers=wiring.receiver_names)
+
+
+def settle_quietly(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Settle the store; what goes wrong is logged."""
+    try:
+        settle(wiring, store, clock)
+    except DatabaseError as error:
+        log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
+
+
+def require_reloadable(new: Settings, old: Settings) -> Settings:
+    """The new settings; ConfigError when they change what a running daemon cannot change."""
+    unchanged = {
+        "database": new.database.get_secret_value() == old.database.get_secret_value(),
+        "listen": new.listen_address == old.listen_address,
+        "lease": new.lease == old.lease,
+    }
+    if changed := [key for key, is_same in unchanged.items() if not is_same]:
+        msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
+        raise ConfigError(msg)
+    return new

@@ -7,10 +7,10 @@ from monitor.settings.loading import load, loads, locate
 from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, Settings
 from monitor.settings.reference import reference
 from monitor.settings.rule_options import RuleOptions
-from monitor.settings.schedule import Every, Schedule, SlotTrigger
+from monitor.settings.schedule import Every, Schedule
 from monitor.settings.schema import json_schema
 from monitor.settings.swapping import load_with_rules
-from monitor.settings.translating import config_hash, to_comparison, to_schedule
+from monitor.settings.translating import config_hash, policy_of, to_comparison, to_schedule
 
 __all__ = [
     "ComparisonOptions",
@@ -21,7 +21,6 @@ __all__ = [
     "RuleOptions",
     "Schedule",
     "Settings",
-    "SlotTrigger",
     "config_hash",
     "display_url",
     "example_text",
@@ -30,6 +29,7 @@ __all__ = [
     "load_with_rules",
     "loads",
     "locate",
+    "policy_of",
     "reference",
     "to_comparison",
     "to_schedule",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from monitor.options import format_duration
 from monitor.receivers import ReceiverOptions
@@ -13,6 +13,7 @@ from monitor.settings.partial import Partial, valid
 from monitor.settings.problems import TWICE, Path, Problem, unique
 from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
+from monitor.settings.telling import names_of
 from monitor.settings.translating import SHORTEST, schedule_of
 
 _TAKEN = "another {} has this name already: names must differ"
@@ -29,6 +30,7 @@ def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
         _TAKEN.format("comparison"),
     )
     yield from _receivers(settings, context)
+    yield from _telling(settings, context)
     for n, comparison in comparisons:
         for problem in _comparison(comparison, context):
             yield Problem(("comparisons", n, *problem.path), problem.message)
@@ -61,6 +63,28 @@ def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Pro
             kind = str(next(name for name in type(entry).model_fields if getattr(entry, name) is not None))
             named.extend((("receivers", n, kind, "name"), name) for name in entry.receiver_names)
     yield from unique(named, _TAKEN.format("receiver"))
+
+
+def _telling(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
+    """Names of receivers in routes and fallbacks."""
+    entries = [valid(ReceiverOptions, item, context) for _, item in settings.items("receivers")]
+    if None in entries:
+        return
+    known = names_of([entry for entry in entries if entry is not None])
+    named: list[tuple[Path, object]] = []
+    for n, item in settings.items("routes"):
+        found = item.get("receivers") if isinstance(item, dict) else None
+        named.extend((("routes", n, "receivers", m), name) for m, name in enumerate(found if isinstance(found, list) else ()))
+    given = settings.get("fallbacks") or {}
+    named.extend((("fallbacks", name), each) for name, to in given.items() for each in (name, to))
+    for path, name in named:
+        if isinstance(name, str) and name not in known:
+            yield Problem(path, f"no receiver is called {name}: {_choices(known)}")
+    yield from (Problem(("fallbacks", name), "cannot stand in for itself") for name, to in given.items() if name == to)
+
+
+def _choices(known: Collection[str]) -> str:
+    return f"there are {', '.join(sorted(known))}" if known else "there are none"
 
 
 def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[Problem]:

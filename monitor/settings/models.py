@@ -26,6 +26,7 @@ from monitor.settings.fields import (
     split_address,
 )
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.telling import MaintenanceOptions, RouteOptions
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
@@ -112,6 +113,11 @@ class ComparisonOptions(Options):
         default=False,
         description="Whether the rules that need no numbers are added to `rules`; one of the same name replaces theirs.",
     )
+    group_for: Duration | None = Field(
+        default=None,
+        description="How long after its beginning further firings of the same severity join an incident and are told as part "
+        "of it (default: a day, or three intervals where these are longer).",
+    )
     deadline: Duration | None = Field(
         default=None,
         description="Longest time for one run, below the interval (default: 10m, at most 0.8 of the interval).",
@@ -191,6 +197,27 @@ class Settings(Options):
     comparisons: tuple[ComparisonOptions, ...] = Field(min_length=1, max_length=1000, description="What is watched.")
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(), max_length=100, description="Who is told when an alert fires or resolves."
+    )
+    concurrent_runs: int = Field(
+        default=8, ge=1, le=100, description="How many runs may be at work at once; who has waited longest comes first."
+    )
+    database_alert_after: Duration = Field(
+        default=timedelta(minutes=2),
+        description="How long the database may be away before every receiver is told so directly (alert `DatabaseAway`).",
+    )
+    routes: tuple[RouteOptions, ...] = Field(
+        default=(),
+        max_length=200,
+        description="Which receivers hear of which alerts: the first route that matches decides. What none matches is told to "
+        "all, and without routes everything is.",
+    )
+    fallbacks: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="By receiver, the one that is told in its place what it refuses for good, such as `{pagerduty: email}`.",
+        examples=[{"pagerduty": "email"}],
+    )
+    maintenance: tuple[MaintenanceOptions, ...] = Field(
+        default=(), max_length=100, description="Times in which alerts are held back; what still fires afterwards is told then."
     )
     retention: RetentionOptions = Field(default_factory=RetentionOptions, description="How long results are kept.")
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")

@@ -6,8 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from apscheduler.triggers.base import BaseTrigger
-
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,10 +41,6 @@ class Schedule(ABC):
             slot = self.next(slot)
         return slots
 
-    def trigger(self) -> SlotTrigger:
-        """The same slots for APScheduler."""
-        return SlotTrigger(self)
-
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
@@ -71,21 +65,3 @@ class Every(Schedule):
     def next(self, after: datetime) -> datetime:
         """The first slot strictly after ``after``."""
         return self.latest(after) + self.period
-
-
-class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """APScheduler's view of a schedule: fires at the slots and at nothing else."""
-
-    __slots__ = ("schedule",)
-
-    def __init__(self, schedule: Schedule) -> None:
-        self.schedule = schedule
-
-    def get_next_fire_time(self, previous_fire_time: datetime | None, now: datetime) -> datetime:
-        """The slot after the previous one; at first the slot that ``now`` is, or the next."""
-        if previous_fire_time is not None:
-            return self.schedule.next(previous_fire_time)
-        return self.schedule.next(now - timedelta(microseconds=1))
-
-    def __repr__(self) -> str:
-        return f"SlotTrigger({self.schedule!r})"

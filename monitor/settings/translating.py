@@ -10,15 +10,17 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
+from monitor.alerts import GROUP_FOR, Policy
 from monitor.metrics import parse
 from monitor.model import COVERAGE, FROZEN, Comparison, Derived, Direction, Rule, RuleKind, SampleSize, Statistic
 from monitor.pipeline.freezing import LEAST_MISSED
 from monitor.settings.cron import Cron
-from monitor.settings.models import ComparisonOptions
+from monitor.settings.models import ComparisonOptions, Settings
 from monitor.settings.pack import arm_metrics_of, looks_back, rules_of
 from monitor.settings.quantity import parse_quantity
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule
+from monitor.settings.telling import to_policy
 from monitor.sources import SampleOptions
 
 SHORTEST = timedelta(seconds=1)
@@ -42,6 +44,18 @@ def schedule_of(every: timedelta | None, cron: str | None, zone: str) -> Schedul
     return Cron.parse(cron or "", zone)
 
 
+def policy_of(settings: Settings) -> Policy:
+    """How the alerts of all comparisons are told."""
+    return to_policy(
+        settings.routes,
+        settings.maintenance,
+        settings.fallbacks,
+        settings.receivers,
+        muted=(),
+        schedule_of=Cron.parse,
+    )
+
+
 def to_comparison(options: ComparisonOptions) -> Comparison:
     """What the pipeline runs on, without sources."""
     return Comparison(
@@ -63,6 +77,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         runs_a_false_page=options.false_alarm_every / to_schedule(options).interval,
         relevance_within=options.relevance.within if options.relevance else None,
         noise_floor=options.noise_floor.kind if options.noise_floor else None,
+        group_for=options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest),
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
     )
 

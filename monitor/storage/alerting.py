@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, select
 
 from monitor.model import AlertState, DeliveryStatus, Direction, Outcome, Severity, State, Transition
 from monitor.storage.columns import key
@@ -40,12 +40,22 @@ def store(
     lock_comparisons(connection, names)
     stored = _stored(connection, names)
     admitted, caused = admit(stored, states, changes)
-    if admitted:
-        fresh = insert(connection, alert_states)
-        renewed = fresh.on_conflict_do_update(index_elements=["comparison", "alert", "segment"], set_=dict(fresh.excluded))
-        connection.execute(renewed, [_plain(state) for state in admitted])
-    _announce(connection, caused, receivers)
+    upsert(connection, admitted)
+    announce(connection, caused, receivers)
     _owe_what_lasts(connection, [state for state in admitted if state.state is State.FIRING], receivers)
+
+
+def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True) -> None:
+    """Write states in place of the stored ones. Who looks after a firing stays, as it may have been said since it was read."""
+    if not states:
+        return
+    fresh = insert(connection, alert_states)
+    values: dict[str, Any] = dict(fresh.excluded)
+    if keeps_acknowledgement:
+        is_same = alert_states.c.dedup_key.is_not_distinct_from(fresh.excluded.dedup_key)
+        values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
+    renewed = fresh.on_conflict_do_update(index_elements=["comparison", "alert", "segment"], set_=values)
+    connection.execute(renewed, [_plain(state) for state in states])
 
 
 def admit(
@@ -73,7 +83,7 @@ def retire(connection: Connection, changes: Sequence[Transition], receivers: Seq
         if state is not None and (state.state, state.dedup_key) == (change.from_state, change.dedup_key):
             connection.execute(delete(alert_states).where(_about(change)))
             ended.append(change)
-    _announce(connection, ended, receivers)
+    announce(connection, ended, receivers)
 
 
 def read(connection: Connection, comparison: str | None) -> tuple[AlertState, ...]:
@@ -84,16 +94,27 @@ def read(connection: Connection, comparison: str | None) -> tuple[AlertState, ..
     return tuple(_state(row) for row in connection.execute(query))
 
 
-def firing(connection: Connection, *, only_announced: bool) -> tuple[Transition, ...]:
-    """The transition that started each firing that lasts, oldest first; ``only_announced``: those owed to some receiver."""
-    started = and_(
+def lasting_states(connection: Connection, comparison: str) -> tuple[AlertState, ...]:
+    """The comparison's alerts that fire."""
+    return tuple(state for state in read(connection, comparison) if state.state is State.FIRING)
+
+
+def lasting() -> ColumnElement[bool]:
+    """Whether a transition is the start of a firing that lasts, where it is joined with the states."""
+    return and_(
         *(transitions.c[name] == alert_states.c[name] for name in ("comparison", "alert", "segment")),
         transitions.c.to_state == State.FIRING,
+        transitions.c.from_state != State.FIRING,
         transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
+        alert_states.c.state == State.FIRING,
     )
-    query = select(transitions).join(alert_states, started).where(alert_states.c.state == State.FIRING)
-    if only_announced:
-        query = query.where(transitions.c.id.in_(select(deliveries.c.transition_id)))
+
+
+def firing(connection: Connection, *, comparison: str | None = None) -> tuple[Transition, ...]:
+    """The transition that started each firing that lasts, of one comparison or of all, oldest first."""
+    query = select(transitions).join(alert_states, lasting())
+    if comparison is not None:
+        query = query.where(transitions.c.comparison == comparison)
     newest = {(row.comparison, row.alert, row.segment): row for row in connection.execute(query.order_by(transitions.c.id))}
     return tuple(transition(row) for row in sorted(newest.values(), key=lambda row: row.id))
 
@@ -136,7 +157,9 @@ def _owe_what_lasts(connection: Connection, lasting: Sequence[AlertState], recei
     if not keys or not receivers:
         return
     starts = select(transitions.c.id, transitions.c.changed_at).where(
-        transitions.c.dedup_key.in_(keys), transitions.c.to_state == State.FIRING
+        transitions.c.dedup_key.in_(keys),
+        transitions.c.to_state == State.FIRING,
+        transitions.c.from_state != State.FIRING,
     )
     begun = {row.id: row.changed_at for row in connection.execute(starts)}
     known = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
@@ -157,8 +180,11 @@ def _owed(transition_id: int, receiver: str, due: datetime) -> dict[str, object]
     }
 
 
-def _announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
-    """Store the transitions, those apart that are stored, and a pending delivery of each to every receiver that hears of it."""
+def announce(connection: Connection, changes: Sequence[Transition], receivers: Sequence[str]) -> None:
+    """Store the transitions, those apart that are stored, and what they owe: starts to all receivers.
+
+    Ends and acknowledgements are owed to those who are owed the start, and where nobody is, to nobody.
+    """
     known = _numbered(connection, changes)
     fresh = [change for change in changes if _change_of(change) not in known]
     if not fresh:
@@ -166,14 +192,30 @@ def _announce(connection: Connection, changes: Sequence[Transition], receivers: 
     rows = ({_RENAMED.get(name, name): value for name, value in _plain(change).items()} for change in fresh)
     connection.execute(transitions.insert(), list(rows))
     numbered = _numbered(connection, fresh)
+    heard = _owed_starts(connection, fresh)
     owed = [
         _owed(numbered[_change_of(change)], receiver, change.at)
         for change in fresh
         if change.is_announced
-        for receiver in dict.fromkeys(receivers)
+        for receiver in dict.fromkeys(receivers if change.is_start else heard.get(change.dedup_key, ()))
     ]
     if owed:
         connection.execute(deliveries.insert(), owed)
+
+
+def _owed_starts(connection: Connection, changes: Sequence[Transition]) -> dict[str | None, list[str]]:
+    """Receivers that are owed the starts, sent ones included, by the keys of these changes that are none themselves."""
+    keys = {change.dedup_key for change in changes if change.is_announced and not change.is_start}
+    query = (
+        select(transitions.c.dedup_key, deliveries.c.receiver)
+        .join(deliveries, deliveries.c.transition_id == transitions.c.id)
+        .where(transitions.c.dedup_key.in_(keys - {None}), transitions.c.from_state != State.FIRING)
+        .order_by(deliveries.c.id)
+    )
+    found: dict[str | None, list[str]] = {}
+    for key_of, receiver in connection.execute(query) if keys else ():
+        found.setdefault(key_of, []).append(receiver)
+    return found
 
 
 def _change_of(change: Transition) -> tuple[object, ...]:

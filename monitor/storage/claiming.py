@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -116,9 +116,22 @@ def release(connection: Connection, claim: Claim) -> None:
     connection.execute(update(runs).where(is_mine).values(claimed_until=None, **values))
 
 
-def abandon_expired(connection: Connection, now: datetime) -> int:
+def abandon(connection: Connection, claim: Claim, *, reason: str, at: datetime) -> bool:
+    """Take the slot from whoever holds the claim: with the attempt counted up, what he may still store is refused.
+
+    A finished run whose rerun is abandoned shows its results as before.
+    """
+    left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
+    was_running = runs.c.status == RunStatus.RUNNING
+    values = {name: case((was_running, literal(left[name], runs.c[name].type)), else_=runs.c[name]) for name in left}
+    taken = update(runs).where(held(claim), runs.c.claimed_until.is_not(None))
+    return connection.execute(taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **values)).rowcount == 1
+
+
+def abandon_expired(connection: Connection, now: datetime, sparing: Collection[int]) -> int:
     """Mark runs whose claim ran out; finished runs whose rerun did not end show their results as before."""
-    expired, is_running = runs.c.claimed_until <= now, runs.c.status == RunStatus.RUNNING
+    expired = and_(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
+    is_running = runs.c.status == RunStatus.RUNNING
     values = {"status": RunStatus.ABANDONED, "reason": _EXPIRED, "finished_at": now, "claimed_until": None}
     count: int = connection.execute(update(runs).where(expired, is_running).values(values)).rowcount
     connection.execute(update(runs).where(expired, ~is_running).values(claimed_until=None))
@@ -126,13 +139,13 @@ def abandon_expired(connection: Connection, now: datetime) -> int:
 
 
 def abandon_before(connection: Connection, epoch: int, now: datetime) -> Mapping[str, int]:
-    """Give up what earlier epochs claimed, which the fence lets nobody finish; runs marked as abandoned by comparison."""
+    """Take from earlier epochs what they claimed, as `abandon` does; runs marked as abandoned by comparison."""
     of_them = and_(runs.c.epoch < epoch, runs.c.claimed_until.is_not(None))
-    is_running = runs.c.status == RunStatus.RUNNING
-    values = {"reason": _TAKEN_OVER.format(epoch=epoch), "finished_at": now, "claimed_until": None}
-    left = update(runs).where(of_them, is_running).values(status=RunStatus.ABANDONED, **values).returning(runs.c.comparison)
-    counts = Counter(connection.scalars(left))
-    connection.execute(update(runs).where(of_them).values(claimed_until=None))
+    taken = update(runs).where(of_them).values(claimed_until=None, attempt=runs.c.attempt + 1)
+    left = {"status": RunStatus.ABANDONED, "reason": _TAKEN_OVER.format(epoch=epoch), "finished_at": now}
+    unfinished = taken.where(runs.c.status == RunStatus.RUNNING).values(**left).returning(runs.c.comparison)
+    counts = Counter(connection.scalars(unfinished))
+    connection.execute(taken)
     return dict(counts)
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -45,15 +44,18 @@ class Fence(Protocol):
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``patience_s``: how long a transaction waits for another one that writes, and for a PostgreSQL server that does not answer.
+    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database. ``fence``:
+    what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
+    that does not answer.
     """
 
     def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
+        self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self._lock_wait_s = patience_s or LOCK_WAIT_S
-        self._fence: Fence | None = None
+        self.fence: Fence | None = None
         self._pinned: tuple[int, int] | None = None
+        self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
@@ -66,23 +68,21 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception."""
+    def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
+        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
+
+        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
+        """
+        fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
                 connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
-            if self._fence is not None:
-                self._fence.enter(connection)
+            if fence is not None:
+                fence.enter(connection)
             yield connection
-            if self._fence is not None:
-                self._fence.leave(connection)
+            if fence is not None:
+                fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
-
-    def fenced(self, fence: Fence) -> Self:
-        """The same database, same connections, whose transactions that write must pass the fence."""
-        other = copy.copy(self)
-        other._fence = fence  # noqa: SLF001 - of a copy of ours
-        return other
 
     def pin(self) -> None:
         """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
@@ -97,10 +97,10 @@ class Database:
         file = file_of(self.url)
         if self._pinned is None or file is None or identity(file) == self._pinned:
             return
-        what, todo = (
-            ("was replaced by another file", "") if file.exists() else ("was deleted or moved away", "put it back, or ")
-        )
-        msg = f"{describe(self.url)} {what} while in use: nothing is written any more: {todo}restart rankwatch"
+        found, todo = "was deleted or moved away", "put it back, or restart rankwatch"
+        if file.exists():
+            found, todo = "was replaced by another file", "restart rankwatch"
+        msg = f"{describe(self.url)} {found} while in use: nothing is written any more: {todo}"
         raise DatabaseError(msg)
 
     def use_write_ahead_log(self) -> None:
@@ -122,13 +122,23 @@ class Database:
 
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
-        self._require_pinned()
-        with (
-            translated(self.url, self._driver_error),
-            self._engine.connect() as connection,
-            connection.execution_options(**options).begin(),
-        ):
-            yield connection
+        try:
+            self._require_pinned()
+            with (
+                translated(self.url, self._driver_error),
+                self._engine.connect() as connection,
+                connection.execution_options(**options).begin(),
+            ):
+                yield connection
+        except DatabaseError as error:
+            self.on_error(error)
+            raise
+
+    def renew(self) -> None:
+        """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        old = self._engine.pool
+        self._engine.dispose()
+        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
 
     def close(self) -> None:
         """Close the connections of the pool."""
@@ -144,6 +154,10 @@ def require_file(url: URL) -> None:
     if file is not None and not file.exists():
         msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
         raise DatabaseError(msg)
+
+
+def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
+    record.invalidate()
 
 
 def _sqlite_engine(url: URL) -> Engine:
@@ -166,10 +180,9 @@ def _sqlite_engine(url: URL) -> Engine:
 
 
 def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
-    limits = (
-        {} if patience_s is None else {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
-    )
-    arguments = {name: value for name, value in (_POSTGRES_SETTINGS | limits).items() if name not in url.query}
+    arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
+    if patience_s is not None:
+        arguments |= {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
     try:
         return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
     except ModuleNotFoundError:

@@ -15,40 +15,49 @@ from sqlalchemy import URL
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from monitor.errors import DatabaseError, SchemaError
+from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 from monitor.storage.address import describe, file_of
 
+_T = DatabaseTrouble
 UPGRADE = "run `rankwatch db upgrade`"
 
-# By SQLite's result code: what is wrong and what to do, and whether it may pass by itself.
+# By SQLite's result code: what is wrong and what to do, whether it stays so by itself, and what kind of trouble it is.
 _SQLITE = {
-    sqlite3.SQLITE_BUSY: ("is locked by another process: end it, or wait until it has written", False),
-    sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False),
-    sqlite3.SQLITE_READONLY: ("cannot be written: give this account write permission on the file and its directory", True),
-    sqlite3.SQLITE_FULL: ("cannot grow, the disk is full: free some space", False),
-    sqlite3.SQLITE_IOERR: ("cannot be read or written (input/output error): look at the disk and at its free space", False),
-    sqlite3.SQLITE_NOTADB: ("is not a SQLite database: name another file, or move this one away", True),
-    sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True),
-    sqlite3.SQLITE_PERM: ("cannot be opened, permission denied: give this account access to it", True),
-    sqlite3.SQLITE_AUTH: ("cannot be opened, permission denied: give this account access to it", True),
+    sqlite3.SQLITE_BUSY: ("is locked by another process: end it, or wait until it has written", False, _T.LOCKED),
+    sqlite3.SQLITE_LOCKED: ("is locked by another connection: try again", False, _T.LOCKED),
+    sqlite3.SQLITE_READONLY: (
+        "cannot be written: give this account write permission on the file and its directory",
+        True,
+        _T.READ_ONLY,
+    ),
+    sqlite3.SQLITE_FULL: ("cannot grow, the disk is full: free some space", False, _T.DISK),
+    sqlite3.SQLITE_IOERR: (
+        "cannot be read or written (input/output error): look at the disk and at its free space",
+        False,
+        _T.DISK,
+    ),
+    sqlite3.SQLITE_NOTADB: ("is not a SQLite database: name another file, or move this one away", True, _T.DAMAGED),
+    sqlite3.SQLITE_CORRUPT: ("is damaged: restore it from a backup", True, _T.DAMAGED),
+    sqlite3.SQLITE_PERM: ("cannot be opened, permission denied: give this account access to it", True, _T.DENIED),
+    sqlite3.SQLITE_AUTH: ("cannot be opened, permission denied: give this account access to it", True, _T.DENIED),
 }
 
 # By SQLSTATE or its class (first two characters).
 _POSTGRES = {
-    "28P01": ("refused the password: correct the user or password in `database:`", True),
-    "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True),
-    "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True),
-    "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True),
-    "25P03": ("ended a transaction that stood still: try again", False),
-    "25006": ("is read-only (a standby?): name the primary server in `database:`", False),
-    "53100": ("has no disk space left: free some", False),
-    "53300": ("takes no more connections: raise max_connections or close others", False),
-    "53": ("is out of resources: look at the server's log", False),
-    "55P03": ("is locked by another transaction: try again", False),
-    "57": ("is starting, stopping or ended the statement: try again", False),
-    "08": ("broke the connection: see that the server runs and can be reached", False),
-    "40": ("gave way to another transaction: try again", False),
-    "XX": ("reports an internal error: look at the server's log", False),
+    "28P01": ("refused the password: correct the user or password in `database:`", True, _T.DENIED),
+    "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True, _T.DENIED),
+    "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True, _T.DENIED),
+    "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True, _T.DENIED),
+    "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
+    "25006": ("is read-only (a standby?): name the primary server in `database:`", False, _T.READ_ONLY),
+    "53100": ("has no disk space left: free some", False, _T.DISK),
+    "53300": ("takes no more connections: raise max_connections or close others", False, _T.OVERLOADED),
+    "53": ("is out of resources: look at the server's log", False, _T.OVERLOADED),
+    "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
+    "57": ("is starting, stopping or ended the statement: try again", False, _T.UNREACHABLE),
+    "08": ("broke the connection: see that the server runs and can be reached", False, _T.UNREACHABLE),
+    "40": ("gave way to another transaction: try again", False, _T.CONFLICT),
+    "XX": ("reports an internal error: look at the server's log", False, _T.DAMAGED),
 }
 
 # libpq gives no SQLSTATE for a connection that never stood, only words; a server set to another language ends in the last line.
@@ -77,7 +86,7 @@ def translated(url: URL, driver: type[Exception]) -> Iterator[None]:
         raise translate(error, url) from None
     except PoolTimeout:
         msg = f"{describe(url)}: every connection of the pool is in use: try again"
-        raise DatabaseError(msg, permanent=False) from None
+        raise DatabaseError(msg, permanent=False, trouble=_T.OVERLOADED) from None
     except StatementError as error:
         raise error.orig or error from None  # a value that its column refuses, a naive datetime say, is our caller's fault
     except SQLAlchemyError as error:
@@ -95,8 +104,8 @@ def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(url)
     if code in _SQLITE:
-        what, permanent = _SQLITE[code]
-        return DatabaseError(f"{describe(url)} {what}", permanent=permanent)
+        what, permanent, trouble = _SQLITE[code]
+        return DatabaseError(f"{describe(url)} {what}", permanent=permanent, trouble=trouble)
     if str(error).startswith(("no such table", "no such column", "table ")):
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
     return _unforeseen(error, url)
@@ -105,10 +114,12 @@ def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
 def _cannot_open(url: URL) -> DatabaseError:
     file = file_of(url) or Path()
     if not file.parent.is_dir():
-        return DatabaseError(f"{describe(url)} cannot be opened: its directory does not exist: create it")
+        return DatabaseError(f"{describe(url)} cannot be opened: its directory does not exist: create it", trouble=_T.DENIED)
     if file.is_dir():
-        return DatabaseError(f"{describe(url)} cannot be opened: it is a directory: name a file")
-    return DatabaseError(f"{describe(url)} cannot be opened: give this account access to the file and its directory")
+        return DatabaseError(f"{describe(url)} cannot be opened: it is a directory: name a file", trouble=_T.DENIED)
+    return DatabaseError(
+        f"{describe(url)} cannot be opened: give this account access to the file and its directory", trouble=_T.DENIED
+    )
 
 
 def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
@@ -118,9 +129,9 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
     found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
     if found is not None:
-        return DatabaseError(f"{describe(url)} {found[0]}", permanent=found[1])
+        return DatabaseError(f"{describe(url)} {found[0]}", permanent=found[1], trouble=found[2])
     if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
-        return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False)
+        return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False, trouble=_T.UNREACHABLE)
     return _unforeseen(error, url, state)
 
 

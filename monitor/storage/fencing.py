@@ -58,5 +58,18 @@ class LeaseFence:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StandbyFence:
+    """Lets nobody write."""
+
+    def enter(self, connection: Connection) -> None:
+        """At the beginning of a transaction; LeaseLostError."""
+        msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+        raise LeaseLostError(msg)
+
+    def leave(self, connection: Connection) -> None:
+        """Never reached."""
+
+
 def _limit(after: timedelta) -> ColumnElement[str]:
     return func.set_config(_IDLE, str(round(after.total_seconds() * 1000)), True)  # noqa: FBT003 - SQL

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Interval, and_, func, literal, or_, select, text, update
+from sqlalchemy import URL, ColumnElement, Connection, Interval, and_, func, literal, or_, select, text, update
 
 from monitor.errors import DatabaseError
 from monitor.model import Lease, Occupied
@@ -36,17 +36,17 @@ _END_OLDER = text(
 )
 
 
-def open_leases(database: Database, *, holder: str, lasts: timedelta) -> Leases:
-    """The lease of this database, for one daemon."""
-    file = file_of(database.url)
+def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
+    """The lease of this database, for one daemon. Over a connection of its own: renewing must not wait for one behind runs."""
+    file = file_of(url)
     if file is not None:
-        return SqliteLeases(database, FileLock(file=file, holder=holder))
-    return PostgresLeases(Database(database.url, patience_s=lasts.total_seconds() / 3), holder, lasts)
+        return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
+    return PostgresLeases(Database(url, patience_s=lasts.total_seconds() / 3), holder, lasts)
 
 
 @dataclass(frozen=True, slots=True)
 class PostgresLeases:
-    """Port ``Leases`` over PostgreSQL. ``database`` is its own: renewing must not wait for a connection behind runs."""
+    """Port ``Leases`` over PostgreSQL."""
 
     database: Database
     holder: str
@@ -110,6 +110,7 @@ class SqliteLeases:
     def close(self) -> None:
         """See ``Leases.close``."""
         self.lock.release()
+        self.database.close()
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:

@@ -2,117 +2,237 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
-from sqlalchemy import Connection, Exists, and_, exists, func, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, func, or_, select, update
 
 from monitor.errors import DatabaseError
-from monitor.model import Delivery, DeliveryStatus, Notification
-from monitor.storage.alerting import transition
-from monitor.storage.tables import deliveries, notifications, transitions
+from monitor.model import Delivery, DeliveryStatus, Notification, State, Transition
+from monitor.storage.alerting import lasting, transition
+from monitor.storage.dialects import lock_comparisons
+from monitor.storage.tables import alert_states, deliveries, notifications, transitions
 
 _GONE = "the receiver has left the configuration"
+_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
+_IS_WAITING = deliveries.c.status.in_(_WAITING)
+_STARTS = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
+_ENDS = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 
 
 def lease(
     connection: Connection, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
 ) -> tuple[Delivery, ...]:
-    """Lease what is due for the receiver, oldest first."""
+    """Lease all that waits for the receiver of the comparison whose delivery is due longest, oldest first."""
     is_free = or_(deliveries.c.leased_until.is_(None), deliveries.c.leased_until <= now)
-    is_due = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.next_attempt_at <= now, is_free)
-    due = (
-        select(deliveries.c.id.label("delivery_id"), deliveries.c.attempts, transitions)
-        .join(transitions, transitions.c.id == deliveries.c.transition_id)
-        .where(deliveries.c.receiver == receiver, is_due, ~_older_pending())
+    is_for_it = and_(deliveries.c.receiver == receiver, _IS_WAITING, is_free)
+    due = _of_deliveries(transitions.c.comparison).where(is_for_it, deliveries.c.next_attempt_at <= now)
+    comparison = connection.execute(due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)).scalar()
+    if comparison is None or _is_being_told(connection, receiver, comparison, now):
+        return ()
+    waiting = (
+        _of_deliveries(*_COLUMNS)
+        .where(is_for_it, transitions.c.comparison == comparison)
         .order_by(transitions.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True, of=deliveries)
     )
-    leased: list[Delivery] = []
-    for row in connection.execute(due).all():
-        taken = update(deliveries).where(deliveries.c.id == row.delivery_id, is_due)
-        if connection.execute(taken.values(leased_by=owner, leased_until=until)).rowcount == 1:
-            leased.append(
-                Delivery(
-                    id=row.delivery_id,
-                    transition_id=row.id,
-                    receiver=receiver,
-                    attempts=row.attempts,
-                    transition=transition(row),
-                )
+    rows = connection.execute(waiting).all()
+    ours = update(deliveries).where(deliveries.c.id.in_([row.delivery_id for row in rows]), _IS_WAITING, is_free)
+    connection.execute(ours.values(leased_by=owner, leased_until=until))
+    return tuple(_delivery(row) for row in rows)
+
+
+def _is_being_told(connection: Connection, receiver: str, comparison: str, now: datetime) -> bool:
+    """Whether somebody is at telling the receiver of the comparison: what is newer must not overtake it."""
+    lock_comparisons(connection, {comparison})
+    leased = _of_deliveries(deliveries.c.id).where(
+        deliveries.c.receiver == receiver,
+        transitions.c.comparison == comparison,
+        _IS_WAITING,
+        deliveries.c.leased_until > now,
+    )
+    return connection.execute(leased.limit(1)).first() is not None
+
+
+def begin(connection: Connection, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
+    """Remember that these are about to be sent: whoever finds them like this later cannot know whether they arrived.
+
+    Whatever else the owner has leased for the receiver stays leased meanwhile.
+    """
+    ids = [each.id for each in sending]
+    connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(may_be_known=True))
+    receivers = {each.receiver for each in sending}
+    ours = and_(deliveries.c.receiver.in_(receivers), deliveries.c.leased_by == owner, _IS_WAITING)
+    connection.execute(update(deliveries).where(ours).values(leased_until=until))
+
+
+def free(connection: Connection, owner: str) -> int:
+    """End the leases of everybody else, who is known to be gone; how many deliveries are free again."""
+    theirs = and_(_IS_WAITING, deliveries.c.leased_by.is_not(None), deliveries.c.leased_by != owner)
+    count: int = connection.execute(update(deliveries).where(theirs).values(leased_by=None, leased_until=None)).rowcount
+    return count
+
+
+def free_of(connection: Connection, gone: str) -> None:
+    """End the leases of an owner who can record nothing any more: what was sent and not recorded goes out again."""
+    left = and_(_IS_WAITING, deliveries.c.leased_by == gone)
+    connection.execute(update(deliveries).where(left).values(leased_by=None, leased_until=None))
+
+
+def record(connection: Connection, found: Sequence[Notification]) -> None:
+    """Store what became of deliveries and move them, but for those that another attempt has settled meanwhile."""
+    query = _of_deliveries(*_COLUMNS).where(deliveries.c.id.in_([each.delivery_id for each in found]))
+    stored = {row.delivery_id: row for row in connection.execute(query)}
+    for each in found:
+        if each.delivery_id not in stored:
+            msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
+            raise DatabaseError(msg)
+        _record(connection, stored[each.delivery_id], each)
+
+
+def _record(connection: Connection, row: Row[Any], note: Notification) -> None:
+    if (row.status, row.last_reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT:
+        connection.execute(
+            notifications.insert().values(
+                delivery_id=note.delivery_id,
+                attempted_at=note.at,
+                status=note.status,
+                reason=note.reason,
+                next_attempt_at=note.next_attempt_at,
             )
-    return tuple(leased)
+        )
+    is_settled = note.status not in _WAITING
+    values = {
+        "status": note.status,
+        "reason": note.reason,
+        "attempts": deliveries.c.attempts + int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+        "next_attempt_at": note.next_attempt_at or note.at,
+        "may_be_known": note.may_be_known,
+        "settled_at": note.at if is_settled else None,
+        "repeat_at": note.repeat_at,
+        "leased_by": None,
+        "leased_until": None,
+    }
+    moved = connection.execute(update(deliveries).where(deliveries.c.id == note.delivery_id, _IS_WAITING).values(values))
+    if moved.rowcount and note.fallback is not None:
+        _owe(connection, row, note)
 
 
-def record(connection: Connection, notification: Notification) -> None:
-    """Store the attempt and move its delivery, unless another attempt has settled it meanwhile."""
-    known = connection.execute(select(deliveries.c.id).where(deliveries.c.id == notification.delivery_id)).first()
-    if known is None:
-        msg = f"no delivery {notification.delivery_id} to record a notification for: it was deleted by hand"
-        raise DatabaseError(msg)
-    connection.execute(
-        notifications.insert().values(
-            delivery_id=notification.delivery_id,
-            attempted_at=notification.at,
-            status=notification.status,
-            reason=notification.reason,
-            next_attempt_at=notification.next_attempt_at,
+def _owe(connection: Connection, row: Row[Any], note: Notification) -> None:
+    """Owe the same transition to the receiver that stands in."""
+    known = select(deliveries.c.id).where(deliveries.c.transition_id == row.id, deliveries.c.receiver == note.fallback)
+    if connection.execute(known).first() is None:
+        connection.execute(
+            deliveries.insert().values(
+                transition_id=row.id,
+                receiver=note.fallback,
+                status=DeliveryStatus.PENDING,
+                attempts=0,
+                next_attempt_at=note.at,
+            )
         )
+
+
+def due_repetitions(connection: Connection, receiver: str, now: datetime, limit: int) -> tuple[Delivery, ...]:
+    """Sent starts of firings that last and that nobody looks after, which are to be told again, oldest first."""
+    query = (
+        _of_deliveries(*_COLUMNS)
+        .join(alert_states, lasting())
+        .where(deliveries.c.receiver == receiver, deliveries.c.repeat_at <= now, alert_states.c.acknowledged_by.is_(None))
+        .order_by(transitions.c.id)
+        .limit(limit)
     )
-    moved = update(deliveries).where(deliveries.c.id == notification.delivery_id, deliveries.c.status == DeliveryStatus.PENDING)
-    connection.execute(
-        moved.values(
-            status=notification.status,
-            attempts=deliveries.c.attempts + 1,
-            next_attempt_at=notification.next_attempt_at or notification.at,
-            leased_by=None,
-            leased_until=None,
-        )
+    return tuple(_delivery(row) for row in connection.execute(query))
+
+
+def repeat(connection: Connection, repeated: Iterable[Delivery], at: datetime) -> None:
+    """Set the time at which these are to be told again."""
+    ids = [each.id for each in repeated]
+    is_repeated = and_(deliveries.c.id.in_(ids), deliveries.c.repeat_at.is_not(None))
+    connection.execute(update(deliveries).where(is_repeated).values(repeat_at=at))
+
+
+def told(connection: Connection, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+    """Starts of firings that last and ends since then, as far as the receiver was told them, in the order they were stored."""
+    is_told = and_(deliveries.c.receiver == receiver, deliveries.c.status == DeliveryStatus.SENT)
+    starts = _of_deliveries(transitions).join(alert_states, lasting()).where(is_told)
+    ends = _of_deliveries(transitions).where(is_told, _ENDS, deliveries.c.settled_at >= ended_since)
+    found = {row.id: transition(row) for query in (starts, ends) for row in connection.execute(query)}
+    return tuple(found[number] for number in sorted(found))
+
+
+def keys_told(connection: Connection, receiver: str, comparison: str, keys: Iterable[str | None]) -> frozenset[str]:
+    """Those of the firings whose start the receiver was told or may know."""
+    is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
+    query = _of_deliveries(transitions.c.dedup_key).where(
+        deliveries.c.receiver == receiver,
+        transitions.c.comparison == comparison,
+        transitions.c.dedup_key.in_([key for key in keys if key is not None]),
+        is_known,
+        _STARTS,
     )
+    return frozenset(connection.execute(query).scalars())
+
+
+def revive(connection: Connection, receivers: Sequence[str], now: datetime) -> int:
+    """Let what was given up or dropped of firings that last be decided anew, unless it may have arrived; how many."""
+    is_known = deliveries.c.receiver.in_(list(receivers))
+    is_settled = deliveries.c.status.in_((DeliveryStatus.DEAD, DeliveryStatus.DROPPED))
+    given_up = and_(is_known, is_settled, ~deliveries.c.may_be_known)
+    query = _of_deliveries(deliveries.c.id).join(alert_states, lasting()).where(given_up)
+    ids = list(connection.execute(query).scalars())
+    again = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
+    connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(again))
+    return len(ids)
 
 
 def forget(connection: Connection, known: Sequence[str], now: datetime) -> int:
     """Give up what waits for receivers that are not known any more, and record why."""
-    gone = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.receiver.not_in(list(known)))
+    gone = and_(_IS_WAITING, deliveries.c.receiver.not_in(list(known)))
     orphans = list(connection.execute(select(deliveries.c.id).where(gone)).scalars())
-    for delivery_id in orphans:
-        note = Notification(delivery_id=delivery_id, at=now, status=DeliveryStatus.DEAD, reason=_GONE, next_attempt_at=None)
-        record(connection, note)
+    dead = DeliveryStatus.DEAD
+    notes = [Notification(delivery_id=each, at=now, status=dead, reason=_GONE, next_attempt_at=None) for each in orphans]
+    record(connection, notes)
     return len(orphans)
 
 
-def free(connection: Connection, owner: str) -> None:
-    """End the leases of an owner who can record nothing any more: what was sent and not recorded goes out again."""
-    leased = update(deliveries).where(deliveries.c.leased_by == owner)
-    connection.execute(leased.values(leased_by=None, leased_until=None))
-
-
-def waiting(connection: Connection, now: datetime) -> Mapping[str, tuple[int, float]]:
-    """Pending deliveries by receiver: how many, and the age of the oldest in seconds, never below zero."""
-    rows = connection.execute(
-        select(deliveries.c.receiver, func.count(), func.min(transitions.c.changed_at))
-        .join(transitions, transitions.c.id == deliveries.c.transition_id)
-        .where(deliveries.c.status == DeliveryStatus.PENDING)
+def waiting(connection: Connection, now: datetime, status: DeliveryStatus) -> Mapping[str, tuple[int, float]]:
+    """Deliveries of this status by receiver: how many, and the age of the oldest in seconds, never below zero."""
+    query = (
+        _of_deliveries(deliveries.c.receiver, func.count().label("waiting"), func.min(transitions.c.changed_at).label("oldest"))
+        .where(deliveries.c.status == status)
         .group_by(deliveries.c.receiver)
         .order_by(deliveries.c.receiver)
     )
+    rows = connection.execute(query)
     return {receiver: (count, max(0.0, (now - oldest).total_seconds())) for receiver, count, oldest in rows}
 
 
-def _older_pending() -> Exists:
-    """Whether an older delivery of the same alert and segment still waits for the same receiver."""
-    older, cause = deliveries.alias("older"), transitions.alias("cause")
-    return exists(
-        select(older.c.id)
-        .join(cause, cause.c.id == older.c.transition_id)
-        .where(
-            older.c.receiver == deliveries.c.receiver,
-            older.c.status == DeliveryStatus.PENDING,
-            cause.c.comparison == transitions.c.comparison,
-            cause.c.alert == transitions.c.alert,
-            cause.c.segment == transitions.c.segment,
-            cause.c.id < transitions.c.id,
-        )
-        .correlate(deliveries, transitions)
+_COLUMNS = (
+    deliveries.c.id.label("delivery_id"),
+    deliveries.c.receiver,
+    deliveries.c.status,
+    deliveries.c.attempts,
+    deliveries.c.may_be_known,
+    deliveries.c.reason.label("last_reason"),
+    transitions,
+)
+
+
+def _of_deliveries(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
+    """What is asked of deliveries and their transitions."""
+    return select(*columns).select_from(deliveries).join(transitions, transitions.c.id == deliveries.c.transition_id)
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(
+        id=row.delivery_id,
+        transition_id=row.id,
+        receiver=row.receiver,
+        attempts=row.attempts,
+        transition=transition(row),
+        status=DeliveryStatus(row.status),
+        may_be_known=row.may_be_known,
     )

@@ -101,8 +101,17 @@ def _some_runs(connection: Connection, before: datetime) -> Counter[str]:
 
 
 def _some_transitions(connection: Connection, before: datetime) -> Counter[str]:
-    """Delete old transitions, but for those still owed to a receiver and those that started a firing that lasts."""
-    is_owed = exists().where(deliveries.c.transition_id == transitions.c.id, deliveries.c.status == DeliveryStatus.PENDING)
+    """Delete old transitions, but for those of a firing that lasts, or of which something is still owed to a receiver."""
+    same = transitions.alias("same")
+    is_owed = exists(
+        select(deliveries.c.id)
+        .join(same, same.c.id == deliveries.c.transition_id)
+        .where(
+            or_(same.c.id == transitions.c.id, same.c.dedup_key == transitions.c.dedup_key),
+            deliveries.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.HELD)),
+        )
+        .correlate(transitions)
+    )
     lasts = exists().where(
         alert_states.c.state == State.FIRING,
         *(alert_states.c[name] == transitions.c[name] for name in ("comparison", "alert", "segment")),

@@ -29,9 +29,9 @@ def newest_runs(connection: Connection, comparison: str | None, limit: int) -> t
     return tuple(_run(row) for row in connection.execute(query))
 
 
-def latest(connection: Connection, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+def latest(connection: Connection, comparisons: Sequence[str], until: datetime | None) -> tuple[LatestRun, ...]:
     """The newest finished run of each comparison that has one, with all that it measured."""
-    found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name)) is not None]
+    found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name, until)) is not None]
     ids = [run.id for run in found]
     covered, measured = results.coverage_of(connection, ids), results.summaries_of(connection, ids)
     of_arms, expected = results.arm_scores_of(connection, ids), results.expectations_of(connection, ids)
@@ -78,8 +78,10 @@ def count_unlabelled(connection: Connection, comparison: str) -> int:
     return connection.scalar(select(func.count()).select_from(runs).where(WAITS, runs.c.comparison == comparison)) or 0
 
 
-def _newest_finished(connection: Connection, comparison: str) -> Run | None:
+def _newest_finished(connection: Connection, comparison: str, until: datetime | None) -> Run | None:
     is_finished = and_(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+    if until is not None:
+        is_finished = and_(is_finished, runs.c.scheduled_for <= until)
     row = connection.execute(_RUNS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
     return None if row is None else _run(row)
 

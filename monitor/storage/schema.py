@@ -20,6 +20,7 @@ from sqlalchemy import Connection, inspect, text
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.address import describe, file_of, parse_url
 from monitor.storage.connecting import Database, require_file
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.faults import UPGRADE
 from monitor.storage.tables import metadata
 
@@ -99,6 +100,15 @@ def version_of(connection: Connection) -> str | None:
     return version
 
 
+def rewrite(connection: Connection) -> None:
+    """Write what stands there already, in such a way that the database has to write it out."""
+    if is_sqlite(connection):
+        number = connection.execute(text("PRAGMA user_version")).scalar_one()
+        connection.execute(text(f"PRAGMA user_version = {int(number)}"))
+    else:
+        connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
+
 def require_head(connection: Connection, place: str) -> None:
     """SchemaError unless the schema is the one that this program works with."""
     version = version_of(connection)
@@ -136,7 +146,7 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
     """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
-    with database.write() as connection:
+    with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_version(connection, describe(database.url))
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
@@ -12,9 +12,11 @@ from pydantic import SecretStr
 from monitor.model import (
     AlertState,
     ArmScore,
+    Briefing,
     Claim,
     Coverage,
     Delivery,
+    DeliveryStatus,
     Direction,
     Evidence,
     Explanation,
@@ -28,6 +30,8 @@ from monitor.model import (
     RunRecord,
     RunResult,
     Scores,
+    Silence,
+    Situation,
     Split,
     Summary,
     Transition,
@@ -35,6 +39,7 @@ from monitor.model import (
 )
 from monitor.storage import (
     alerting,
+    briefing,
     claiming,
     explaining,
     labelling,
@@ -46,12 +51,14 @@ from monitor.storage import (
     pruning,
     reading,
     results,
+    rewinding,
     schema,
+    silences,
 )
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
 from monitor.storage.connecting import Database, require_file
-from monitor.storage.fencing import LeaseFence
+from monitor.storage.fencing import LeaseFence, StandbyFence
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
@@ -60,43 +67,67 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
     With ``create`` a SQLite file that is not there is made, and a database without our tables gets them; one that has older
     tables is never changed here. Else a missing file is a DatabaseError, missing or other tables a SchemaError.
     """
-    store = SqlStore(Database(parse_url(url)))
+    store = unopened_store(url)
     try:
-        if create:
-            schema.create(store.database)
-        else:
+        if not create:
             require_file(store.database.url)
-        store.ping()
+        store.prepare(create=create)
     except BaseException:
         store.close()
         raise
     return store
 
 
+def unopened_store(url: SecretStr | str) -> SqlStore:
+    """A store that has not asked its database for anything yet; `SqlStore.prepare` must have ended well before it is used."""
+    return SqlStore(Database(parse_url(url)))
+
+
 class SqlStore:
     """Port Store over SQLAlchemy Core; its docstrings are the port's."""
 
-    def __init__(self, database: Database, *, epoch: int | None = None) -> None:
+    def __init__(self, database: Database) -> None:
         self.database = database
-        self.epoch = epoch
+        self._epoch: int | None = None
 
     def __repr__(self) -> str:
         return f"SqlStore({describe(self.database.url)})"
 
-    def under(self, lease: Lease, *, patience: timedelta) -> SqlStore:
-        """The same store for as long as the lease is held: then each write is a LeaseLostError. Not to be closed by itself.
+    @property
+    def place(self) -> str:
+        """The database as messages name it; no secret."""
+        return describe(self.database.url)
 
+    def prepare(self, *, create: bool) -> None:
+        """Require a schema that fits; with ``create`` a database without our tables gets them first."""
+        if create:
+            schema.create(self.database)
+        self.ping()
+
+    def probe(self) -> None:
+        """Write what stands there already, and flush it; DatabaseError when the database cannot be written at this moment.
+
+        A transaction that changes nothing would succeed on a full disk.
+        """
+        with self.database.write(is_fenced=False) as connection:
+            schema.rewrite(connection)
+
+    def stand_by(self) -> None:
+        """Write nothing from now on: each attempt is a LeaseLostError."""
+        self._epoch, self.database.fence = None, StandbyFence()
+
+    def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
+        """Write under this lease from now on, each time only if it is held still, else it is a LeaseLostError.
+
+        First what earlier epochs left half done is taken from them, so that it can be done anew; runs abandoned by comparison.
         ``patience``: after how long the server may end a transaction in which nothing happens.
         """
-        fence = LeaseFence(lease=lease, patience=patience)
-        return SqlStore(self.database.fenced(fence), epoch=lease.epoch)
-
-    def take_over(self, lease: Lease, now: datetime) -> Mapping[str, int]:
-        """Give up what earlier epochs left half done, so that it can be done anew; runs abandoned by comparison."""
+        self.database.pin()
+        self._epoch, self.database.fence = lease.epoch, LeaseFence(lease=lease, patience=patience)
         leasing.end_older(self.database, lease.epoch)
         with self.database.write() as connection:
             if lease.before is not None:
-                outbox.free(connection, lease.before)
+                outbox.free_of(connection, lease.before)
             return claiming.abandon_before(connection, lease.epoch, now)
 
     def claim(  # noqa: PLR0913 - see the port
@@ -110,7 +141,7 @@ class SqlStore:
             until=until,
             config_hash=config_hash,
             rerun=rerun,
-            epoch=self.epoch,
+            epoch=self._epoch,
         )
         with self.database.write() as connection:
             return claiming.claim(connection, wanted)
@@ -134,9 +165,17 @@ class SqlStore:
             alerting.store(connection, result.states, result.transitions, receivers)
             return True
 
-    def abandon_expired(self, now: datetime) -> int:
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         with self.database.write() as connection:
-            return claiming.abandon_expired(connection, now)
+            return claiming.abandon(connection, claim, reason=reason, at=at)
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        with self.database.write() as connection:
+            return claiming.abandon_expired(connection, now, sparing)
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        with self.database.write() as connection:
+            rewinding.rewind(connection, comparison, slot=slot, now=now)
 
     def last_slot(self, comparison: str) -> datetime | None:
         with self.database.read() as connection:
@@ -154,17 +193,17 @@ class SqlStore:
         with self.database.write() as connection:
             alerting.retire(connection, transitions, receivers)
 
-    def firing(self, *, only_announced: bool = False) -> tuple[Transition, ...]:
+    def firing(self) -> tuple[Transition, ...]:
         with self.database.read() as connection:
-            return alerting.firing(connection, only_announced=only_announced)
+            return alerting.firing(connection)
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         with self.database.read() as connection:
             return alerting.history(connection, comparison, limit)
 
-    def latest(self, comparisons: Sequence[str]) -> tuple[LatestRun, ...]:
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self.database.read() as connection:
-            return reading.latest(connection, comparisons)
+            return reading.latest(connection, comparisons, until)
 
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
         with self.database.read() as connection:
@@ -245,13 +284,82 @@ class SqlStore:
         with self.database.write() as connection:
             return outbox.forget(connection, known, now)
 
-    def record(self, notification: Notification) -> None:
+    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> Situation:
+        with self.database.read() as connection:
+            firing = alerting.firing(connection, comparison=comparison)
+            states = alerting.lasting_states(connection, comparison)
+            asked = [*keys, *(start.dedup_key for start in firing)]
+            active = silences.read(connection, ending_after=now)
+            return Situation(
+                firing=firing,
+                told=outbox.keys_told(connection, receiver, comparison, asked),
+                acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
+                silences=tuple(silence for silence in active if silence.is_active(now)),
+            )
+
+    def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         with self.database.write() as connection:
-            outbox.record(connection, notification)
+            outbox.begin(connection, sending, owner=owner, until=until)
+
+    def free_deliveries(self, owner: str) -> int:
+        with self.database.write() as connection:
+            return outbox.free(connection, owner)
+
+    def record(self, *notifications: Notification) -> None:
+        with self.database.write() as connection:
+            outbox.record(connection, notifications)
+
+    def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        with self.database.read() as connection:
+            return outbox.due_repetitions(connection, receiver, now, limit)
+
+    def repeat(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
+        with self.database.write() as connection:
+            outbox.repeat(connection, repeated, at)
+
+    def told(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        with self.database.read() as connection:
+            return outbox.told(connection, receiver, ended_since=ended_since)
+
+    def revive(self, now: datetime, *, receivers: Sequence[str]) -> int:
+        with self.database.write() as connection:
+            return outbox.revive(connection, receivers, now)
 
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         with self.database.read() as connection:
-            return outbox.waiting(connection, now)
+            return outbox.waiting(connection, now, DeliveryStatus.PENDING)
+
+    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        with self.database.read() as connection:
+            return outbox.waiting(connection, now, DeliveryStatus.HELD)
+
+    def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        with self.database.read() as connection:
+            return briefing.of_slot(connection, comparison, slot)
+
+    def acknowledge(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        with self.database.write() as connection:
+            return silences.acknowledge(connection, comparison, alerts, author=author, reason=reason, at=at)
+
+    def resolve(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        with self.database.write() as connection:
+            return silences.resolve(connection, comparison, alerts, reason=reason, at=at)
+
+    def add_silence(self, silence: Silence) -> Silence:
+        with self.database.write() as connection:
+            return silences.add(connection, silence)
+
+    def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        with self.database.read() as connection:
+            return silences.read(connection, ending_after=ending_after)
+
+    def expire_silence(self, number: int, *, now: datetime) -> bool:
+        with self.database.write() as connection:
+            return silences.expire(connection, number, now)
 
     def prune(
         self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime

@@ -64,10 +64,10 @@ def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: Prometh
 def test_runs_that_another_process_left_count_as_abandoned(publisher: PrometheusPublisher, scrape: Scrape) -> None:
     publisher.watch(["home-feed"], [])
 
-    publisher.runs_abandoned("home-feed", 2)
-    publisher.runs_abandoned("removed", 1)
+    publisher.run_abandoned("home-feed")
+    publisher.run_abandoned("removed")
 
-    assert scrape(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 2
+    assert scrape(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 1
     assert scrape(publisher).value("runs_total", comparison="removed", status="abandoned") is None
 
 

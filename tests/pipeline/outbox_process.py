@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run
+from monitor.alerts import judge_run, name_incidents
 from monitor.model import Comparison, RunResult, RunStatus, Transition
-from monitor.pipeline.deliver import deliver_due
+from monitor.pipeline.deliver import Outlet
 from monitor.ports import Store
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import open_store
@@ -37,6 +37,7 @@ def store_run(
     )
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
+    before = store.alert_states(watched.name)
     states, transitions = judge_run(
         watched,
         slot=slot,
@@ -44,8 +45,9 @@ def store_run(
         status=RunStatus.OK,
         run_reason=None,
         summaries=found,
-        states=store.alert_states(watched.name),
+        states=before,
     )
+    states, transitions = name_incidents(states, transitions, before)
     result = RunResult(
         claim=claim,
         status=RunStatus.OK,
@@ -106,7 +108,7 @@ def main() -> None:
     outbox: Any = Deadly(store, at)
     out: Any = Deadly(receiver, at)
     silent: Any = Silent()
-    deliver_due(outbox, out, HeldClock(), owner="killed", publisher=silent)
+    Outlet(store=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, rule
-from monitor.alerts import retire
+from monitor.alerts import Matcher, Policy, Route, Window, retire
 from monitor.errors import DatabaseError, DeliveryError
-from monitor.model import State, Transition
-from monitor.pipeline.deliver import LEASE, deliver_due, drain, resend_firing
+from monitor.model import Message, Silence, State, Transition
+from monitor.pipeline.deliver import LEASE, LOOK_AGAIN, RESOLVED_FOR, Outlet, drain
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store
@@ -55,16 +55,26 @@ class FakeReceiver:
 
     name: str = "fake"
     resend_every_s: float | None = None
+    repeat_every_s: float | None = None
+    is_ungrouped: bool = False
     errors: list[Exception] = field(default_factory=list)
-    sent: list[Transition] = field(default_factory=list)
+    sent: list[Message] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
 
-    def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
+    def send(self, message: Message, *, now: datetime) -> None:
         assert now.tzinfo is UTC
-        self.batches.append(len(transitions))
+        self.batches.append(len(message.changes))
         if self.errors:
             raise self.errors.pop(0)
-        self.sent.extend(transitions)
+        self.sent.append(message)
+
+    @property
+    def told(self) -> list[Transition]:
+        return [change for message in self.sent for change in message.changes]
+
+    @property
+    def segments(self) -> list[tuple[str, str]]:
+        return [("starts" if change.is_start else "ends", change.segment) for change in self.told]
 
     def close(self) -> None:
         pass
@@ -79,7 +89,11 @@ class FakePublisher:
 
 
 DOWN = DeliveryError("fake is down", permanent=False)
-REFUSED = DeliveryError("fake answered 400", permanent=True)
+SILENT = DeliveryError("fake did not answer", permanent=False, may_be_known=True)
+REFUSED = DeliveryError("fake answered 401", permanent=True)
+ILL_FORMED = DeliveryError("fake answered 400", permanent=True, of_message=True)
+EACH = comparison(rules=(rule(for_runs=1, segments="each"),))
+SEGMENTS = ("all", "a=1", "a=2")
 
 
 @pytest.fixture
@@ -93,28 +107,43 @@ def store(database: str) -> Iterator[SqlStore]:
         yield opened
 
 
-def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Any:
+def outlet(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Outlet:
     counted: Any = publisher or FakePublisher()
-    return deliver_due(store, receiver, clock, owner="me", publisher=counted, draw=lambda: 0.5, **options)
+    given = {"owner": "me", "draw": lambda: 0.5, **options}
+    return Outlet(store=store, receiver=receiver, clock=clock, publisher=counted, **given)
+
+
+def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Any:
+    should_stop = options.pop("should_stop", lambda: False)
+    return outlet(store, receiver, clock, publisher, **options).deliver_due(should_stop=should_stop)
 
 
 def owed(store: SqlStore, clock: FakeClock, name: str = "fake") -> int:
     return store.outbox(clock.now()).get(name, (0, 0.0))[0]
 
 
-def test_what_is_due_is_sent_once_in_order_and_recorded(store: SqlStore) -> None:
-    clock, receiver, publisher = FakeClock(SLOT + 2 * DAY), FakeReceiver(), FakePublisher()
-    (firing,) = store_run(store, 0.1)
-    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
+def silenced(store: SqlStore, *matchers: str, ends_at: datetime = SLOT + DAY) -> Silence:
+    silence = Silence(id=0, matchers=matchers, author="anna", comment="known", created_at=SLOT, starts_at=SLOT, ends_at=ends_at)
+    return store.add_silence(silence)
 
-    counts = deliver(store, receiver, clock, publisher)
 
-    assert receiver.sent == [firing, end]
-    assert (counts.sent, counts.retry, counts.dead, counts.retry_at) == (2, 0, 0, None)
-    assert publisher.counts == {("fake", "sent"): 2}
-    assert owed(store, clock) == 0
+def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(store: SqlStore) -> None:
+    clock, receiver, publisher = FakeClock(), FakeReceiver(), FakePublisher()
+    store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
+
+    assert deliver(store, receiver, clock, publisher).sent == 3
+    (first,) = receiver.sent
+    assert [change.segment for change in first.changes] == ["all", "a=1", "a=2"]
+    assert [start.segment for start in first.firing] == ["all", "a=1", "a=2"]
+    assert (first.comparison, first.is_repetition, owed(store, clock)) == ("home-feed", False, 0)
+
+    clock.at += DAY
+    store_run(store, 0.9, watched=EACH, segments=SEGMENTS, slot=SLOT + DAY)
+    deliver(store, receiver, clock, publisher)
+    assert (receiver.sent[1].incident, receiver.sent[1].firing) == (first.incident, ())
+    assert receiver.segments[3:] == [("ends", "all"), ("ends", "a=1"), ("ends", "a=2")]
+    assert publisher.counts == {("fake", "sent"): 6}
     assert deliver(store, receiver, clock).sent == 0
-    assert len(receiver.sent) == 2
 
 
 def test_pending_is_not_announced(store: SqlStore) -> None:
@@ -149,51 +178,145 @@ def test_retry_after_is_honoured(store: SqlStore) -> None:
     assert deliver(store, receiver, clock).retry_at == SLOT + timedelta(seconds=121)
 
 
-def test_a_permanent_failure_is_given_up_and_the_next_goes_on(store: SqlStore) -> None:
-    clock, receiver, publisher = FakeClock(SLOT + DAY), FakeReceiver(errors=[REFUSED]), FakePublisher()
+def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver(errors=[DOWN] * 100)
     store_run(store, 0.1)
-    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
+    while clock.at < SLOT + timedelta(hours=1):
+        clock.at = deliver(store, receiver, clock).retry_at
+    receiver.errors.clear()
+    deliver(store, receiver, clock)
+    assert receiver.segments == [("starts", "all")]
+
+
+def test_an_hour_without_the_receiver_is_nothing_if_it_ended_meanwhile(store: SqlStore) -> None:
+    clock, receiver, publisher = FakeClock(), FakeReceiver(errors=[DOWN] * 100), FakePublisher()
+    store_run(store, 0.1)
+    while clock.at < SLOT + timedelta(hours=1):
+        clock.at = deliver(store, receiver, clock).retry_at
+    store_run(store, 0.9, slot=SLOT + timedelta(hours=1))
+    receiver.errors.clear()
     counts = deliver(store, receiver, clock, publisher)
-    assert (counts.sent, counts.dead, owed(store, clock)) == (1, 1, 0)
-    assert receiver.sent == [end]
-    assert publisher.counts == {("fake", "dead"): 1, ("fake", "sent"): 1}
+    assert (receiver.sent, counts.dropped, owed(store, clock)) == ([], 2, 0)
+    assert publisher.counts == {("fake", "dropped"): 2}
+
+
+def test_what_may_have_arrived_before_it_ended_is_told_as_ended(store: SqlStore) -> None:
+    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver(errors=[SILENT])
+    store_run(store, 0.1)
+    deliver(store, receiver, clock)
+    store_run(store, 0.9, slot=SLOT + DAY)
+    clock.pass_by(60)
+    deliver(store, receiver, clock)
+    assert receiver.segments == [("ends", "all")]
+
+
+def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: SqlStore) -> None:
+    clock, receiver, publisher = FakeClock(), FakeReceiver(errors=[REFUSED]), FakePublisher()
+    store_run(store, 0.1)
+    assert deliver(store, receiver, clock, publisher).dead == 1
+    store_run(store, 0.9, slot=SLOT + DAY)
+    clock.at += DAY
+    assert deliver(store, receiver, clock, publisher).dropped == 1
+    assert (receiver.sent, owed(store, clock)) == ([], 0)
+    assert publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
+
+
+def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: SqlStore) -> None:
+    clock, refusing, mail = FakeClock(), FakeReceiver(errors=[REFUSED]), FakeReceiver("mail")
+    store_run(store, 0.1)
+    policy = Policy(fallbacks={"fake": "mail"})
+    deliver(store, refusing, clock, policy=policy)
+    deliver(store, mail, clock, policy=policy)
+    store_run(store, 0.9, slot=SLOT + DAY)
+    clock.at += DAY
+    for receiver in (refusing, mail):
+        deliver(store, receiver, clock, policy=policy)
+    assert (refusing.segments, mail.segments) == ([], [("starts", "all"), ("ends", "all")])
+
+
+def test_what_was_refused_is_tried_again_after_a_restart_if_it_still_fires(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver(errors=[REFUSED])
+    store_run(store, 0.1)
+    deliver(store, receiver, clock)
+    assert store.revive(clock.now(), receivers=["other"]) == 0
+    assert store.revive(clock.now(), receivers=["fake"]) == 1
+    deliver(store, receiver, clock)
+    assert receiver.segments == [("starts", "all")]
+    assert store.revive(clock.now(), receivers=["fake"]) == 0
+
+
+def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(store: SqlStore) -> None:
+    class Choosy(FakeReceiver):
+        def send(self, message: Message, *, now: datetime) -> None:
+            if any(change.segment == "a=3" for change in message.changes):
+                raise ILL_FORMED
+            super().send(message, now=now)
+
+    receiver = Choosy()
+    store_run(store, 0.1, watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
+    counts = deliver(store, receiver, FakeClock())
+    assert (counts.sent, counts.dead) == (4, 1)
+    assert sorted(change.segment for change in receiver.told) == ["a=1", "a=2", "a=4", "all"]
 
 
 def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver(errors=[DOWN])
+    clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT])
     (firing,) = store_run(store, 0.1)
-    (end,) = store_run(store, 0.9, slot=SLOT + DAY)
     deliver(store, receiver, clock)
-    assert deliver(store, receiver, clock).sent == 0
+    assert store.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9) == ()
     clock.pass_by(60)
     deliver(store, receiver, clock)
-    assert receiver.sent == [firing, end]
+    store_run(store, 0.9, slot=SLOT + DAY)
+    clock.at += DAY
+    deliver(store, receiver, clock)
+    assert [(change.dedup_key, change.is_start) for change in receiver.told] == [
+        (firing.dedup_key, True),
+        (firing.dedup_key, False),
+    ]
+
+
+def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: SqlStore) -> None:
+    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver()
+    store_run(store, 0.1)
+    assert store.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9)
+    store_run(store, 0.9, slot=SLOT + DAY)
+    assert deliver(store, receiver, clock).sent == 0
+    clock.at += LEASE
+    deliver(store, receiver, clock)
+    assert receiver.sent == []  # it ended before anybody told of it
 
 
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(store: SqlStore) -> None:
-    each = comparison(rules=(rule(for_runs=1, segments="each"),))
     names = ("fake", "other")
-    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2", "a=3"), to=names)
+    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=names)
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules), segments=SEGMENTS, to=names)
     down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
-    assert deliver(store, down, FakeClock()).retry == 1
-    assert down.batches == [1]
-    assert deliver(store, other, FakeClock()).sent == 4
+    assert deliver(store, down, FakeClock()).retry == 3
+    assert down.batches == [3]
+    assert deliver(store, other, FakeClock()).sent == 6
 
 
-def test_one_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlStore) -> None:
-    each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
-
+def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlStore) -> None:
     class Choosy(FakeReceiver):
-        def send(self, transitions: Sequence[Transition], *, now: datetime) -> None:
-            if transitions[0].segment == "all":
+        def send(self, message: Message, *, now: datetime) -> None:
+            if message.comparison == "home-feed":
                 raise DOWN
-            super().send(transitions, now=now)
+            super().send(message, now=now)
 
+    store_run(store, 0.1)
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules))
     receiver = Choosy()
     deliver(store, receiver, FakeClock())
     deliver(store, receiver, FakeClock())
-    assert [sent.segment for sent in receiver.sent] == ["a=1", "a=2"]
+    assert [message.comparison for message in receiver.sent] == ["search"]
+
+
+def test_a_thousand_that_fire_in_one_run_are_one_message(store: SqlStore) -> None:
+    segments = ("all", *(f"a={number:03}" for number in range(999)))
+    store_run(store, 0.1, watched=EACH, segments=segments)
+    receiver = FakeReceiver()
+    assert deliver(store, receiver, FakeClock()).sent == 1000
+    assert receiver.batches == [1000]
 
 
 def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore) -> None:
@@ -213,7 +336,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-        def record(self, _notification: object) -> None:
+        def record(self, *_notifications: object) -> None:
             msg = "the disk is full"
             raise DatabaseError(msg)
 
@@ -225,62 +348,199 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
     clock.at += LEASE
     assert deliver(store, receiver, clock).sent == 1
     first, second = receiver.sent
-    assert first.dedup_key == second.dedup_key
+    assert (first.incident, first.changes) == (second.incident, second.changes)
 
 
-def test_it_stops_when_told_and_at_its_limit(store: SqlStore) -> None:
-    each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    store_run(store, 0.1, watched=each, segments=("all", "a=1", "a=2"))
+def test_leases_of_those_who_are_gone_can_be_ended_at_once(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
+    store_run(store, 0.1)
+    assert store.claim_deliveries("fake", owner="gone", now=clock.at, until=clock.at + LEASE, limit=9)
+    assert store.free_deliveries("me") == 1
+    assert deliver(store, receiver, clock).sent == 1
+    assert store.free_deliveries("me") == 0
+
+
+def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(store: SqlStore) -> None:
+    store_run(store, 0.1)
     receiver = FakeReceiver()
     assert deliver(store, receiver, FakeClock(), should_stop=lambda: True).sent == 0
-    assert deliver(store, receiver, FakeClock(), limit=2).sent == 2
-    assert deliver(store, receiver, FakeClock(), should_stop=lambda: len(receiver.sent) == 3).sent == 1
+    assert deliver(store, receiver, FakeClock(), is_sure=lambda: False).sent == 0
+    assert receiver.sent == []
 
 
 def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
-    each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    store_run(store, 0.1, watched=each, segments=("all", *(f"a={number}" for number in range(20))))
+    names = [f"feed-{number}" for number in range(8)]
+    for name in names:
+        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.rules), segments=SEGMENTS)
     receiver, clock = FakeReceiver(), FakeClock()
     threads = [
-        threading.Thread(
-            target=deliver_due, args=(store, receiver, clock), kwargs={"owner": owner, "publisher": FakePublisher()}
-        )
-        for owner in ("one", "two")
+        threading.Thread(target=outlet(store, receiver, clock, owner=owner).deliver_due, name=owner) for owner in ("one", "two")
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert Counter(sent.segment for sent in receiver.sent) == Counter(["all", *(f"a={number}" for number in range(20))])
+    assert Counter(message.comparison for message in receiver.sent) == Counter(names)
 
 
-def test_what_fires_is_told_again_in_batches_until_it_ends(store: SqlStore) -> None:
-    each = comparison(rules=(rule(for_runs=1, segments="each"),))
-    segments = ("all", *(f"a={number}" for number in range(69)))
-    started = store_run(store, 0.1, watched=each, segments=segments)
-    receiver = FakeReceiver(resend_every_s=60)
+def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(store: SqlStore) -> None:
+    segments = ("all", *(f"a={number:03}" for number in range(299)))
+    started = store_run(store, 0.1, watched=EACH, segments=segments)
+    clock, receiver = FakeClock(), FakeReceiver(resend_every_s=60, is_ungrouped=True)
+    assert outlet(store, receiver, clock).resend_told() == 0  # nothing was told yet
+    deliver(store, receiver, clock)
 
-    assert resend_firing(store, receiver, FakeClock()) == 70
-    assert receiver.batches == [64, 6]
-    assert receiver.sent == list(started)
+    receiver.sent.clear()
+    assert outlet(store, receiver, clock).resend_told() == 300
+    assert [len(message.changes) for message in receiver.sent] == [250, 50]
+    assert [change.segment for change in receiver.told] == [start.segment for start in started]
 
-    store_run(store, 0.9, slot=SLOT + DAY, watched=each, segments=segments)
-    assert resend_firing(store, receiver, FakeClock()) == 0
-    assert receiver.batches == [64, 6]
+    clock.at += DAY
+    store_run(store, 0.9, slot=SLOT + DAY, watched=EACH, segments=segments)
+    deliver(store, receiver, clock)
+    receiver.sent.clear()
+    clock.at += RESOLVED_FOR
+    assert outlet(store, receiver, clock).resend_told() == 300
+    assert {change.is_end for change in receiver.told} == {True}
+    clock.pass_by(1)
+    assert outlet(store, receiver, clock).resend_told() == 0
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
-    store_run(store, 0.1)
-    once = FakeReceiver()
-    assert resend_firing(store, once, FakeClock()) == 0
-    assert once.batches == []
+    clock = FakeClock()
+    store_run(store, 0.1, to=("fake", "again"))
+    once, again = FakeReceiver(), FakeReceiver("again", resend_every_s=60)
+    for receiver in (once, again):
+        deliver(store, receiver, clock)
+    assert outlet(store, once, clock).resend_told() == 0
+    again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
-        resend_firing(store, FakeReceiver(resend_every_s=60, errors=[DOWN]), FakeClock())
+        outlet(store, again, clock).resend_told()
+
+
+def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver(repeat_every_s=3600)
+    store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
+    deliver(store, receiver, clock)
+    told = outlet(store, receiver, clock)
+    assert told.repeat_due() == 0
+
+    for _ in range(2):
+        clock.pass_by(3600)
+        assert told.repeat_due() == 3
+        assert told.repeat_due() == 0
+    repeated = receiver.sent[-1]
+    assert (repeated.is_repetition, repeated.changes, len(repeated.firing)) == (True, (), 3)
+    assert repeated.incident == receiver.sent[0].incident
+
+    alerts = [("SimilarityLow", segment) for segment in SEGMENTS]
+    store.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=clock.at)
+    deliver(store, receiver, clock)
+    assert receiver.sent[-1].status == "acknowledged"
+    clock.pass_by(7200)
+    assert told.repeat_due() == 0
+
+
+def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(store: SqlStore) -> None:
+    (start,) = store_run(store, 0.1, to=())
+    store.acknowledge("home-feed", [("SimilarityLow", "all")], author="anna", reason="anna looks", at=SLOT)
+    store_run(store, 0.2, slot=SLOT + DAY)
+    (state,) = store.alert_states("home-feed")
+    assert (state.acknowledged_by, state.incident, state.dedup_key) == ("anna", start.incident, start.dedup_key)
+    store_run(store, 0.9, slot=SLOT + 2 * DAY)
+    store_run(store, 0.1, slot=SLOT + 3 * DAY)
+    (state,) = store.alert_states("home-feed")
+    assert state.acknowledged_by is None
+    assert state.incident != start.incident
+
+
+def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
+    (start,) = store_run(store, 0.1)
+    deliver(store, receiver, clock)
+    clock.pass_by(60)
+    (end,) = store.resolve("home-feed", [("SimilarityLow", "all"), ("Other", "all")], reason="closed by anna", at=clock.at)
+    deliver(store, receiver, clock)
+    store_run(store, 0.1, slot=SLOT + DAY)
+    clock.at += DAY
+    deliver(store, receiver, clock)
+    assert (end.dedup_key, end.reason) == (start.dedup_key, "closed by anna")
+    assert receiver.segments == [("starts", "all"), ("ends", "all"), ("starts", "all")]
+    assert receiver.told[2].dedup_key != start.dedup_key
+
+
+def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fires(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
+    silence = silenced(store, "alert=SimilarityLow", 'segment=~"a=.*|all"')
+    store_run(store, 0.1)
+    assert deliver(store, receiver, clock).held == 1
+    assert (owed(store, clock), store.held(clock.now())) == (0, {"fake": (1, 0.0)})
+    assert store.expire_silence(silence.id, now=clock.at)
+    clock.at += LOOK_AGAIN
+    assert deliver(store, receiver, clock).sent == 1
+
+
+def test_what_ended_while_it_was_silenced_is_never_told(store: SqlStore) -> None:
+    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver()
+    silenced(store, "comparison=home-feed", ends_at=SLOT + 2 * DAY)
+    store_run(store, 0.1)
+    deliver(store, receiver, clock)
+    store_run(store, 0.9, slot=SLOT + DAY)
+    clock.at += 3 * DAY
+    assert deliver(store, receiver, clock).dropped == 2
+    assert receiver.sent == []
+
+
+def test_an_end_is_told_although_its_alert_is_silenced_by_now(store: SqlStore) -> None:
+    clock, receiver = FakeClock(SLOT + timedelta(hours=1)), FakeReceiver()
+    store_run(store, 0.1)
+    deliver(store, receiver, clock)
+    silenced(store, "severity=critical")
+    store_run(store, 0.9, slot=SLOT + timedelta(hours=1))
+    deliver(store, receiver, clock)
+    assert receiver.segments == [("starts", "all"), ("ends", "all")]
+
+
+def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
+    store_run(store, 0.1)
+    window = Window(name="retraining", matchers=(), ends_at=lambda now: SLOT + LOOK_AGAIN if now < SLOT + LOOK_AGAIN else None)
+    assert deliver(store, receiver, clock, policy=Policy(windows=(window,))).held == 1
+    clock.at += LOOK_AGAIN
+    muted = Policy(windows=(window,), muted=frozenset({("home-feed", "SimilarityLow")}))
+    assert deliver(store, receiver, clock, policy=muted).held == 1
+    clock.at += LOOK_AGAIN
+    assert deliver(store, receiver, clock, policy=Policy(windows=(window,))).sent == 1
+
+
+def test_only_those_whom_a_route_names_are_told(store: SqlStore) -> None:
+    clock, pager, chat = FakeClock(), FakeReceiver("pager"), FakeReceiver("chat")
+    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=("pager", "chat"))
+    routes = (
+        Route(matchers=(Matcher.parse("segment=all"),), receivers=frozenset({"pager"}), goes_on=True),
+        Route(matchers=(), receivers=frozenset({"chat"})),
+    )
+    for receiver in (pager, chat):
+        deliver(store, receiver, clock, policy=Policy(routes=routes))
+    assert (pager.segments, len(chat.told)) == ([("starts", "all")], 3)
+
+
+def test_segments_that_follow_all_users_are_held_and_end_with_them(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
+    store_run(store, 0.1, watched=EACH)
+    deliver(store, receiver, clock)
+    store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + DAY)
+    clock.at += DAY
+    assert deliver(store, receiver, clock).held == 2
+    store_run(store, 0.9, watched=EACH, segments=SEGMENTS, slot=SLOT + 2 * DAY)
+    clock.at += DAY
+    deliver(store, receiver, clock)
+    assert receiver.segments == [("starts", "all"), ("ends", "all")]
 
 
 def drained(store: SqlStore, receivers: Sequence[Any], clock: FakeClock, budget_s: float = 30) -> Any:
-    publisher: Any = FakePublisher()
-    return drain(store, receivers, clock, owner="me", publisher=publisher, budget_s=budget_s, pause=clock.pass_by)
+    outlets = [outlet(store, receiver, clock) for receiver in receivers]
+    return drain(outlets, budget_s=budget_s, pause=clock.pass_by)
 
 
 def test_draining_ends_when_nobody_is_owed_anything(store: SqlStore) -> None:
@@ -308,13 +568,15 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: Sq
 
 
 def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver()
     (firing,) = store_run(store, 0.1)
+    deliver(store, receiver, clock)
     gone = retire(store.all_alert_states(), store.firing(), [comparison(rules=())], at=SLOT + DAY)
     store.retire(gone, receivers=["fake"])
-    receiver = FakeReceiver()
-    deliver(store, receiver, FakeClock(SLOT + DAY))
-    assert [sent.dedup_key for sent in receiver.sent] == [firing.dedup_key] * 2
-    assert (receiver.sent[1].is_start, receiver.sent[1].labels, store.firing()) == (False, firing.labels, ())
+    clock.at += DAY
+    deliver(store, receiver, clock)
+    assert [sent.dedup_key for sent in receiver.told] == [firing.dedup_key] * 2
+    assert (receiver.told[1].is_end, receiver.told[1].labels, store.firing()) == (True, firing.labels, ())
 
 
 # Real receivers and real processes from here on.
@@ -374,7 +636,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     assert held["labels"]["alertname"] == firing.alert
 
     for peer in peers:
-        assert resend_firing(store, peer, clock) == 1
+        assert outlet(store, peer, clock).resend_told() == 1
     assert [len(server.alerts()) for server in (up, down)] == [1, 1]
 
     store_run(store, 0.9, slot=datetime.now(UTC), to=names)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, transition
+from factories import SLOT, message, transition
 from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
@@ -84,7 +84,7 @@ def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
 def test_the_end_of_a_firing_alert_lies_four_resends_ahead_and_at_least_five_minutes(collector: Collector) -> None:
     for resend, minutes in (("1m", 5), ("15m", 60)):
         with receiving(collector.url, resend_every=resend) as (receiver,):
-            receiver.send([transition()], now=SLOT + timedelta(hours=1))
+            receiver.send(message(transition()), now=SLOT + timedelta(hours=1))
         (sent,) = json.loads(collector.requests[-1].body)
         assert datetime.fromisoformat(sent["endsAt"]) == SLOT + timedelta(hours=1, minutes=minutes)
 
@@ -100,7 +100,7 @@ def test_credentials_are_sent_as_a_header_and_the_path_prefix_is_kept(
     collector: Collector, options: dict[str, Any], header: str
 ) -> None:
     with receiving(f"{collector.url}/prefix/", **options) as (receiver,):
-        receiver.send([transition()], now=SLOT)
+        receiver.send(message(transition()), now=SLOT)
     (request,) = collector.requests
     assert (request.path, request.headers["Authorization"]) == ("/prefix/api/v2/alerts", header)
 
@@ -111,7 +111,7 @@ def test_a_refusal_names_the_peer_and_no_credential(collector: Collector) -> Non
         receiving(f"{collector.url}/canary", bearer_token="canary") as (receiver,),  # noqa: S106 - that is the point
         pytest.raises(DeliveryError) as caught,
     ):
-        receiver.send([transition()], now=SLOT)
+        receiver.send(message(transition()), now=SLOT)
     assert str(caught.value) == f"alertmanager at {collector.url} answered 401 Unauthorized: check its credentials"
 
 
@@ -124,7 +124,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
     firing = transition(at=now - timedelta(minutes=3), slot=now - timedelta(minutes=4), segment="country=UK")
     with receiving(server.url) as (receiver,):
         for _ in range(3):
-            receiver.send([firing], now=datetime.now(UTC))
+            receiver.send(message(firing), now=datetime.now(UTC))
         (held,) = server.alerts()
         assert held["labels"] == labels_of(firing)
         assert held["status"]["state"] == "active"
@@ -133,7 +133,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         assert datetime.fromisoformat(held["endsAt"]) > datetime.now(UTC) + timedelta(minutes=4)
         collector.wait_for(1)
 
-        receiver.send([ended(firing, datetime.now(UTC), segment="country=UK")], now=datetime.now(UTC))
+        receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
 
         eventually(lambda: server.alerts() == [], "the alert is gone")
     told = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
@@ -148,7 +148,7 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
         at=datetime.now(UTC), segment=hostile, alert=hostile, reason=hostile, labels={hostile[:50]: hostile, "empty": ""}
     )
     with receiving(server.url) as (receiver,):
-        receiver.send([firing], now=datetime.now(UTC))
+        receiver.send(message(firing), now=datetime.now(UTC))
     (held,) = server.alerts()
     assert held["labels"]["segment"] == labels_of(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256
@@ -159,11 +159,11 @@ def test_a_real_one_that_was_restarted_learns_of_what_fires_by_the_next_resend(m
     server.start()
     firing = transition(at=datetime.now(UTC))
     with receiving(server.url) as (receiver,):
-        receiver.send([firing], now=datetime.now(UTC))
+        receiver.send(message(firing), now=datetime.now(UTC))
         server.stop()
         with pytest.raises(DeliveryError, match="the connection"):
-            receiver.send([firing], now=datetime.now(UTC))
+            receiver.send(message(firing), now=datetime.now(UTC))
         server.start()
         assert server.alerts() == []
-        receiver.send([firing], now=datetime.now(UTC))
+        receiver.send(message(firing), now=datetime.now(UTC))
         assert len(server.alerts()) == 1

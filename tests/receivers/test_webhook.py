@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import factories
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
 from monitor.model import State
@@ -31,7 +32,7 @@ def receiving(url: str, **options: Any) -> Iterator[Receiver]:
 
 def test_a_message_has_the_documented_shape(collector: Collector) -> None:
     with receiving(f"{collector.url}/hook") as receiver:
-        receiver.send([FIRING], now=SLOT)
+        receiver.send(factories.message(FIRING), now=SLOT)
     (request,) = collector.requests
     assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
     message = json.loads(request.body)
@@ -66,7 +67,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
 
 def test_start_and_end_are_told_one_by_one_under_one_key(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
-        receiver.send([FIRING, ENDED], now=SLOT)
+        receiver.send(factories.message(FIRING, ENDED), now=SLOT)
     messages = [json.loads(request.body) for request in collector.requests]
     assert [(message["status"], message["value"], message["runbook_url"]) for message in messages] == [
         ("firing", 0.254, "https://runbooks.test/similarity"),
@@ -80,7 +81,7 @@ def test_start_and_end_are_told_one_by_one_under_one_key(collector: Collector) -
 
 def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector) -> None:
     with receiving(collector.url, secret=SECRET, headers={"X-Team": "ranking"}) as receiver:
-        receiver.send([FIRING], now=SLOT)
+        receiver.send(factories.message(FIRING), now=SLOT)
     (request,) = collector.requests
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
@@ -91,13 +92,13 @@ def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector)
 
 def test_without_a_secret_nothing_is_signed(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
-        receiver.send([FIRING], now=SLOT)
+        receiver.send(factories.message(FIRING), now=SLOT)
     assert "X-Rankwatch-Signature" not in collector.requests[0].headers
 
 
 def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collector) -> None:
     with receiving(collector.url, secret=SECRET) as receiver:
-        receiver.send([FIRING], now=SLOT)
+        receiver.send(factories.message(FIRING), now=SLOT)
     body, headers = collector.requests[0].body, {name.lower(): value for name, value in collector.requests[0].headers.items()}
     assert verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5))
     assert not verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5, seconds=1))
@@ -117,7 +118,7 @@ def test_a_failure_ends_the_batch_and_holds_no_secret(collector: Collector) -> N
         receiving(f"{collector.url}/canary?canary=1", secret="canary-secret") as receiver,  # noqa: S106 - that is the point
         pytest.raises(DeliveryError) as caught,
     ):
-        receiver.send([FIRING, ENDED, FIRING], now=SLOT)
+        receiver.send(factories.message(FIRING, ENDED, FIRING), now=SLOT)
     assert len(collector.requests) == 2
     assert (caught.value.permanent, caught.value.retry_after_s) == (False, 9.0)
     assert str(caught.value) == f"webhook at {collector.url} answered 503 Service Unavailable: it will be tried again"
@@ -126,7 +127,7 @@ def test_a_failure_ends_the_batch_and_holds_no_secret(collector: Collector) -> N
 def test_hostile_text_arrives_as_plain_json(collector: Collector) -> None:
     hostile = '"}{{ x }}<!channel>\r\n\x00\u202e\ud800' + "x" * 1_000_000
     with receiving(collector.url, secret=SECRET) as receiver:
-        receiver.send([transition(segment=hostile, reason=hostile, labels={hostile: hostile})], now=SLOT)
+        receiver.send(factories.message(transition(segment=hostile, reason=hostile, labels={hostile: hostile})), now=SLOT)
     (request,) = collector.requests
     message = json.loads(request.body)
     assert len(request.body) < 50_000

@@ -181,8 +181,8 @@ def test_time_since_boot_only_grows() -> None:
 def test_over_a_real_file_a_second_one_is_refused_until_the_first_stops(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
     with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
-        first = Leadership(open_leases(store.database, holder="host:41", lasts=LASTS), lasts=LASTS)
-        second = Leadership(open_leases(other.database, holder="host:42", lasts=LASTS), lasts=LASTS)
+        first = Leadership(open_leases(store.database.url, holder="host:41", lasts=LASTS), lasts=LASTS)
+        second = Leadership(open_leases(other.database.url, holder="host:42", lasts=LASTS), lasts=LASTS)
         first.start()
         with pytest.raises(DatabaseError, match="host:41"):
             second.start()

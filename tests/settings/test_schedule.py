@@ -1,8 +1,5 @@
 from datetime import UTC, datetime, timedelta
 
-import pytest
-from apscheduler.executors.debug import DebugExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,23 +70,3 @@ def test_between_is_the_chain_of_nexts(schedule: Schedule, start: datetime, span
         chain.append(slot)
         slot = schedule.next(slot)
     assert schedule.between(start, start + span) == chain
-
-
-def test_a_trigger_fires_first_at_the_slot_that_now_is_and_then_at_each_next() -> None:
-    trigger = Every(timedelta(minutes=15)).trigger()
-    assert trigger.get_next_fire_time(None, at("2024-01-11 12:15")) == at("2024-01-11 12:15")
-    assert trigger.get_next_fire_time(None, NOON) == at("2024-01-11 12:15")
-    assert trigger.get_next_fire_time(at("2024-01-11 12:15"), NOON) == at("2024-01-11 12:30")
-
-
-@pytest.mark.parametrize("schedule", SCHEDULES, ids=str)
-def test_apscheduler_takes_the_trigger_and_plans_the_next_slot(schedule: Schedule) -> None:
-    scheduler = BackgroundScheduler(executors={"default": DebugExecutor()}, timezone=UTC)
-    scheduler.start(paused=True)
-    try:
-        before = datetime.now(UTC)
-        job = scheduler.add_job(print, schedule.trigger())
-        after = datetime.now(UTC)
-        assert job.next_run_time in {*schedule.between(before, after), schedule.next(after)}
-    finally:
-        scheduler.shutdown()

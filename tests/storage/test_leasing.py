@@ -1,5 +1,6 @@
 """The lease: one holder at a time, epochs that only grow, and nothing written under one that is over."""
 
+import copy
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,6 @@ from monitor.errors import DatabaseError, LeaseLostError
 from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
-from monitor.storage.connecting import Database
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
 
@@ -33,7 +33,7 @@ def opened(store: SqlStore) -> Iterator[Opener]:
     with ExitStack() as stack:
 
         def open_for(holder: str, lasts: timedelta = LASTS) -> Leases:
-            return stack.enter_context(closing(open_leases(store.database, holder=holder, lasts=lasts)))
+            return stack.enter_context(closing(open_leases(store.database.url, holder=holder, lasts=lasts)))
 
         yield open_for
 
@@ -58,8 +58,11 @@ def run_out(store: SqlStore) -> None:
         connection.execute(text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"))
 
 
-def under(store: SqlStore, taken: Lease) -> SqlStore:
-    return store.under(taken, patience=LASTS)
+def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
+    """The store as the daemon has it that holds this lease."""
+    own = SqlStore(copy.copy(store.database))
+    own.lead(taken, patience=patience, now=SLOT)
+    return own
 
 
 def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
@@ -84,8 +87,8 @@ def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlSt
 
 def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore) -> None:
     with (
-        closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database, holder="b:2", lasts=LASTS)) as second,
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
     ):
         won(first)
 
@@ -114,7 +117,7 @@ def test_what_was_given_back_is_free_at_once(opened: Opener) -> None:
 
 
 def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore) -> None:
-    with closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as leases:
+    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
         taken = won(leases)
         run_out(postgres)
 
@@ -125,8 +128,8 @@ def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: Sql
 
 def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStore) -> None:
     with (
-        closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database, holder="b:2", lasts=LASTS)) as second,
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
     ):
         old = won(first)
         new = taken_over(postgres, first, second)
@@ -140,17 +143,18 @@ def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStor
 def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: Opener) -> None:
     """As in containers, where every process is number 1 of the same host."""
     first, second = opened("host:1"), opened("host:1")
-    old = won(first)
+    held = under(store, won(first))
     taken_over(store, first, second)
 
     with pytest.raises(LeaseLostError, match=r"the lease of epoch 1 is over, host:1 \(host:process\) leads under epoch 2"):
-        claimed(under(store, old))
+        claimed(held)
 
 
 def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -> None:
     with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
         both = [
-            stack.enter_context(closing(open_leases(postgres.database, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
+            stack.enter_context(closing(open_leases(postgres.database.url, holder=name, lasts=LASTS)))
+            for name in ("a:1", "b:2")
         ]
         for number in range(ROUNDS):
             gate = threading.Barrier(2)
@@ -183,13 +187,13 @@ WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
 @pytest.mark.parametrize("write", WRITES)
 def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener, write: str) -> None:
     first, second = opened("a:1"), opened("b:2")
-    old = won(first)
-    claim = claimed(under(store, old))
+    held = under(store, won(first))
+    claim = claimed(held)
     taken_over(store, first, second)
     before = rows(store)
 
     with pytest.raises(LeaseLostError) as told:
-        WRITES[write](under(store, old), claim)
+        WRITES[write](held, claim)
 
     assert told.value.permanent
     assert rows(store) == before
@@ -202,13 +206,13 @@ def rows(store: SqlStore) -> list[Any]:
 
 def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStore) -> None:
     with (
-        closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database, holder="b:2", lasts=LASTS)) as second,
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
     ):
-        old = won(first)
-        claim = claimed(under(postgres, old))
+        held = under(postgres, won(first))
+        claim = claimed(held)
 
-        with pytest.raises(LeaseLostError), under(postgres, old).database.write() as connection:  # noqa: PT012
+        with pytest.raises(LeaseLostError), held.database.write() as connection:  # noqa: PT012
             connection.execute(text("UPDATE runs SET reason = 'half written'"))
             taken_over(postgres, first, second)
 
@@ -219,14 +223,13 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStor
 def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres: SqlStore) -> None:
     """The lease ran out, but whoever wants it waits until the commit is through; then its epoch ends."""
     with (
-        closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database, holder="b:2", lasts=timedelta(minutes=1))) as second,
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=timedelta(minutes=1))) as second,
         ThreadPoolExecutor(1) as pool,
     ):
-        old = won(first)
-        database = under(postgres, old).database
+        database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
-            fence = database._fence
+            fence = database.fence
             assert fence is not None
             connection.execute(text("SELECT 1"))
             run_out(postgres)
@@ -259,21 +262,21 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
     if way != "direct":
         url = request.getfixturevalue("pooled")(url)
     with ExitStack() as stack:
-        store = stack.enter_context(closing(open_store(url, create=False)))
+        store, leading = (stack.enter_context(closing(open_store(url, create=False))) for _ in range(2))
         first, second = (
-            stack.enter_context(closing(open_leases(store.database, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
+            stack.enter_context(closing(open_leases(store.database.url, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
         )
-        old = won(first)
-        claimed(under(store, old))
+        held = under(store, won(first))
+        claimed(held)
         of_a_command = stack.enter_context(store.database.write())
         of_a_command.execute(text("SELECT 1"))
 
-        with pytest.raises(DatabaseError) as told, under(store, old).database.write() as frozen:  # noqa: PT012 - it ends
+        with pytest.raises(DatabaseError) as told, held.database.write() as frozen:  # noqa: PT012 - it ends
             frozen.execute(text("UPDATE runs SET reason = 'half written'"))
             with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
                 began = time.monotonic()
-                assert under(store, new).take_over(new, SLOT + HOUR) == {"home-feed": 1}
+                assert leading.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
                 took_s = time.monotonic() - began
             frozen.execute(text("SELECT 1"))
 
@@ -295,8 +298,8 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
 
 
 def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore) -> None:
-    with closing(open_leases(postgres.database, holder="a:1", lasts=LASTS)) as leases:
-        impatient = postgres.under(won(leases), patience=timedelta(seconds=0.3))
+    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
+        impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
         with (  # noqa: PT012 - in mid-transaction
             pytest.raises(DatabaseError, match="ended a transaction that stood still: try again") as told,
             impatient.database.write() as connection,
@@ -328,7 +331,8 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     claimed(store, SLOT, comparison="of-a-command")
     new = taken_over(store, first, second)
 
-    counts = under(store, new).take_over(new, SLOT + HOUR)
+    own = SqlStore(copy.copy(store.database))
+    counts = own.lead(new, patience=LASTS, now=SLOT + HOUR)
 
     assert counts == {"home-feed": 1}
     found = {(each.comparison, each.slot): each for each in store.runs(comparison=None, limit=9)}
@@ -338,21 +342,48 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     assert found["home-feed", SLOT - HOUR].status is RunStatus.OK
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
     assert store.holding("home-feed", SLOT - HOUR) is None
-    assert claimed(under(store, new), SLOT, now=SLOT).attempt == 2
+    assert claimed(own, SLOT, now=SLOT).attempt == 3  # one more than the abandoned one may still come with
 
 
 def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: SqlStore, opened: Opener) -> None:
     first, second = opened("a:1"), opened("b:2")
     old_store = under(store, won(first))
-    run(store, SLOT, fired(SLOT), fired(SLOT, segment="country=UK"), receivers=("hook",))
-    (of_old,) = lease(old_store, SLOT, owner="a:1", limit=1)
-    (of_command,) = lease(store, SLOT, owner="c:3", limit=1)
+    run(store, SLOT, fired(SLOT), receivers=("hook", "chat"))
+    (of_old,) = lease(old_store, SLOT, owner="a:1")
+    (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
     new = taken_over(store, first, second)
 
-    under(store, new).take_over(new, SLOT)
+    own = under(store, new)
 
-    assert [each.id for each in lease(under(store, new), SLOT, owner="b:2", limit=9)] == [of_old.id]
-    assert of_command.id != of_old.id
+    assert [each.id for each in lease(own, SLOT, owner="b:2")] == [of_old.id]
+    assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
+
+
+def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store: SqlStore, opened: Opener) -> None:
+    """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
+    first, second = opened("a:1"), opened("b:2")
+    own = under(store, won(first))
+    stale = claimed(own, SLOT)
+    new = taken_over(store, first, second)
+    under(store, new)
+    third = taken_over(store, second, first)
+    own.lead(third, patience=LASTS, now=SLOT)
+
+    assert not own.finish(result(stale), receivers=())
+    own.release(stale)
+
+    (left,) = store.runs(comparison=None, limit=2)
+    assert left.status is RunStatus.ABANDONED
+
+
+def test_a_standby_writes_nothing(store: SqlStore) -> None:
+    own = SqlStore(copy.copy(store.database))
+    own.stand_by()
+
+    with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
+        claimed(own)
+    own.probe()
+    assert store.runs(comparison=None, limit=1) == ()
 
 
 def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None:
@@ -366,8 +397,8 @@ def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None
 def test_a_second_daemon_on_one_sqlite_file_is_told_who_has_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
     with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
-        first = open_leases(store.database, holder="host:41", lasts=LASTS)
-        second = open_leases(other.database, holder="host:42", lasts=LASTS)
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
         won(first)
         with pytest.raises(
             DatabaseError, match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL"
@@ -383,9 +414,9 @@ def test_a_link_to_a_database_has_the_lock_of_the_database(tmp_path: Path) -> No
     file, link = tmp_path / "rankwatch.db", tmp_path / "link.db"
     link.symlink_to(file)
     with closing(open_store(f"sqlite:///{file}", create=True)) as store:
-        first = open_leases(store.database, holder="host:41", lasts=LASTS)
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
         won(first)
-        linked = open_leases(Database(parse_url(f"sqlite:///{link}")), holder="host:42", lasts=LASTS)
+        linked = open_leases(parse_url(f"sqlite:///{link}"), holder="host:42", lasts=LASTS)
         with pytest.raises(DatabaseError, match="host:41"):
             linked.acquire()
         first.close()
@@ -394,16 +425,17 @@ def test_a_link_to_a_database_has_the_lock_of_the_database(tmp_path: Path) -> No
 def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
     with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
-        first = open_leases(store.database, holder="host:41", lasts=LASTS)
-        second = open_leases(other.database, holder="host:42", lasts=LASTS)
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
         old = won(first)
+        held = under(store, old)
         (tmp_path / "rankwatch.db.lock").unlink()
         won(second)
 
         with pytest.raises(DatabaseError, match="host:42"):
             first.renew(old)
         with pytest.raises(LeaseLostError):
-            claimed(under(store, old))
+            claimed(held)
         second.close()
         assert not first.renew(old)
         first.close()
@@ -413,16 +445,16 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(t
 def test_a_sqlite_file_that_is_swapped_under_the_daemon_is_not_written(tmp_path: Path, how: str) -> None:
     file = tmp_path / "rankwatch.db"
     with closing(open_store(f"sqlite:///{file}", create=True)) as store:
-        leases = open_leases(store.database, holder="host:41", lasts=LASTS)
+        leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
         taken = won(leases)
-        held = under(store, taken)
-        claimed(held)
+        store.lead(taken, patience=LASTS, now=SLOT)
+        claimed(store)
         away = file.rename(tmp_path / "away.db")
         if how == "replaced":
             open_store(f"sqlite:///{file}", create=True).close()
 
         what = "was deleted or moved away" if how == "deleted" else "was replaced by another file"
-        for work in (store.ping, lambda: leases.renew(taken), lambda: claimed(held, SLOT + HOUR)):
+        for work in (store.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
             with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
                 work()
 

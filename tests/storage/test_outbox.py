@@ -27,38 +27,36 @@ def owed(store: SqlStore) -> SqlStore:
 NOW = SLOT + HOUR
 
 
-def test_what_is_due_is_leased_oldest_first_and_an_end_waits_for_its_start(owed: SqlStore) -> None:
-    first, second = lease(owed, NOW)
+def test_all_that_waits_of_a_comparison_is_leased_at_once_oldest_first(owed: SqlStore) -> None:
+    leased = lease(owed, NOW)
 
-    assert (first.receiver, first.attempts, first.transition.segment, first.transition.is_start) == ("hook", 0, "all", True)
-    assert (second.transition.segment, second.transition.is_start) == ("country=UK", True)
+    assert [(each.transition.segment, each.transition.is_start) for each in leased] == [
+        ("all", True),
+        ("country=UK", True),
+        ("all", False),
+    ]
+    assert {(each.receiver, each.attempts, each.status, each.may_be_known) for each in leased} == {
+        ("hook", 0, DeliveryStatus.PENDING, False)
+    }
     assert lease(owed, NOW) == ()
 
 
-def test_the_limit_is_kept(owed: SqlStore) -> None:
+def test_the_comparison_that_is_due_longest_comes_first(owed: SqlStore) -> None:
+    run(owed, SLOT, fired(SLOT - HOUR, comparison="search"), comparison="search", receivers=("hook",))
+
+    assert [each.transition.comparison for each in lease(owed, NOW)] == ["search"]
+    assert len(lease(owed, NOW)) == 3
+
+
+def test_the_limit_is_kept_and_nothing_newer_overtakes(owed: SqlStore) -> None:
     assert [delivery.transition.segment for delivery in lease(owed, NOW, limit=1)] == ["all"]
-    assert [delivery.transition.segment for delivery in lease(owed, NOW, limit=1)] == ["country=UK"]
-
-
-def test_an_end_is_due_once_its_start_was_sent(owed: SqlStore) -> None:
-    start = lease(owed, NOW)[0]
-    owed.record(note(start, NOW))
-
-    (end,) = lease(owed, NOW)
-
-    assert (end.transition.segment, end.transition.is_start) == ("all", False)
-
-
-def test_an_end_is_due_once_its_start_was_given_up(owed: SqlStore) -> None:
-    owed.record(note(lease(owed, NOW)[0], NOW, DeliveryStatus.DEAD, reason="gone"))
-
-    assert [delivery.transition.is_start for delivery in lease(owed, NOW)] == [False]
+    assert lease(owed, NOW) == ()
 
 
 def test_receivers_do_not_wait_for_each_other(owed: SqlStore) -> None:
     lease(owed, NOW)
 
-    assert len(lease(owed, NOW, receiver="pager")) == 2
+    assert len(lease(owed, NOW, receiver="pager")) == 3
     assert lease(owed, NOW, receiver="unknown") == ()
 
 
@@ -69,31 +67,50 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes(owed: SqlStore) -> None:
     assert [delivery.id for delivery in lease(owed, NOW + MINUTE, owner="b:2")] == [delivery.id for delivery in first]
 
 
-def test_a_failed_attempt_is_due_again_at_its_time_and_is_counted(owed: SqlStore) -> None:
-    delivery = lease(owed, NOW, limit=1)[0]
-    owed.record(note(delivery, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR))
+def test_what_is_begun_may_be_known_and_stays_leased_meanwhile(owed: SqlStore) -> None:
+    first = lease(owed, NOW)[0]
+    owed.begin([first], owner="a:1", until=NOW + 2 * MINUTE)
 
-    assert delivery.id not in {other.id for other in lease(owed, NOW + HOUR - MINUTE)}
-    again = next(other for other in lease(owed, NOW + HOUR) if other.id == delivery.id)
-    assert again.attempts == 1
+    assert lease(owed, NOW + MINUTE, owner="b:2") == ()
+    assert [each.may_be_known for each in lease(owed, NOW + 2 * MINUTE, owner="b:2")] == [True, False, False]
 
 
-def test_every_attempt_is_kept(owed: SqlStore) -> None:
-    delivery = lease(owed, NOW, limit=1)[0]
-    owed.record(note(delivery, NOW, DeliveryStatus.PENDING, reason="503\x00", next_attempt_at=NOW + MINUTE))
-    owed.record(note(delivery, NOW + MINUTE))
+def test_what_failed_is_due_again_at_its_time_with_all_that_waits(owed: SqlStore) -> None:
+    failed = [note(each, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR) for each in lease(owed, NOW)]
+    owed.record(*failed)
+
+    assert lease(owed, NOW + HOUR - MINUTE) == ()
+    assert [each.attempts for each in lease(owed, NOW + HOUR)] == [1, 1, 1]
+
+
+def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) -> None:
+    for each in lease(owed, NOW):
+        owed.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
+
+    assert (owed.outbox(NOW).get("hook"), owed.held(NOW)) == (None, {"hook": (3, 3600.0)})
+    assert lease(owed, NOW) == ()
+    assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
+
+
+def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: SqlStore) -> None:
+    delivery = lease(owed, NOW)[0]
+    for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
+        at = NOW + minutes * MINUTE
+        owed.record(note(delivery, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=at + MINUTE))
+    owed.record(note(delivery, NOW + HOUR))
 
     with owed.database.read() as connection:
         rows = connection.execute(select(notifications).order_by(notifications.c.id)).all()
     assert [(row.attempted_at, row.status, row.reason, row.next_attempt_at) for row in rows] == [
         (NOW, "pending", "503\x00", NOW + MINUTE),
-        (NOW + MINUTE, "sent", None, None),
+        (NOW + 2 * MINUTE, "pending", "504", NOW + 3 * MINUTE),
+        (NOW + HOUR, "sent", None, None),
     ]
 
 
 def test_a_late_failure_does_not_bring_back_what_somebody_else_has_sent(owed: SqlStore) -> None:
-    delivery = lease(owed, NOW, limit=1)[0]
-    owed.record(note(lease(owed, NOW + MINUTE, owner="b:2", limit=1)[0], NOW + MINUTE))
+    delivery = lease(owed, NOW)[0]
+    owed.record(note(lease(owed, NOW + MINUTE, owner="b:2")[0], NOW + MINUTE))
 
     owed.record(note(delivery, NOW + 2 * MINUTE, DeliveryStatus.PENDING, next_attempt_at=NOW))
 
@@ -103,15 +120,41 @@ def test_a_late_failure_does_not_bring_back_what_somebody_else_has_sent(owed: Sq
 def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) -> None:
     assert owed.outbox(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
 
-    for delivery in lease(owed, NOW):
-        owed.record(note(delivery, NOW))
+    owed.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
 
     assert owed.outbox(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
     assert owed.outbox(SLOT)["hook"] == (1, 0.0)
 
 
+def test_whoever_stands_in_is_owed_what_was_refused_once(owed: SqlStore) -> None:
+    first, second, _ = lease(owed, NOW)
+    owed.record(
+        note(first, NOW, DeliveryStatus.DEAD, reason="401", fallback="mail"),
+        note(second, NOW, DeliveryStatus.DEAD, reason="401", fallback="pager"),
+    )
+    owed.record(note(first, NOW, DeliveryStatus.DEAD, reason="401", fallback="mail"))
+
+    assert [each.transition.segment for each in lease(owed, NOW, receiver="mail")] == ["all"]
+    assert len(lease(owed, NOW, receiver="pager")) == 3
+
+
+def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
+    first, second, _ = lease(owed, NOW)
+    owed.begin([second], owner="a:1", until=NOW + MINUTE)
+    keys = [first.transition.dedup_key, second.transition.dedup_key]
+    assert owed.situation("home-feed", "hook", keys, now=NOW).told == {second.transition.dedup_key}
+
+    owed.record(note(first, NOW))
+
+    told = owed.situation("home-feed", "hook", keys, now=NOW)
+    assert told.told == set(keys)
+    assert told.firing == (second.transition,)
+    assert owed.situation("home-feed", "pager", keys, now=NOW).told == set()
+    assert owed.situation("search", "hook", keys, now=NOW).told == set()
+
+
 def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
-    delivery = lease(owed, NOW, limit=1)[0]
+    delivery = lease(owed, NOW)[0]
     missing = note(delivery, NOW, delivery_id=999)
 
     with pytest.raises(DatabaseError, match="no delivery 999"):

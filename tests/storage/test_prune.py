@@ -87,24 +87,19 @@ def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
     assert [found.status for found in store.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
-def test_transitions_go_only_when_nobody_is_owed_them_and_no_firing_rests_on_them(store: SqlStore) -> None:
+def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store: SqlStore) -> None:
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))
+    store.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
     run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]), receivers=("hook",))
-    for delivery in lease(store, SLOT + HOUR):
-        store.record(note(delivery, SLOT + HOUR))
 
-    gone = prune(store, runs=SLOT + DAY)
-
-    assert {name: gone[name] for name in ("notifications", "deliveries", "transitions")} == {
-        "notifications": 1,
-        "deliveries": 1,
-        "transitions": 1,
-    }
-    left = store.transitions(comparison=None, limit=None)
-    assert [(change.segment, change.is_start) for change in left] == [("country=UK", True), ("all", False)]
-    assert len(store.firing()) == 1
-    (end,) = lease(store, SLOT + 2 * HOUR)
+    assert "transitions" not in prune(store, runs=SLOT + DAY)
+    (end,) = lease(store, SLOT + HOUR)
+    store.record(note(end, SLOT + HOUR, DeliveryStatus.HELD))
+    assert "transitions" not in prune(store, runs=SLOT + DAY)
     store.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
-    assert prune(store, runs=SLOT + DAY) == {"notifications": 1, "deliveries": 1, "transitions": 1}
+
+    assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
+    (left,) = store.transitions(comparison=None, limit=None)
+    assert (left.segment, left.is_start, store.firing()) == ("country=UK", True, (left,))
     assert len(store.all_alert_states()) == 2

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pytest
 
 from factories import SLOT
+from monitor.model import Delivery
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
 
@@ -63,15 +64,19 @@ def test_one_store_may_be_shared_by_threads(store: SqlStore) -> None:
 
 
 def test_each_delivery_is_leased_by_one(stores: list[SqlStore]) -> None:
-    moves = [fired(SLOT, segment=f"s={number}") for number in range(40)]
-    run(stores[0], SLOT, *moves, receivers=("hook",))
+    for name in range(40):
+        run(stores[0], SLOT, fired(SLOT, comparison=f"feed-{name}"), comparison=f"feed-{name}", receivers=("hook",))
 
-    leased = at_once(lambda number: lease(stores[number], SLOT + HOUR, owner=f"p:{number}", limit=15))
+    leased = at_once(lambda number: [*_all(stores[number], f"p:{number}")])
 
     ids = [delivery.id for batch in leased for delivery in batch]
     assert len(ids) == len(set(ids))
-    rest = lease(stores[0], SLOT + HOUR, limit=99)
-    assert len(ids) + len(rest) == 40
+    assert len(ids) + len([*_all(stores[0], "last")]) == 40
+
+
+def _all(store: SqlStore, owner: str) -> Iterator[Delivery]:
+    while leased := lease(store, SLOT + HOUR, owner=owner):
+        yield from leased
 
 
 def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> None:

@@ -121,8 +121,8 @@ def state(**changes: Any) -> AlertState:
 
 def fired(slot: datetime = SLOT, **changes: Any) -> tuple[AlertState, Transition]:
     """A state that fires from quiet in this slot, and its transition."""
-    key = f"key {slot:%d %H}"
     about = {name: changes.pop(name) for name in ("comparison", "alert", "segment") if name in changes}
+    key = f"key {slot:%d %H} {about.get('segment', 'all')}"
     firing = state(state=State.FIRING, since=slot, judged_slot=slot, outcome=Outcome.BREACH, dedup_key=key, **about)
     cause = factories.transition(slot=slot, at=slot, from_state=State.QUIET, since=slot, dedup_key=key, **about)
     return firing, replace(cause, **changes)

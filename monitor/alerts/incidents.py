@@ -1,0 +1,62 @@
+"""Which firings are told as one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+from monitor.model import AlertState, Severity, State, Transition
+
+GROUP_FOR = timedelta(days=1)
+"""How long after its beginning firings join an incident, unless told otherwise."""
+
+
+def name_incidents(
+    states: Sequence[AlertState],
+    transitions: Sequence[Transition],
+    before: Iterable[AlertState],
+    *,
+    group_for: timedelta = GROUP_FOR,
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+    """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
+
+    What begins to fire joins the incident of the same severity whose oldest firing began at most ``group_for`` before, and
+    else they make a new one together. What goes on stays where it is, with who looks after it.
+    """
+    stored = {(state.alert, state.segment): state for state in before}
+    open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
+    named = {(start.alert, start.segment): _join(start, open_ones, group_for) for start in transitions if start.is_start}
+    new_states = tuple(_carry(state, stored.get((state.alert, state.segment)), named) for state in states)
+    return new_states, tuple(_part_of(change, stored.get((change.alert, change.segment)), named) for change in transitions)
+
+
+def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedelta) -> str:
+    beginnings: dict[str, datetime] = {}
+    for state in open_ones:
+        if state.severity is start.severity and state.incident is not None:
+            beginnings[state.incident] = min(state.since, beginnings.get(state.incident, state.since))
+    recent = [(began, name) for name, began in beginnings.items() if start.slot - began <= group_for]
+    return max(recent)[1] if recent else _new(start.comparison, start.severity, start.slot)
+
+
+def _new(comparison: str, severity: Severity, slot: datetime) -> str:
+    """The same whenever and wherever it is worked out."""
+    named = json.dumps([comparison, severity.value, slot.astimezone(UTC).isoformat()])
+    return hashlib.sha256(named.encode()).hexdigest()[:32]
+
+
+def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
+    if state.state is not State.FIRING:
+        return state
+    if before is not None and before.dedup_key == state.dedup_key:
+        return replace(state, incident=before.incident, acknowledged_by=before.acknowledged_by)
+    return replace(state, incident=named.get((state.alert, state.segment)))
+
+
+def _part_of(change: Transition, before: AlertState | None, named: dict[tuple[str, str], str]) -> Transition:
+    if change.is_start:
+        return replace(change, incident=named[change.alert, change.segment])
+    return replace(change, incident=before.incident) if change.is_end and before is not None else change

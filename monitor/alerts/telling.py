@@ -1,0 +1,177 @@
+"""Whether what is owed to a receiver is to be sent, held back or dropped. Pure; asked anew at each attempt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitor.alerts.matching import Matcher, is_meant
+from monitor.alerts.policy import Policy
+from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, Message, Situation, Transition
+
+NEVER_TOLD = "its start was never told"
+ENDED = "it ended before it could be told"
+ELSEWHERE = "routed to other receivers"
+DRY_RUN = "dry run"
+_MUTING = ("error", "no_data", "stale")
+"""Conditions under which nothing can be said of drift."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """What becomes of one delivery: ``pending`` to be sent now, ``held`` or ``dropped`` with the reason."""
+
+    delivery: Delivery
+    status: DeliveryStatus
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addressee:
+    """A receiver as far as deciding needs it; ``is_ungrouped``: it groups and inhibits by itself, so it hears of everything."""
+
+    name: str
+    is_ungrouped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Telling:
+    """One receiver is to be told of one comparison at one time."""
+
+    situation: Situation
+    policy: Policy
+    to: Addressee
+    now: datetime
+
+    def decide(self, deliveries: Sequence[Delivery]) -> tuple[Decision, ...]:
+        """Decide on all that the receiver is owed, in the order it was stored.
+
+        ================  ===========================  =============================  ====================================
+        of a firing that  start                        acknowledgement                end
+        ================  ===========================  =============================  ====================================
+        lasts             sent, or held by `why_held`  sent once the start was told   (there is none)
+        is over:
+        start was told    (was sent)                   dropped                        sent; held while the rule's firing
+                                                                                      on all users stands for it
+        start may be      dropped                      dropped                        likewise
+        known
+        never told        dropped                      dropped                        dropped
+        ================  ===========================  =============================  ====================================
+
+        What is routed to others and was not told before is dropped.
+        """
+        known = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
+        told: set[str | None] = {*self.situation.told, *known}
+        decisions = []
+        for delivery in _all_first(deliveries):
+            decision = self._decide(delivery, frozenset(told))
+            if decision.status is DeliveryStatus.PENDING:
+                told.add(delivery.transition.dedup_key)
+            decisions.append(decision)
+        return tuple(sorted(decisions, key=lambda each: each.delivery.transition_id))
+
+    def why_held(self, start: Transition, told: Collection[str | None] | None = None) -> str | None:
+        """Why a firing that lasts is not told now, None when nothing speaks against it; ``told``: keys of what was."""
+        if self.policy.is_muted(start):
+            return DRY_RUN
+        for silence in self.situation.silences:
+            if silence.is_active(self.now) and is_meant(map(Matcher.parse, silence.matchers), start):
+                return f"silence {silence.id} of {silence.author} until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
+        if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.to.is_ungrouped:
+            return reason
+        return self._inhibited(start, self.situation.told if told is None else told)
+
+    def _decide(self, delivery: Delivery, told: Collection[str | None]) -> Decision:
+        change = delivery.transition
+        is_known = change.dedup_key in told
+        if not is_known and not self.policy.is_addressed(change, self.to.name):
+            return _drop(delivery, ELSEWHERE)
+        if change.is_end:
+            return self._end(delivery, told) if is_known else _drop(delivery, NEVER_TOLD)
+        if change.dedup_key not in {start.dedup_key for start in self.situation.firing}:
+            return _drop(delivery, ENDED)
+        if change.is_acknowledgement:
+            return _send(delivery) if is_known else _drop(delivery, NEVER_TOLD)
+        reason = self.why_held(change, told)
+        return _send(delivery) if reason is None else _hold(delivery, reason)
+
+    def _end(self, delivery: Delivery, told: Collection[str | None]) -> Decision:
+        whole = None if self.to.is_ungrouped else self._standing_for(delivery.transition)
+        if whole is not None and whole.dedup_key in told:
+            return _hold(delivery, f"to be told with the end of {whole.alert} for all users")
+        return _send(delivery)
+
+    def _inhibited(self, start: Transition, told: Collection[str | None]) -> str | None:
+        if start.metric != CONDITION:
+            for other in self.situation.firing:
+                if other.metric == CONDITION and other.statistic in _MUTING and not self.policy.is_muted(other):
+                    return f"nothing can be said of drift while {other.alert} fires"
+        whole = self._standing_for(start)
+        if whole is not None and whole.dedup_key in told and whole.slot < start.slot:
+            return f"{start.alert} fires for all users, who stand for their segments"
+        return None
+
+    def _standing_for(self, change: Transition) -> Transition | None:
+        """The lasting firing of the same rule on all users, which is told in place of this segment."""
+        same = (start for start in self.situation.firing if start.alert == change.alert and start.segment == ALL)
+        return None if change.segment == ALL else next(same, None)
+
+
+def _send(delivery: Delivery) -> Decision:
+    return Decision(delivery=delivery, status=DeliveryStatus.PENDING)
+
+
+def _hold(delivery: Delivery, reason: str) -> Decision:
+    return Decision(delivery=delivery, status=DeliveryStatus.HELD, reason=reason)
+
+
+def _drop(delivery: Delivery, reason: str) -> Decision:
+    return Decision(delivery=delivery, status=DeliveryStatus.DROPPED, reason=reason)
+
+
+def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
+    """In the order they were stored, but alerts on all users before segments of the same run."""
+    return sorted(
+        deliveries,
+        key=lambda each: (each.transition.slot, each.transition.segment != ALL, each.transition_id),
+    )
+
+
+def compose(changes: Sequence[Transition], situation: Situation) -> tuple[Message, ...]:
+    """One message an incident, in the order of its first change, without briefing."""
+    by_incident: dict[str, list[Transition]] = {}
+    for change in changes:
+        by_incident.setdefault(_incident_of(change), []).append(change)
+    return tuple(_message(name, tuple(of_it), situation) for name, of_it in by_incident.items())
+
+
+def compose_repetitions(starts: Sequence[Transition]) -> tuple[Message, ...]:
+    """What lasts, told again: one message an incident."""
+    by_incident: dict[str, list[Transition]] = {}
+    for start in starts:
+        by_incident.setdefault(_incident_of(start), []).append(start)
+    return tuple(
+        Message(
+            incident=name,
+            comparison=of_it[0].comparison,
+            severity=of_it[0].severity,
+            changes=(),
+            firing=tuple(of_it),
+            is_repetition=True,
+        )
+        for name, of_it in by_incident.items()
+    )
+
+
+def _message(name: str, changes: tuple[Transition, ...], situation: Situation) -> Message:
+    told = situation.told | {change.dedup_key for change in changes if change.is_start}
+    firing = tuple(start for start in situation.firing if _incident_of(start) == name and start.dedup_key in told)
+    return Message(
+        incident=name, comparison=changes[0].comparison, severity=changes[0].severity, changes=changes, firing=firing
+    )
+
+
+def _incident_of(change: Transition) -> str:
+    """Its incident; what was stored before there were incidents is one of its own."""
+    return change.incident or change.dedup_key or ""

@@ -1,0 +1,70 @@
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from factories import SLOT, transition
+from monitor.alerts import GROUP_FOR, name_incidents
+from monitor.model import AlertState, Severity, State, Transition
+from storage.worked import fired, resolved
+
+HOUR = timedelta(hours=1)
+
+
+def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:
+    severity = changes.pop("severity", Severity.CRITICAL)
+    state, cause = fired(slot, **changes)
+    return replace(state, severity=severity), replace(cause, severity=severity)  # type: ignore[arg-type]  # a Severity
+
+
+def named(
+    *moves: tuple[AlertState, Transition], before: tuple[AlertState, ...] = (), group_for: timedelta = GROUP_FOR
+) -> tuple[list[AlertState], list[Transition]]:
+    states, changes = zip(*moves, strict=True)
+    found = name_incidents(states, changes, before, group_for=group_for)
+    return list(found[0]), list(found[1])
+
+
+def test_what_begins_in_one_run_is_one_incident_of_each_severity() -> None:
+    states, changes = named(begin(SLOT), begin(SLOT, segment="a=1"), begin(SLOT, segment="a=2", severity=Severity.WARNING))
+    first, second, third = (change.incident for change in changes)
+    assert first == second != third
+    assert [state.incident for state in states] == [first, second, third]
+    assert all(name and len(name) == 32 for name in (first, third))
+
+
+def test_the_same_run_judged_again_names_the_same_incident() -> None:
+    assert named(begin(SLOT)) == named(begin(SLOT))
+    assert named(begin(SLOT))[1][0].incident != named(begin(SLOT + HOUR))[1][0].incident
+
+
+def test_what_begins_within_a_day_joins_and_later_ones_do_not() -> None:
+    (first,), _ = named(begin(SLOT))
+    for after, joins in ((GROUP_FOR, True), (GROUP_FOR + HOUR, False)):
+        _, (change,) = named(begin(SLOT + after, segment="a=1"), before=(first,))
+        assert (change.incident == first.incident) is joins
+
+
+def test_an_incident_of_another_severity_is_not_joined_and_of_two_the_newer_is() -> None:
+    (old,), _ = named(begin(SLOT))
+    (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))
+    _, (joined,) = named(begin(SLOT + 2 * HOUR, segment="a=2"), before=(old, new))
+    _, (apart,) = named(begin(SLOT + 2 * HOUR, segment="a=2", severity=Severity.INFO), before=(old, new))
+    assert old.incident != new.incident
+    assert joined.incident == new.incident
+    assert apart.incident not in {old.incident, new.incident}
+
+
+def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:
+    (first,), _ = named(begin(SLOT))
+    held = replace(first, acknowledged_by="anna")
+    states, _ = name_incidents([replace(first, judged_slot=SLOT + HOUR, incident=None)], (), [held])
+    assert (states[0].incident, states[0].acknowledged_by) == (first.incident, "anna")
+
+    (quiet,), (end,) = named(resolved(SLOT + HOUR, held), before=(held,))
+    assert (quiet.incident, quiet.acknowledged_by, end.incident) == (None, None, first.incident)
+
+
+def test_what_is_pending_has_no_incident() -> None:
+    pending = transition(from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
+    state = replace(begin(SLOT)[0], state=State.PENDING, dedup_key=None)
+    states, changes = named((state, pending))
+    assert (states[0].incident, changes[0].incident) == (None, None)

@@ -1,0 +1,54 @@
+import pytest
+
+from factories import transition
+from monitor.alerts import Matcher
+from monitor.alerts.matching import is_meant, labels_of
+from monitor.errors import ConfigError
+
+LABELS = {"segment": "country=UK", "severity": "critical", "team": "ranking"}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("severity=critical", True),
+        ("severity = critical ", True),
+        ('severity="critical"', True),
+        ("severity!=critical", False),
+        ("severity=crit", False),
+        ("segment=country=UK", True),
+        ("segment=~country=.*", True),
+        ("segment=~country", False),  # the whole value
+        ('segment!~"country=(UK|US)"', False),
+        ("team=~rank.*|search", True),
+        ("absent=", True),
+        ("absent!=", False),
+        ("absent=~.+", False),
+        ("segment=country.UK", False),  # no regular expression
+    ],
+)
+def test_a_matcher_matches_the_whole_value(text: str, *, matches: bool) -> None:
+    assert Matcher.parse(text).matches(LABELS) is matches
+
+
+def test_a_quoted_value_may_hold_quotes_and_backslashes() -> None:
+    assert Matcher.parse(r'team="a\"b\\c"').matches({"team": 'a"b\\c'})
+    assert Matcher.parse(r'team=~"a\"\d+"').matches({"team": 'a"12'})
+
+
+@pytest.mark.parametrize("text", ["", "severity", "=x", "1a=x", "severity=~(", "a b=c", "x=" + "y" * 1000])
+def test_what_is_no_matcher_is_refused_with_how_to_write_one(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is no matcher: write name=value|is no regular expression"):
+        Matcher.parse(text)
+
+
+def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> None:
+    alert = transition(labels={"team": "ranking", "severity": "none"})
+    assert labels_of(alert)["severity"] == "critical"
+    assert is_meant([Matcher.parse("team=ranking"), Matcher.parse("metric=extended_tau")], alert)
+    assert not is_meant([Matcher.parse("team=ranking"), Matcher.parse("severity=none")], alert)
+    assert is_meant([], alert)
+
+
+def test_a_name_from_outside_cannot_become_a_matcher() -> None:
+    assert not Matcher.parse("segment=all").matches(labels_of(transition(segment='all" or segment=~".*')))

@@ -1,0 +1,200 @@
+"""A database that is away, cut, silent, slow or full: who notices, who is told, and that work goes on by itself."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from monitor.errors import DatabaseError
+from monitor.service.daemon import Daemon
+from servers import missing, require
+from servers.daemon import wait_for
+from servers.proxy import Proxy, proxying
+from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from service.stepped import Watched, watching
+from service.test_clock import HOUR, NOON
+from service.watching import write_world
+
+MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+
+
+@pytest.fixture
+def proxy(postgres_url: str) -> Iterator[Proxy]:
+    port = make_url(postgres_url).port
+    assert port is not None
+    with proxying(port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def config(tmp_path: Path, postgres_url: str, proxy: Proxy, collector: Collector) -> Path:  # noqa: F811 - the fixture
+    url = make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
+    return write_world(tmp_path, url, every="1h", receivers=hook(collector))
+
+
+def hook(collector: Collector) -> str:  # noqa: F811 - the fixture's value
+    return f'receivers: [{{webhook: {{url: "{collector.url}/hook", timeout: 5s}}}}]\n'
+
+
+def told(collector: Collector) -> list[str]:  # noqa: F811 - the fixture's value
+    return [json.loads(each.body)["status"] for each in collector.requests if b"DatabaseAway" in each.body]
+
+
+def is_away(watched: Watched) -> bool:
+    return watched.value("database_up") == 0 and watched.status_of("/-/ready") == 503
+
+
+def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of_it_once_until_it_is_back(
+    config: Path,
+    proxy: Proxy,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    proxy.refuse()
+    with watching(config) as watched:
+        assert is_away(watched)
+        assert watched.status_of("/-/healthy") == 200
+        assert (watched.value('database_errors_total{reason="unreachable"}') or 0) >= 1
+        watched.clock.let_pass(MINUTE)
+        assert told(collector) == []
+        watched.pass_until(lambda: told(collector), "the message", 20 * SECOND)
+        proxy.resume()
+        watched.pass_until(lambda: watched.status_of("/-/ready") == 200, "readiness", SECOND)
+        wait_for(watched.runs, "a run")
+        watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
+        assert told(collector) == ["firing", "resolved"]
+        assert watched.value("database_up") == 1
+
+
+@pytest.mark.parametrize("fault", [Proxy.refuse, Proxy.cut, Proxy.hang], ids=["refused", "cut", "silent"])
+def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itself(
+    config: Path, proxy: Proxy, fault: Callable[[Proxy], None]
+) -> None:
+    with watching(config) as watched:
+        watched.await_run(NOON)
+        hung = watched.daemon._wiring.watched["feed"]
+        with hung.in_use:
+            watched.clock.let_pass(HOUR)
+            wait_for(lambda: watched.daemon._runner.claims, "a run under way")
+            fault(proxy)
+        if fault is not Proxy.cut:
+            watched.pass_until(lambda: is_away(watched), "that it is away")
+            assert watched.status_of("/-/healthy") == 200
+        proxy.resume()
+        watched.await_run(NOON + HOUR)
+        watched.pass_until(lambda: watched.status_of("/-/ready") == 200, "readiness")
+        assert set(watched.runs()) == {NOON, NOON + HOUR}
+        watched.clock.let_pass(HOUR)
+        wait_for(lambda: len(watched.runs()) == 3, "the next slot's run")
+
+
+def test_a_database_that_comes_and_goes_is_told_as_one_outage(
+    config: Path,
+    proxy: Proxy,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    with watching(config) as watched:
+        watched.await_run(NOON)
+        for _ in range(3):
+            proxy.refuse()
+            watched.pass_until(lambda: is_away(watched), "that it is away")
+            watched.clock.let_pass(MINUTE)
+            proxy.resume()
+            watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", timedelta(seconds=5))
+        proxy.refuse()
+        watched.pass_until(lambda: told(collector), "the message")
+        proxy.resume()
+        watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
+        assert told(collector) == ["firing", "resolved"]
+
+
+def test_a_short_outage_is_told_to_nobody(
+    config: Path,
+    proxy: Proxy,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    with watching(config) as watched:
+        watched.await_run(NOON)
+        proxy.refuse()
+        watched.pass_until(lambda: is_away(watched), "that it is away")
+        proxy.resume()
+        watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", timedelta(seconds=5))
+        watched.clock.let_pass(5 * MINUTE)
+        wait_for(lambda: "-tell-webhook" not in watched.daemon._rhythm._timetable.due(NOON, 0.0), "a look at who is to be told")
+        assert told(collector) == []
+
+
+def test_a_receiver_that_is_down_meanwhile_hears_of_the_outage_when_it_is_up_again(
+    config: Path,
+    proxy: Proxy,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    collector.default = answer(503)
+    proxy.refuse()
+    with watching(config) as watched:
+        watched.clock.let_pass(3 * MINUTE)
+        watched.pass_until(lambda: len(told(collector)) >= 2, "attempts")
+        collector.default = answer(200)
+        collector.requests.clear()
+        watched.pass_until(lambda: told(collector), "the message")
+        watched.clock.let_pass(MINUTE)
+        proxy.resume()
+        watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
+        assert told(collector) == ["firing", "resolved"]
+
+
+@pytest.mark.parametrize("change", [{"password": "wrong"}, {"database": "no_such_database"}], ids=["password", "database"])
+def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, postgres_url: str, change: dict[str, str]) -> None:
+    url = make_url(postgres_url).set(**change).render_as_string(hide_password=False)  # type: ignore[arg-type]
+    daemon = Daemon(write_world(tmp_path, url))
+    with pytest.raises(DatabaseError) as caught:
+        daemon.start()
+    assert caught.value.permanent
+
+
+@contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    if os.geteuid() != 0:
+        missing("only root may mount a small disk")
+    place.mkdir()
+    subprocess.run([require("mount"), "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], check=True)
+    try:
+        yield place
+    finally:
+        subprocess.run([require("umount"), "--lazy", str(place)], check=True)
+
+
+def test_on_a_full_disk_nothing_is_stored_by_halves_and_once_there_is_space_work_goes_on(
+    tmp_path: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    with small_disk(tmp_path / "disk", "4m") as disk:
+        config = write_world(tmp_path, f"sqlite:///{disk}/rankwatch.db", every="1h", receivers=hook(collector))
+        with watching(config) as watched:
+            watched.await_run(NOON)
+            fill(disk / "filler")
+            watched.clock.let_pass(HOUR)
+            watched.pass_until(lambda: is_away(watched), "that nothing can be written", timedelta(0))
+            assert watched.status_of("/-/healthy") == 200
+            assert (watched.value('database_errors_total{reason="disk"}') or 0) >= 1
+            watched.pass_until(lambda: told(collector), "the message", 20 * SECOND)
+            assert b"disk" in collector.requests[0].body
+            (disk / "filler").unlink()
+            watched.pass_until(lambda: watched.value("database_up") == 1, "that it can be written", timedelta(seconds=5))
+            watched.await_run(NOON + HOUR)
+            watched.pass_until(lambda: told(collector)[-1] == "resolved", "the end")
+            assert told(collector) == ["firing", "resolved"]
+
+
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(b"x" * 4096):
+                pass
+        except OSError:
+            return
