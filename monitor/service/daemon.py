@@ -14,15 +14,12 @@ from starlette.applications import Starlette
 from monitor import __version__
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
-from monitor.model import Lease
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.emergency import Emergency
-from monitor.service.following import Follower
 from monitor.service.heart import Heart
 from monitor.service.labelling import fill_quietly
-from monitor.service.leadership import Leadership
-from monitor.service.leading import lead, make_leadership
+from monitor.service.leading import Leading
 from monitor.service.loops import DeliveryLoops
 from monitor.service.opening import look_again, open_in_time
 from monitor.service.outage import DatabaseWatch
@@ -61,12 +58,10 @@ class Daemon:
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
         self._has_database = False
-        self._led: Lease | None = None
         self._changing = threading.RLock()
         self._wiring: Wiring
         self._store: SqlStore
-        self._leadership: Leadership
-        self._follower: Follower
+        self._leading: Leading
         self._database: DatabaseWatch
         self._emergency: Emergency
         self._upkeep: Upkeep
@@ -107,7 +102,7 @@ class Daemon:
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._equip()
-            opened.callback(self._leadership.stop)
+            opened.callback(self._leading.stop)
             self._web = WebServer(self._pages(), *settings.listen_address)
             self._web.start()
             opened.callback(self._web.stop)
@@ -118,8 +113,8 @@ class Daemon:
             self._put_in_force()
             self._heart.start()
             opened.callback(self._heart.stop)
-            self._follower.start()
-            opened.callback(self._follower.stop, STOP_S)
+            self._leading.watch()
+            opened.callback(self._leading.stop_watching, STOP_S)
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
@@ -127,8 +122,8 @@ class Daemon:
         store, clock, publisher = self._store, self._clock, self._publisher
         self._database = DatabaseWatch(clock=clock, publisher=publisher)
         store.database.on_error = self._database.failed
-        self._leadership = leadership = make_leadership(store, self._wiring.settings.lease, publisher)
-        self._follower = Follower(changed=leadership.changed, act=self._follow_lease)
+        lasts = self._wiring.settings.lease
+        self._leading = Leading(store, clock, publisher, lasts=lasts, on_change=self._follow_lease)
         self._emergency = Emergency(
             database=self._database,
             clock=clock,
@@ -138,9 +133,8 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._ticker = Ticker(runner=self._runner, store=store, publisher=publisher, clock=clock)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
-        self._loops = DeliveryLoops(
-            store=store, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=lambda: leadership.is_sure
-        )
+        owner, is_sure = self._runner.owner, self._leading.is_sure
+        self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
         self._rhythm = self._make_rhythm()
         self._heart = Heart(clock, self._rhythm.beat)
 
@@ -149,7 +143,7 @@ class Daemon:
             metrics=self._publisher.render,
             health=self,
             latest=lambda: self._upkeep.latest,
-            standing=self._leadership.describe,
+            standing=self._leading.leadership.describe,
         )
 
     def _make_rhythm(self) -> Rhythm:
@@ -186,7 +180,7 @@ class Daemon:
         with self._changing:
             try:
                 new = wire(require_reloadable(load(self._config), self._wiring.settings))
-                if self._led is not None:
+                if self._leading.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
@@ -211,7 +205,7 @@ class Daemon:
         if self._has_database:
             self._refresh()
             self._loops.stop(STOP_S)
-        if self._led is not None:
+        if self._leading.leads:
             self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._plan()
 
@@ -227,7 +221,7 @@ class Daemon:
             renew_loops=self._loops.renew_stalled,
             open=self._open,
         )
-        tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._led is not None)
+        tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._leading.leads)
         self._rhythm.follow(tasks)
 
     def _is_opened(self) -> bool:
@@ -235,8 +229,7 @@ class Daemon:
         try:
             if not open_in_time(self._store, self._database):
                 return False
-            self._leadership.start()
-            self._lead()
+            self._leading.begin(self._wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise
@@ -255,28 +248,13 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        """Stand down when the lease was lost, lead when it was won."""
+        """Stand down, or lead, with receivers that no earlier loop has closed."""
         with self._changing:
-            if self._stopping.is_set() or not self._has_database or self._leadership.lease == self._led:
+            if self._stopping.is_set() or not self._has_database or not self._leading.follow(self._wiring):
                 return
-            if self._led is not None:
-                self._stand_down(self._led)
-            self._lead()
+            self._loops.stop(STOP_S)
+            self._wiring = with_new_receivers(self._wiring)
             self._set_going()
-
-    def _stand_down(self, lost: Lease) -> None:
-        log.warning("standing down: runs under way are given up", epoch=lost.epoch)
-        self._led = None
-        self._store.stand_by()
-        self._set_going()
-        self._wiring = with_new_receivers(self._wiring)
-
-    def _lead(self) -> None:
-        """Begin to lead, where the lease is held: what an earlier leader left is given up, the store settled."""
-        if (lease := self._leadership.lease) is None:
-            return
-        lead(lease, self._store, self._wiring, self._clock, self._publisher)
-        self._led = lease
 
     def _probe(self) -> None:
         ended = look_again(self._store, self._database)
@@ -320,7 +298,7 @@ class Daemon:
             self._refresh()
 
     def _refresh(self) -> None:
-        if self._upkeep.refresh(tuple(self._wiring.watched), leads=self._led is not None, at_work=tuple(self._runner.claims)):
+        if self._upkeep.refresh(tuple(self._wiring.watched), leads=self._leading.leads, at_work=tuple(self._runner.claims)):
             for name in self._wiring.watched:
                 self._hasten(name)
 
@@ -345,8 +323,7 @@ class Daemon:
         """Why the process ought to be restarted, None while its loops are alive."""
         if not self._heart.is_beating:
             return "the scheduler has stopped"
-        is_followed = self._leadership.is_alive and self._follower.is_alive
-        return None if is_followed or not self._has_database else "what keeps the lease has stopped"
+        return self._leading.unhealthy() if self._has_database else None
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
@@ -357,6 +334,6 @@ class Daemon:
             self._store.ping()
         except DatabaseError as error:
             return str(error)
-        if trouble := self._leadership.trouble:
+        if trouble := self._leading.leadership.trouble:
             return trouble
         return None if self._upkeep.has_published else "nothing was read from the database yet"
