@@ -23,8 +23,10 @@ from monitor.model import (
     ItemWeights,
     KeptLists,
     LatestRun,
+    Lease,
     Message,
     Notification,
+    Occupied,
     PastRun,
     Pull,
     PullRequest,
@@ -110,6 +112,25 @@ class RelevanceSource(Protocol):
 
         SourceError when what is there cannot be read.
         """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class Leases(Protocol):
+    """The right to lead, for one daemon among those that share a database. Called from one thread.
+
+    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
+
+    def renew(self, lease: Lease) -> bool:
+        """Hold it for another full time, counted from some moment during the call; False once somebody else has taken it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give it back, so that others need not wait; nothing where somebody else has taken it."""
 
     def close(self) -> None:
         """Release what is held; may be called twice."""
@@ -299,9 +320,6 @@ class Store(Protocol):
 
         What the owner has leased for the same receiver stays leased until then.
         """
-
-    def free_deliveries(self, owner: str) -> int:
-        """End the leases on deliveries of everybody but the owner, who are known to be gone; how many."""
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody looks after, and that are to be told this receiver again now."""

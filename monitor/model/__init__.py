@@ -35,6 +35,7 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.instants import spell
+from monitor.model.lease import Lease, Occupied
 from monitor.model.lessons import PARTS, Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
@@ -118,11 +119,13 @@ __all__ = [
     "Labels",
     "Lack",
     "LatestRun",
+    "Lease",
     "Lesson",
     "Message",
     "MessageStatus",
     "NoiseFloor",
     "Notification",
+    "Occupied",
     "Outcome",
     "PairBatch",
     "Pairing",

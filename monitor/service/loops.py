@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -18,12 +18,16 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """One loop a receiver. Not to be started and stopped by several threads at a time."""
+    """One loop a receiver. Not to be started and stopped by several threads at a time.
+
+    ``is_sure``: whether nobody else can be sending by now.
+    """
 
     store: Store
     clock: Clock
     publisher: Publisher
     owner: str
+    is_sure: Callable[[], bool] = lambda: True
     _loops: tuple[DeliveryLoop, ...] = field(default=())
 
     def start(self, receivers: Iterable[Receiver], policy: Policy) -> None:
@@ -36,6 +40,7 @@ class DeliveryLoops:
                 publisher=self.publisher,
                 owner=self.owner,
                 policy=policy,
+                is_sure=self.is_sure,
             )
             for receiver in receivers
         ]
@@ -53,6 +58,7 @@ class DeliveryLoops:
         ends_at = time.monotonic() + timeout_s
         for loop in self._loops:
             loop.stop(timeout_s=ends_at - time.monotonic())
+        self._loops = ()
 
     def renew_stalled(self) -> None:
         """Put a new loop in the place of each that hangs or has died."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -85,6 +85,12 @@ def wire(settings: Settings) -> Wiring:
     )
 
 
+def with_new_receivers(wiring: Wiring) -> Wiring:
+    """The same with its receivers opened anew, in place of those that were closed."""
+    settings = wiring.settings
+    return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
+
+
 def watch(options: ComparisonOptions) -> Watched:
     """Open one comparison's sources."""
     arms = Arms(
@@ -159,6 +165,7 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
     unchanged = {
         "database": new.database.get_secret_value() == old.database.get_secret_value(),
         "listen": new.listen_address == old.listen_address,
+        "lease": new.lease == old.lease,
     }
     if changed := [key for key, is_same in unchanged.items() if not is_same]:
         msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"

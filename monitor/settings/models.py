@@ -20,6 +20,7 @@ from monitor.settings.fields import (
     ComparisonName,
     CronText,
     DatabaseUrl,
+    LeaseTime,
     MetricName,
     PublicUrl,
     ZoneName,
@@ -188,6 +189,11 @@ class Settings(Options):
         validate_default=True,
         description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this file's directory.",
         examples=["sqlite:///rankwatch.db", "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch"],
+    )
+    lease: LeaseTime = Field(
+        default=timedelta(seconds=15),
+        description="Of several daemons on one PostgreSQL database one leads; how long after it stopped or froze another takes "
+        "over, 5s to 5m.",
     )
     listen: Address = Field(default="127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
