@@ -56,6 +56,7 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__)
         self._stopping = threading.Event()
+        self._changing = threading.Lock()
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
         self._has_database = False
@@ -198,7 +199,10 @@ class Daemon:
 
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
-        wiring = self._wiring
+        with self._changing:
+            self._enforce(self._wiring)
+
+    def _enforce(self, wiring: Wiring) -> None:
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
@@ -219,7 +223,8 @@ class Daemon:
         calls = Calls(
             tick=self._tick,
             backfill=self._backfill,
-            tell=self._tell,
+            has_news=self._emergency.has_news,
+            tell=self._emergency.tell,
             refresh=self._refresh,
             prune=lambda: self._upkeep.prune(self._wiring.settings.retention),
             probe=self._probe,
@@ -268,11 +273,6 @@ class Daemon:
         if ended is not None and ended.may_have_cost_runs:
             for name in self._wiring.watched:
                 self._hasten(name)
-
-    def _tell(self, name: str) -> None:
-        for receiver in self._wiring.receivers:
-            if receiver.name == name:
-                self._emergency.tell(receiver)
 
     def _tick(self, name: str) -> None:
         wiring = self._wiring
