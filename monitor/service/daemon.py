@@ -56,7 +56,6 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__)
         self._stopping = threading.Event()
-        self._changing = threading.Lock()
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
         self._has_database = False
