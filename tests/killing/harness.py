@@ -1,0 +1,185 @@
+"""Kills a daemon at a step, starts another, and looks from outside at what receivers were told and what is stored.
+
+As a program it plays all steps and prints a table; its argument is ``sqlite`` (default) or ``postgresql``.
+"""
+
+import json
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from sqlalchemy import text
+
+from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
+from monitor.storage import SqlStore, open_store
+from servers.daemon import wait_for
+from servers.postgres import PostgresServer, running_postgres
+from servers.webhook import Collector
+from servers.webhook import serve as serve_hook
+from service.watching import APART, SIMILAR, write_lists, write_world
+
+AT_ONCE = 3
+PATIENCE_S = 60.0
+_CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
+_HALF = """
+SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id
+WHERE (runs.status = 'ok') <> (measured.run_id IS NOT NULL)
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the world saw of one kill: firings and ends told, how many of each were told again, incidents, half runs."""
+
+    step: str
+    told: Counter[str]
+    incidents: int
+    keys: int
+    half_runs: int
+    transitions: tuple[str, ...]
+    owed: int
+
+    @property
+    def lost(self) -> int:
+        return sum(not self.told[status] for status in ("firing", "resolved"))
+
+    @property
+    def duplicates(self) -> int:
+        return self.told.total() - len(self.told)
+
+    @property
+    def is_right(self) -> bool:
+        """Nothing lost; told again only between send and record, and then under the same keys; nothing half stored."""
+        may_repeat = self.step in BETWEEN_SEND_AND_RECORD
+        is_told_right = self.lost == 0 and self.duplicates == int(may_repeat) and self.told["resolved"] == 1
+        is_stored_right = self.half_runs == 0 and self.owed == 0 and self.transitions == ("pending", "firing", "quiet")
+        return is_told_right and is_stored_right and (self.incidents, self.keys) == (1, 2)
+
+
+@cache
+def context() -> ForkServerContext:
+    """Processes from one that has loaded the program and started nothing: each begins in a moment."""
+    forking = multiprocessing.get_context("forkserver")
+    forking.set_forkserver_preload(["killing.steps"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # it does not get ours otherwise
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return forking
+
+
+@contextmanager
+def daemon(config: Path, step: str | None) -> Iterator[BaseProcess]:
+    process = context().Process(target=serve, args=(str(config), step), daemon=True)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def play(step: str, url: str, folder: Path) -> Outcome:
+    """A drift begins, the daemon is killed at the step and another one started; the drift ends."""
+    with contextmanager(serve_hook)() as hook:
+        receivers = f"receivers:\n  - webhook: {{url: '{hook.url}'}}\nlease: 5s\n{_CALM}"
+        write_lists(folder / "candidate.jsonl", APART)
+        config = write_world(folder, url, receivers=receivers)
+        with daemon(config, step) as killed:
+            killed.join(PATIENCE_S)
+            assert killed.exitcode == -signal.SIGKILL, f"{step}: not reached, exit code {killed.exitcode}"
+        with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
+            _await(lambda: "firing" in _told(hook) and not store.outbox(_now(store)), f"{step}: the alert")
+            write_lists(folder / "candidate.jsonl", SIMILAR)
+            _await(lambda: "resolved" in _told(hook) and not store.outbox(_now(store)), f"{step}: its end")
+            second.terminate()
+            second.join(30)
+            return _look(step, hook, store)
+
+
+def play_all(urls: Callable[[str], str], folder: Path, steps: tuple[str, ...] = tuple(STEPS)) -> list[Outcome]:
+    """All steps, a few worlds at a time: much of each is waiting."""
+
+    def play_one(step: str) -> Outcome:
+        home = folder / step.replace(" ", "-")
+        home.mkdir()
+        return play(step, urls(step), home)
+
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        return list(pool.map(play_one, steps))
+
+
+def _await(look: Callable[[], bool], what: str) -> None:
+    wait_for(look, what, timeout_s=PATIENCE_S)
+
+
+def _now(store: SqlStore) -> datetime:
+    newest = store.runs(comparison=None, limit=1)
+    return newest[0].started_at
+
+
+def _told(hook: Collector) -> Counter[str]:
+    return Counter(json.loads(request.body)["status"] for request in list(hook.requests))
+
+
+def _look(step: str, hook: Collector, store: SqlStore) -> Outcome:
+    with store.database.read() as connection:
+        half = connection.execute(text(_HALF)).scalar_one()
+    return Outcome(
+        step=step,
+        told=_told(hook),
+        incidents=len({json.loads(request.body)["groupKey"] for request in hook.requests}),
+        keys=len({request.headers["Idempotency-Key"] for request in hook.requests}),
+        half_runs=half,
+        transitions=tuple(change.to_state.value for change in store.transitions(comparison=None, limit=None)),
+        owed=len(store.outbox(_now(store))),
+    )
+
+
+def table_of(outcomes: list[Outcome]) -> str:
+    lines = [f"{'killed at':25} {'firing':>7} {'resolved':>9} {'lost':>5} {'again':>6} {'keys':>5} {'half runs':>10}"]
+    lines += [
+        f"{each.step:25} {each.told['firing']:7} {each.told['resolved']:9} {each.lost:5} {each.duplicates:6} {each.keys:5} "
+        f"{each.half_runs:10}"
+        for each in outcomes
+    ]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        if sys.argv[1:] != ["postgresql"]:
+            outcomes = play_all(lambda step: f"sqlite:///{folder}/{step.replace(' ', '-')}/rankwatch.db", Path(folder))
+        else:
+            with running_postgres() as server:
+                outcomes = _on(server, Path(folder))
+    print(table_of(outcomes))  # noqa: T201 - that is what it is for
+    sys.exit(0 if all(each.is_right for each in outcomes) else 1)
+
+
+def _on(server: PostgresServer, folder: Path) -> list[Outcome]:
+    with ExitStack() as databases:
+        urls = {step: databases.enter_context(server.database()) for step in STEPS}
+        return play_all(urls.__getitem__, folder)
+
+
+if __name__ == "__main__":
+    main()

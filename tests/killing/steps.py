@@ -1,0 +1,72 @@
+"""A daemon that dies: real, in a process of its own, killed with SIGKILL at one labelled step of its work."""
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from monitor.pipeline import measure
+from monitor.receivers.webhook import Webhook
+from monitor.service.daemon import Daemon
+from monitor.sources.file import FileSource
+from monitor.storage import SqlStore, alerting, results
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def before(owner: Any, name: str) -> None:
+    """Die when it is called."""
+
+    def dying(*_arguments: Any, **_options: Any) -> Any:
+        die()
+
+    setattr(owner, name, dying)
+
+
+def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True) -> None:
+    """Die once it has returned something of this kind."""
+    original = getattr(owner, name)
+
+    def dying(*arguments: Any, **options: Any) -> Any:
+        answer = original(*arguments, **options)
+        if when(answer):
+            die()
+        return answer
+
+    setattr(owner, name, dying)
+
+
+STEPS: dict[str, Callable[[], None]] = {
+    "before claim": lambda: before(SqlStore, "claim"),
+    "claim": lambda: after(SqlStore, "claim"),
+    "pull": lambda: before(FileSource, "pull"),
+    "score": lambda: before(measure, "score_all"),
+    "store": lambda: after(results, "replace"),
+    "before commit": lambda: after(alerting, "store"),
+    "commit": lambda: after(SqlStore, "finish"),
+    "claim of the transition": lambda: after(SqlStore, "claim_deliveries", bool),
+    "decision": lambda: after(SqlStore, "situation"),
+    "mark": lambda: after(SqlStore, "begin"),
+    "before send": lambda: before(Webhook, "send"),
+    "after send": lambda: after(Webhook, "send"),
+    "before record": lambda: before(SqlStore, "record"),
+    "after record": lambda: after(SqlStore, "record"),
+}
+"""Every step of a run and of a delivery, in order."""
+
+BETWEEN_SEND_AND_RECORD = ("after send", "before record")
+
+
+def serve(config: str, step: str | None) -> None:
+    """A daemon on this configuration until SIGTERM, or until it dies at the step."""
+    if step is not None:
+        STEPS[step]()
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    with Daemon(Path(config)) as daemon:
+        daemon.start()
+        asked.wait()
