@@ -8,7 +8,8 @@
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
     ├── DatabaseError               4   the database is away, locked, or refuses
-    │   └── SchemaError             4   the database's schema is older or newer than this program
+    │   ├── SchemaError             4   the database's schema is older or newer than this program
+    │   └── LeaseLostError          4   another daemon leads now: what this one began is not written
     └── DeliveryError               5   a receiver did not take a notification
 
 A failure of one user is no exception: it is counted in Coverage. I/O errors carry ``permanent``: False when the same call
@@ -97,6 +98,13 @@ class SchemaError(DatabaseError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, trouble=DatabaseTrouble.SCHEMA)
+
+
+class LeaseLostError(DatabaseError):
+    """This daemon does not lead, or not any more: trying again cannot help, whoever leads does the work."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, trouble=DatabaseTrouble.CONFLICT)
 
 
 class DeliveryError(MonitorError):

@@ -23,8 +23,10 @@ from monitor.model import (
     ItemWeights,
     KeptLists,
     LatestRun,
+    Lease,
     Message,
     Notification,
+    Occupied,
     PastRun,
     Pull,
     PullRequest,
@@ -115,6 +117,25 @@ class RelevanceSource(Protocol):
         """Release what is held; may be called twice."""
 
 
+class Leases(Protocol):
+    """The right to lead, for one daemon among those that share a database. Called from one thread.
+
+    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
+
+    def renew(self, lease: Lease) -> bool:
+        """Hold it for another full time, counted from some moment during the call; False once somebody else has taken it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give it back, so that others need not wait; nothing where somebody else has taken it."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
 class Receiver(Protocol):
     """Somebody who is told. Sending the same message twice must be harmless to them (same incident, same dedup keys)."""
 
@@ -143,6 +164,19 @@ class Receiver(Protocol):
 
     def close(self) -> None:
         """Release what is held; may be called twice."""
+
+
+class RunWatcher(Protocol):
+    """Somebody who hears of each run, and raises the alarm when he hears nothing. Never raises, never holds up a run."""
+
+    def run_started(self, claim: Claim) -> None:
+        """A run has begun."""
+
+    def run_finished(self, claim: Claim, failure: str | None) -> None:
+        """It has ended: well for None, else why not; a run that is ``insufficient`` has not ended well."""
+
+    def close(self, timeout_s: float) -> None:
+        """Tell what is still to be told, for so long at most, and release what is held; may be called twice."""
 
 
 class Publisher(Protocol):
@@ -242,6 +276,13 @@ class Store(Protocol):
         has moved meanwhile, is left out.
         """
 
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """Store what was judged outside a run: states, their transitions, and what these owe to ``receivers``.
+
+        As in `finish`: states are written only where the stored ``judged_slot`` is older and the stored state is the one that
+        they, or their transition, started from; the transitions of others are left out.
+        """
+
     def all_alert_states(self) -> tuple[AlertState, ...]:
         """Alert states of every comparison ever run."""
 
@@ -279,9 +320,6 @@ class Store(Protocol):
 
         What the owner has leased for the same receiver stays leased until then.
         """
-
-    def free_deliveries(self, owner: str) -> int:
-        """End the leases on deliveries of everybody but the owner, who are known to be gone; how many."""
 
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody looks after, and that are to be told this receiver again now."""
@@ -359,8 +397,8 @@ class Store(Protocol):
     def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
         """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
 
-        Healthy is an ok run after which no alert of the comparison was pending or firing, and in which no expectation was
-        suspicious. One that left nothing is passed over.
+        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+        was suspicious. One that left nothing is passed over.
         """
 
     def explanation(self, run_id: int) -> Explanation | None:

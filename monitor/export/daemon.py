@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from threading import Lock
 
@@ -32,6 +32,7 @@ class DaemonCollector(Collector):
         self._notified = counter("notifications_total")
         self._outbox: tuple[Mapping[str, int], Mapping[str, float]] = ({}, {})
         self._reload: tuple[bool, datetime | None] | None = None
+        self._standing: Callable[[], tuple[bool, int | None]] | None = None
         self._is_up: bool | None = None
         self._database_errors = counter("database_errors_total")
         self._jumps = counter("clock_jumps_total")
@@ -92,6 +93,10 @@ class DaemonCollector(Collector):
         """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
         self._outbox = (dict(pending), dict(oldest_s))
 
+    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
+        """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
+        self._standing = standing
+
     def run_abandoned(self, comparison: str) -> None:
         """Count a run of a known comparison that was given up."""
         with self._lock:
@@ -144,4 +149,8 @@ class DaemonCollector(Collector):
             ok, at = self._reload
             gauges.set("config_last_reload_successful", (), ok)
             gauges.set("config_last_reload_success_timestamp_seconds", (), at.timestamp() if at else None)
+        if self._standing is not None:
+            is_leader, epoch = self._standing()
+            gauges.set("leader", (), is_leader)
+            gauges.set("lease_epoch", (), epoch)
         return gauges

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -58,6 +58,10 @@ class PrometheusPublisher:
         ``intervals``: for each comparison the longest time between two of its slots; alert rules on stale runs use it.
         """
         self._daemon.watch(comparisons, receivers, intervals or {})
+
+    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
+        """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
+        self._daemon.led_by(standing)
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``."""

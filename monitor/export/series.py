@@ -124,7 +124,7 @@ _TABLE = (
         "comparison",
         "Longest time between two slots of the schedule. Absent where the schedule does not say.",
     ),
-    _series(_C, "runs_total", "comparison status", "Runs ended by this process."),
+    _series(_C, "runs_total", "comparison status", "Runs ended by this process, or found abandoned by it."),
     _series(
         _C,
         "slots_skipped_total",
@@ -133,6 +133,9 @@ _TABLE = (
     ),
     _series(_H, "run_duration_seconds", "comparison", "Time from claim to end of a run.", _RUN_S),
     _series(_H, "stage_duration_seconds", "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
+    # Leading.
+    _series(_G, "leader", "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."),
+    _series(_G, "lease_epoch", "", "Epoch of the lease of whoever leads, as this daemon last saw it; grows at each takeover."),
     # Delivery and configuration.
     _series(
         _C,

@@ -5,7 +5,9 @@ from monitor.model.alerts import (
     COVERAGE,
     FROZEN,
     LEAST_RUNS,
+    UNMEASURED,
     AlertState,
+    Condition,
     Direction,
     Expectation,
     Outcome,
@@ -33,6 +35,7 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.instants import spell
+from monitor.model.lease import Lease, Occupied
 from monitor.model.lessons import PARTS, Lesson, to_lessons
 from monitor.model.rankings import (
     ALL,
@@ -85,6 +88,7 @@ __all__ = [
     "LEAST_WEIGHT",
     "MOST_WEIGHT",
     "PARTS",
+    "UNMEASURED",
     "AlertState",
     "Arm",
     "ArmScore",
@@ -94,6 +98,7 @@ __all__ = [
     "Change",
     "Claim",
     "Comparison",
+    "Condition",
     "Coverage",
     "CoverageReason",
     "CoverageRow",
@@ -114,11 +119,13 @@ __all__ = [
     "Labels",
     "Lack",
     "LatestRun",
+    "Lease",
     "Lesson",
     "Message",
     "MessageStatus",
     "NoiseFloor",
     "Notification",
+    "Occupied",
     "Outcome",
     "PairBatch",
     "Pairing",

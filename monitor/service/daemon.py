@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Self
 
 import structlog
+from starlette.applications import Starlette
 
 from monitor import __version__
 from monitor.errors import DatabaseError, MonitorError
@@ -18,17 +19,19 @@ from monitor.service.clock import SystemClock
 from monitor.service.emergency import Emergency
 from monitor.service.heart import Heart
 from monitor.service.labelling import fill_quietly
+from monitor.service.leading import Leading
 from monitor.service.loops import DeliveryLoops
 from monitor.service.opening import look_again, open_in_time
 from monitor.service.outage import DatabaseWatch
 from monitor.service.rhythm import Rhythm
 from monitor.service.running import Runner
 from monitor.service.scheduling import Jobs
+from monitor.service.staleness import Staleness
 from monitor.service.tasks import Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
-from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire
+from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, unopened_store
 from monitor.web import WebServer, create_app
@@ -40,8 +43,9 @@ log = structlog.get_logger(__name__)
 
 
 class Daemon:
-    """One process that watches all comparisons of one configuration file.
+    """One process that watches all comparisons of one configuration file, or stands by while another does.
 
+    As a standby it shows what the leader stores, and neither runs nor delivers anything.
     ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
     used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
     ``reload`` keeps the old configuration when the new one cannot be used.
@@ -52,15 +56,17 @@ class Daemon:
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__)
         self._stopping = threading.Event()
-        self._changing = threading.Lock()
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
         self._has_database = False
+        self._changing = threading.RLock()
         self._wiring: Wiring
         self._store: SqlStore
+        self._leading: Leading
         self._database: DatabaseWatch
         self._emergency: Emergency
         self._upkeep: Upkeep
+        self._staleness: Staleness
         self._runner: Runner
         self._ticker: Ticker
         self._loops: DeliveryLoops
@@ -98,8 +104,8 @@ class Daemon:
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._equip()
-            app = create_app(metrics=self._publisher.render, health=self, latest=lambda: self._upkeep.latest)
-            self._web = WebServer(app, *settings.listen_address)
+            opened.callback(self._leading.stop)
+            self._web = WebServer(self._pages(), *settings.listen_address)
             self._web.start()
             opened.callback(self._web.stop)
             self._has_database = self._is_opened()
@@ -109,6 +115,8 @@ class Daemon:
             self._put_in_force()
             self._heart.start()
             opened.callback(self._heart.stop)
+            self._leading.watch()
+            opened.callback(self._leading.stop_watching, STOP_S)
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
@@ -116,6 +124,8 @@ class Daemon:
         store, clock, publisher = self._store, self._clock, self._publisher
         self._database = DatabaseWatch(clock=clock, publisher=publisher)
         store.database.on_error = self._database.failed
+        lasts = self._wiring.settings.lease
+        self._leading = Leading(store, clock, publisher, lasts=lasts, on_change=self._follow_lease)
         self._emergency = Emergency(
             database=self._database,
             clock=clock,
@@ -125,9 +135,19 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._ticker = Ticker(runner=self._runner, store=store, publisher=publisher, clock=clock)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
-        self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=self._runner.owner)
+        self._staleness = Staleness(store=store, clock=clock)
+        owner, is_sure = self._runner.owner, self._leading.is_sure
+        self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
         self._rhythm = self._make_rhythm()
         self._heart = Heart(clock, self._rhythm.beat)
+
+    def _pages(self) -> Starlette:
+        return create_app(
+            metrics=self._publisher.render,
+            health=self,
+            latest=lambda: self._upkeep.latest,
+            standing=self._leading.leadership.describe,
+        )
 
     def _make_rhythm(self) -> Rhythm:
         watchdog = Watchdog(
@@ -160,32 +180,38 @@ class Daemon:
 
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
-        try:
-            new = wire(require_reloadable(load(self._config), self._wiring.settings))
-            settle(new, self._store, self._clock)
-        except MonitorError as error:
-            log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - its text says all
-            self._publisher.reloaded(ok=False, at=self._clock.now())
-            return False
-        old, self._wiring = self._wiring, new
-        self._put_in_force()
+        with self._changing:
+            try:
+                new = wire(require_reloadable(load(self._config), self._wiring.settings))
+                if self._leading.leads:
+                    settle(new, self._store, self._clock)
+            except MonitorError as error:
+                log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
+                self._publisher.reloaded(ok=False, at=self._clock.now())
+                return False
+            old, self._wiring = self._wiring, new
+            self._put_in_force()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
+        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
-        with self._changing:
-            self._enforce(self._wiring)
-
-    def _enforce(self, wiring: Wiring) -> None:
+        wiring = self._wiring
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
+        self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
         self._publisher.reloaded(ok=True, at=self._clock.now())
+        self._set_going()
+
+    def _set_going(self) -> None:
+        """Begin all that may be done now: without a database, and as a standby, that is little."""
         if self._has_database:
             self._refresh()
             self._loops.stop(STOP_S)
-            self._loops.start(wiring.receivers, wiring.policy)
+        if self._leading.leads:
+            self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._plan()
 
     def _plan(self) -> None:
@@ -201,14 +227,15 @@ class Daemon:
             renew_loops=self._loops.renew_stalled,
             open=self._open,
         )
-        self._rhythm.follow(tasks_of(self._wiring, calls, has_database=self._has_database))
+        tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._leading.leads)
+        self._rhythm.follow(tasks)
 
     def _is_opened(self) -> bool:
         """Open the database, if it is there; DatabaseError when waiting for it would not help."""
         try:
             if not open_in_time(self._store, self._database):
                 return False
-            settle(self._wiring, self._store, self._clock)
+            self._leading.begin(self._wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise
@@ -218,12 +245,22 @@ class Daemon:
 
     def _open(self) -> None:
         """Begin the work once the database that was away at the start is there."""
-        try:
-            self._has_database = not self._stopping.is_set() and self._is_opened()
-        except DatabaseError as error:
-            log.error("database cannot be used", reason=str(error))  # noqa: TRY400 - its text says all
-        if self._has_database:
-            self._put_in_force()
+        with self._changing:
+            try:
+                self._has_database = not self._stopping.is_set() and self._is_opened()
+            except DatabaseError as error:
+                log.error("database cannot be used", reason=str(error))  # noqa: TRY400 - its text says all
+            if self._has_database:
+                self._put_in_force()
+
+    def _follow_lease(self) -> None:
+        """Stand down, or lead, with receivers that no earlier loop has closed."""
+        with self._changing:
+            if self._stopping.is_set() or not self._has_database or not self._leading.follow(self._wiring):
+                return
+            self._loops.stop(STOP_S)
+            self._wiring = with_new_receivers(self._wiring)
+            self._set_going()
 
     def _probe(self) -> None:
         ended = look_again(self._store, self._database)
@@ -262,9 +299,12 @@ class Daemon:
             self._refresh()
 
     def _refresh(self) -> None:
-        if self._upkeep.refresh(tuple(self._wiring.watched), at_work=tuple(self._runner.claims)):
-            for name in self._wiring.watched:
+        wiring, leads = self._wiring, self._leading.leads
+        if self._upkeep.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self._runner.claims)):
+            for name in wiring.watched:
                 self._hasten(name)
+        if leads and self._staleness.look(wiring.watched.values(), self._upkeep.latest, wiring.receiver_names):
+            self._loops.wake()
 
     def _renew_sources(self, name: str) -> None:
         self._wiring.renew_sources(name)
@@ -285,7 +325,9 @@ class Daemon:
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
-        return None if self._heart.is_beating else "the scheduler has stopped"
+        if not self._heart.is_beating:
+            return "the scheduler has stopped"
+        return self._leading.unhealthy() if self._has_database else None
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
@@ -296,4 +338,6 @@ class Daemon:
             self._store.ping()
         except DatabaseError as error:
             return str(error)
+        if trouble := self._leading.leadership.trouble:
+            return trouble
         return None if self._upkeep.has_published else "nothing was read from the database yet"

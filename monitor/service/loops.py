@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import structlog
@@ -19,12 +19,13 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """One loop a receiver. Safe to share between threads."""
+    """One loop a receiver. Safe to share between threads. ``is_sure``: whether nobody else can be sending by now."""
 
     store: Store
     clock: Clock
     publisher: Publisher
     owner: str
+    is_sure: Callable[[], bool] = lambda: True
     _loops: tuple[DeliveryLoop, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -38,6 +39,7 @@ class DeliveryLoops:
                 publisher=self.publisher,
                 owner=self.owner,
                 policy=policy,
+                is_sure=self.is_sure,
             )
             for receiver in receivers
         ]

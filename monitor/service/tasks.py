@@ -56,8 +56,8 @@ class Calls:
     open: Callable[[], object]
 
 
-def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool) -> Mapping[str, Task]:
-    """All that is to be done with this wiring; without a database only what needs none."""
+def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool, leads: bool) -> Mapping[str, Task]:
+    """All that is to be done with this wiring; without a database only what needs none, as a standby only what looks at it."""
     minute = timedelta(minutes=1)
     tasks = {
         f"-tell-{each.name}": Task(
@@ -70,8 +70,14 @@ def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool) -> Mapping[str
     tasks |= {
         "-probe": Task(call=calls.probe, when=PROBE, limit=minute),
         "-refresh": Task(call=calls.refresh, when=REFRESH, limit=2 * minute),
+    }
+    return tasks | _of_leader(wiring, calls) if leads else tasks
+
+
+def _of_leader(wiring: Wiring, calls: Calls) -> dict[str, Task]:
+    tasks = {
         PRUNING: Task(call=calls.prune, when=PRUNE, limit=6 * PRUNE),
-        "-loops": Task(call=calls.renew_loops, when=REFRESH, limit=2 * minute),
+        "-loops": Task(call=calls.renew_loops, when=REFRESH, limit=timedelta(minutes=2)),
     }
     for name, watched in wiring.watched.items():
         deadline = watched.comparison.deadline

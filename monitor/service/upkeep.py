@@ -26,15 +26,15 @@ class Upkeep:
     latest: tuple[LatestRun, ...] = ()
     has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...], *, at_work: Collection[int] = ()) -> int:
+    def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
         """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
 
         Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
-        a clock that jumped can say so.
+        a clock that jumped can say so. A standby looks for none.
         """
         now = self.clock.now()
         try:
-            abandoned = self.store.abandon_expired(now, sparing=at_work)
+            abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
             self.latest = self.store.latest(comparisons, until=now + SKEW)
             self.publisher.publish(self.latest)
             waiting = self.store.outbox(now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -15,6 +16,7 @@ from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MetricError
 from monitor.metrics import parse
 from monitor.model import ALL, CoverageShare, Statistic, parse_derived
+from monitor.options import Duration
 from monitor.settings.cron import Cron, parse_zone
 from monitor.settings.problems import suggestion
 from monitor.storage.address import parse_url
@@ -36,6 +38,13 @@ def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str]:
         return text
 
     return check
+
+
+def _lease(lasts: timedelta) -> timedelta:
+    if not timedelta(seconds=5) <= lasts <= timedelta(minutes=5):
+        msg = "must be from 5s to 5m"
+        raise ValueError(msg)
+    return lasts
 
 
 def _metric(text: str) -> str:
@@ -198,4 +207,5 @@ RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
 LabelName = Annotated[str, AfterValidator(_label)]
 Address = Annotated[str, AfterValidator(_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
+LeaseTime = Annotated[Duration, AfterValidator(_lease)]
 DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,11 +16,12 @@ from monitor.storage.tables import runs
 _FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
 _RELEASED = "given back unrun"
 _EXPIRED = "its claim ran out: the process that ran it was stopped or hung"
+_TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """A claim that somebody asks for."""
+    """A claim that somebody asks for. ``epoch``: of the lease it is asked under, None for a command."""
 
     comparison: str
     slot: datetime
@@ -28,6 +30,7 @@ class Wanted:
     until: datetime
     config_hash: str
     rerun: bool
+    epoch: int | None = None
 
 
 def claim(connection: Connection, wanted: Wanted) -> Claim | None:
@@ -75,6 +78,7 @@ def _take_fresh(connection: Connection, wanted: Wanted) -> bool:
         attempt=1,
         claimed_until=wanted.until,
         started_at=wanted.now,
+        epoch=wanted.epoch,
     )
     inserted = connection.execute(fresh.on_conflict_do_nothing(), execution_options={"preserve_rowcount": True})
     return inserted.rowcount == 1
@@ -94,7 +98,9 @@ def _take_over(connection: Connection, wanted: Wanted) -> bool:
     }
     values = {name: case((is_finished, runs.c[name]), else_=literal(begun[name], runs.c[name].type)) for name in begun}
     taken = update(runs).where(is_it, is_free, or_(~is_finished, literal(wanted.rerun, Boolean)))
-    claimed = taken.values(owner=wanted.owner, attempt=runs.c.attempt + 1, claimed_until=wanted.until, **values)
+    claimed = taken.values(
+        owner=wanted.owner, attempt=runs.c.attempt + 1, claimed_until=wanted.until, epoch=wanted.epoch, **values
+    )
     return connection.execute(claimed).rowcount == 1
 
 
@@ -130,6 +136,17 @@ def abandon_expired(connection: Connection, now: datetime, sparing: Collection[i
     count: int = connection.execute(update(runs).where(expired, is_running).values(values)).rowcount
     connection.execute(update(runs).where(expired, ~is_running).values(claimed_until=None))
     return count
+
+
+def abandon_before(connection: Connection, epoch: int, now: datetime) -> Mapping[str, int]:
+    """Take from earlier epochs what they claimed, as `abandon` does; runs marked as abandoned by comparison."""
+    of_them = and_(runs.c.epoch < epoch, runs.c.claimed_until.is_not(None))
+    taken = update(runs).where(of_them).values(claimed_until=None, attempt=runs.c.attempt + 1)
+    left = {"status": RunStatus.ABANDONED, "reason": _TAKEN_OVER.format(epoch=epoch), "finished_at": now}
+    unfinished = taken.where(runs.c.status == RunStatus.RUNNING).values(**left).returning(runs.c.comparison)
+    counts = Counter(connection.scalars(unfinished))
+    connection.execute(taken)
+    return dict(counts)
 
 
 def conclude(connection: Connection, result: RunResult) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import SQLAlchemyError
@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from monitor.errors import ConfigError, DatabaseError
 from monitor.storage.address import describe, file_of
 from monitor.storage.faults import translated
+from monitor.storage.locking import identity
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
@@ -30,17 +31,32 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 }
 
 
+class Fence(Protocol):
+    """What every transaction that writes must pass, twice; raises DatabaseError, and then nothing is committed."""
+
+    def enter(self, connection: Connection) -> None:
+        """At its beginning."""
+
+    def leave(self, connection: Connection) -> None:
+        """Right before its commit."""
+
+
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database.
+    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database. ``fence``:
+    what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
+    that does not answer.
     """
 
-    def __init__(self, url: URL) -> None:
+    def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
         self.url = url
         self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
-        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url)
+        self.fence: Fence | None = None
+        self._pinned: tuple[int, int] | None = None
+        self._lock_wait_s = patience_s or LOCK_WAIT_S
+        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
 
@@ -52,12 +68,40 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
-        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception."""
+    def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
+        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
+
+        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
+        """
+        fence = self.fence if is_fenced else None
         with self._transaction(is_writing=True) as connection:
             if not self.is_sqlite:
-                connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+                connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
+            if fence is not None:
+                fence.enter(connection)
             yield connection
+            if fence is not None:
+                fence.leave(connection)
+            self._require_pinned()  # once more: it may have been replaced meanwhile
+
+    def pin(self) -> None:
+        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
+
+        What is open would go on with a file that nobody sees, what is opened anew with another.
+        """
+        file = file_of(self.url)
+        if file is not None and self._pinned is None:
+            self._pinned = identity(file)
+
+    def _require_pinned(self) -> None:
+        file = file_of(self.url)
+        if self._pinned is None or file is None or identity(file) == self._pinned:
+            return
+        found, todo = "was deleted or moved away", "put it back, or restart rankwatch"
+        if file.exists():
+            found, todo = "was replaced by another file", "restart rankwatch"
+        msg = f"{describe(self.url)} {found} while in use: nothing is written any more: {todo}"
+        raise DatabaseError(msg)
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it.
@@ -79,6 +123,7 @@ class Database:
     @contextmanager
     def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
         try:
+            self._require_pinned()
             with (
                 translated(self.url, self._driver_error),
                 self._engine.connect() as connection,
@@ -134,8 +179,10 @@ def _sqlite_engine(url: URL) -> Engine:
     return engine
 
 
-def _postgres_engine(url: URL) -> Engine:
+def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
     arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
+    if patience_s is not None:
+        arguments |= {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
     try:
         return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
     except ModuleNotFoundError:

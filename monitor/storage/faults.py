@@ -48,6 +48,7 @@ _POSTGRES = {
     "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True, _T.DENIED),
     "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True, _T.DENIED),
     "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True, _T.DENIED),
+    "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
     "25006": ("is read-only (a standby?): name the primary server in `database:`", False, _T.READ_ONLY),
     "53100": ("has no disk space left: free some", False, _T.DISK),
     "53300": ("takes no more connections: raise max_connections or close others", False, _T.OVERLOADED),

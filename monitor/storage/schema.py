@@ -146,7 +146,7 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
     """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
-    with database.write() as connection:
+    with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_version(connection, describe(database.url))
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))

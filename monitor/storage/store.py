@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from datetime import datetime, timedelta
 
 from pydantic import SecretStr
 
@@ -22,6 +23,7 @@ from monitor.model import (
     Explanation,
     KeptLists,
     LatestRun,
+    Lease,
     Notification,
     PastRun,
     Rule,
@@ -42,6 +44,7 @@ from monitor.storage import (
     claiming,
     explaining,
     labelling,
+    leasing,
     lists,
     outbox,
     parquet,
@@ -56,6 +59,7 @@ from monitor.storage import (
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
 from monitor.storage.connecting import Database, require_file
+from monitor.storage.fencing import LeaseFence, StandbyFence
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
@@ -75,6 +79,13 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
     return store
 
 
+@contextmanager
+def opened_store(url: SecretStr | str) -> Iterator[SqlStore]:
+    """A store over a database that is there, closed at the end."""
+    with closing(open_store(url, create=False)) as store:
+        yield store
+
+
 def unopened_store(url: SecretStr | str) -> SqlStore:
     """A store that has not asked its database for anything yet; `SqlStore.prepare` must have ended well before it is used."""
     return SqlStore(Database(parse_url(url)))
@@ -85,6 +96,7 @@ class SqlStore:
 
     def __init__(self, database: Database) -> None:
         self.database = database
+        self._epoch: int | None = None
 
     def __repr__(self) -> str:
         return f"SqlStore({describe(self.database.url)})"
@@ -105,14 +117,39 @@ class SqlStore:
 
         A transaction that changes nothing would succeed on a full disk.
         """
-        with self.database.write() as connection:
+        with self.database.write(is_fenced=False) as connection:
             schema.rewrite(connection)
+
+    def stand_by(self) -> None:
+        """Write nothing from now on: each attempt is a LeaseLostError."""
+        self._epoch, self.database.fence = None, StandbyFence()
+
+    def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
+        """Write under this lease from now on, each time only if it is held still, else it is a LeaseLostError.
+
+        First what earlier epochs left half done is taken from them, so that it can be done anew; runs abandoned by comparison.
+        ``patience``: after how long the server may end a transaction in which nothing happens.
+        """
+        self.database.pin()
+        self._epoch, self.database.fence = lease.epoch, LeaseFence(lease=lease, patience=patience)
+        leasing.end_older(self.database, lease.epoch)
+        with self.database.write() as connection:
+            if lease.before is not None:
+                outbox.free(connection, lease.before)
+            return claiming.abandon_before(connection, lease.epoch, now)
 
     def claim(  # noqa: PLR0913 - see the port
         self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
     ) -> Claim | None:
         wanted = claiming.Wanted(
-            comparison=comparison, slot=slot, owner=owner, now=now, until=until, config_hash=config_hash, rerun=rerun
+            comparison=comparison,
+            slot=slot,
+            owner=owner,
+            now=now,
+            until=until,
+            config_hash=config_hash,
+            rerun=rerun,
+            epoch=self._epoch,
         )
         with self.database.write() as connection:
             return claiming.claim(connection, wanted)
@@ -159,6 +196,10 @@ class SqlStore:
     def all_alert_states(self) -> tuple[AlertState, ...]:
         with self.database.read() as connection:
             return alerting.read(connection, None)
+
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        with self.database.write() as connection:
+            alerting.store(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         with self.database.write() as connection:
@@ -271,10 +312,6 @@ class SqlStore:
     def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         with self.database.write() as connection:
             outbox.begin(connection, sending, owner=owner, until=until)
-
-    def free_deliveries(self, owner: str) -> int:
-        with self.database.write() as connection:
-            return outbox.free(connection, owner)
 
     def record(self, *notifications: Notification) -> None:
         with self.database.write() as connection:

@@ -78,6 +78,7 @@ runs = Table(
     Column("catalogue_size", Id),
     Column("labels_until", Instant),
     Column("labelled_at", Instant),
+    Column("epoch", Id),
     UniqueConstraint("comparison", "scheduled_for"),
     Index(None, "comparison", "status", "scheduled_for"),
     Index(None, "scheduled_for"),
@@ -85,7 +86,8 @@ runs = Table(
 )
 """``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
 
-``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored."""
+``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored. ``epoch``: of the
+lease under which a daemon claimed the slot; NULL for a command."""
 
 stages = Table(
     "stages",
@@ -399,3 +401,15 @@ silences = Table(
     sqlite_autoincrement=True,
 )
 """Who wants not to be told of what, until when; ``matchers`` as they were written, all of which must match."""
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Name, primary_key=True),
+    Column("epoch", Id, nullable=False),
+    Column("holder", Words, nullable=False),
+    Column("acquired_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+    sqlite_with_rowid=False,
+)
+"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease."""

@@ -21,6 +21,9 @@ Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 Latest = Callable[[], Sequence[LatestRun]]
 """What was last published of each comparison; from memory, at once."""
 
+Standing = Callable[[], str | None]
+"""What people should know of this daemon before all else, as that it stands by; None when there is nothing. From memory."""
+
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
@@ -41,11 +44,11 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple) -> Starlette:
-    """The application over these three."""
+def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, standing: Standing = lambda: None) -> Starlette:
+    """The application over these."""
 
     async def index(_: Request) -> Response:
-        return HTMLResponse(render_index(latest()), headers=_HTML)
+        return HTMLResponse(render_index(latest(), standing()), headers=_HTML)
 
     async def comparison(request: Request) -> Response:
         name = request.path_params["name"]

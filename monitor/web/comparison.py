@@ -21,8 +21,8 @@ _PAGE = """<!doctype html>
 """
 
 
-def render_index(latest: Sequence[LatestRun]) -> str:
-    """All comparisons with their newest runs, and links to what machines read."""
+def render_index(latest: Sequence[LatestRun], standing: str | None = None) -> str:
+    """All comparisons with their newest runs, and links to what machines read; ``standing`` is told before."""
     rows = (
         (
             _link(f"comparisons/{quote(each.run.comparison, safe='')}", each.run.comparison),
@@ -41,7 +41,8 @@ def render_index(latest: Sequence[LatestRun]) -> str:
         )
     )
     table = _table(("comparison", "newest run", "status", "alerts"), rows) if latest else "<p>No run has ended yet.</p>"
-    body = f"<h1>rankwatch</h1>\n<p>Watches how far two recommenders drift apart.</p>\n{table}\n<ul>\n{links}\n</ul>"
+    note = f"<p>{escape(standing)}</p>\n" if standing else ""
+    body = f"<h1>rankwatch</h1>\n<p>Watches how far two recommenders drift apart.</p>\n{note}{table}\n<ul>\n{links}\n</ul>"
     return _PAGE.format(title="rankwatch", body=body)
 
 

@@ -62,6 +62,26 @@ def test_a_clock_set_back_during_a_run_is_observed_as_no_time(publisher: Prometh
     assert page.value("stage_duration_seconds_sum", comparison="home-feed", stage="pull") == 0
 
 
+def test_runs_that_another_process_left_count_as_abandoned(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], [])
+
+    publisher.run_abandoned("home-feed")
+    publisher.run_abandoned("removed")
+
+    assert scrape(publisher).value("runs_total", comparison="home-feed", status="abandoned") == 1
+    assert scrape(publisher).value("runs_total", comparison="removed", status="abandoned") is None
+
+
+def test_who_leads_is_asked_at_each_scrape(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    standing: list[tuple[bool, int | None]] = [(False, None), (True, 7), (False, 8)]
+    assert scrape(publisher).value("leader") is None
+
+    publisher.led_by(lambda: standing.pop(0))
+
+    pages = [scrape(publisher) for _ in range(3)]
+    assert [(page.value("leader"), page.value("lease_epoch")) for page in pages] == [(0, None), (1, 7), (0, 8)]
+
+
 def test_skipped_slots_and_notifications_add_up(publisher: PrometheusPublisher, scrape: Scrape) -> None:
     publisher.slots_skipped("home-feed", "missed", 3)
     publisher.slots_skipped("home-feed", "missed")

@@ -62,12 +62,12 @@ class PostgresServer:
                 admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _account() -> str | None:
-    """PostgreSQL refuses to run as root: the account to use instead, None when we may run it ourselves."""
+def unprivileged() -> str | None:
+    """Servers that refuse to run as root: the account to use instead, None when we may run them ourselves."""
     if os.geteuid() != 0:
         return None
     found = {entry.pw_name for entry in pwd.getpwall()} & {"postgres", "nobody"}
-    return max(found) if found else missing("no account but root to run PostgreSQL under")
+    return max(found) if found else missing("no account but root to run servers under")
 
 
 def _create(home: Path, account: str | None) -> Path:
@@ -98,7 +98,7 @@ def _await(server: PostgresServer, log: Path) -> None:
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
-    program, account = require("postgres"), _account()
+    program, account = require("postgres"), unprivileged()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-"))
     try:
         data, log = _create(home, account), home / "log"

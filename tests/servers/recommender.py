@@ -49,6 +49,7 @@ class Recommender:
     scheme: str = "http"
     most_at_once: int = 0
     at_once: int = 0
+    serving: set[object] = field(default_factory=set, repr=False)
 
     @property
     def url(self) -> str:
@@ -60,6 +61,8 @@ class Recommender:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, kept alive until either side ends it."""
+        # The loop forgets a connection whose client has ended it while we do not answer: without this it would be collected.
+        self.serving.add(asyncio.current_task())
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while asked := await self._read(reader):
                 self.at_once += 1
@@ -72,8 +75,9 @@ class Recommender:
                 if writer.is_closing():
                     break
         writer.close()
-        with suppress(OSError):
+        with suppress(OSError, asyncio.CancelledError):
             await writer.wait_closed()
+        self.serving.discard(asyncio.current_task())
 
     async def _read(self, reader: asyncio.StreamReader) -> Asked | None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")

@@ -24,6 +24,12 @@ def test_without_a_finished_run_the_index_says_so() -> None:
     assert "No run has ended yet." in render_index([])
 
 
+def test_a_standby_says_so_on_the_index_as_text() -> None:
+    page = render_index([], "This daemon stands by: <b>:1 leads.")
+    assert "<p>This daemon stands by: &lt;b&gt;:1 leads.</p>" in page
+    assert "stands by" not in render_index([])
+
+
 def test_a_page_shows_every_segment_metric_alert_and_reason(latest: LatestRun) -> None:
     page = render_comparison(latest)
     for summary in latest.summaries:

@@ -1,0 +1,73 @@
+"""PgBouncer before the session's PostgreSQL, handing each transaction to whatever connection is free.
+
+Fixture: ``pooled`` makes the URL of a database through the pooler from its own.
+"""
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from sqlalchemy import make_url
+
+from servers import free_port, require
+from servers.postgres import PASSWORD, USER, PostgresServer, unprivileged
+
+_CONFIG = """[databases]
+* = host=127.0.0.1 port={server}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = {port}
+unix_socket_dir =
+auth_type = scram-sha-256
+auth_file = {users}
+pool_mode = transaction
+default_pool_size = 8
+max_client_conn = 200
+"""
+
+
+@contextmanager
+def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
+    """Its port; stopped and removed at the end."""
+    program, account, port = require("pgbouncer", "/usr/sbin/pgbouncer"), unprivileged(), free_port()
+    home = Path(tempfile.mkdtemp(prefix="rankwatch-bouncer-"))
+    users, config = home / "users", home / "pgbouncer.ini"
+    users.write_text(f'"{USER}" "{PASSWORD}"\n', encoding="utf-8")
+    config.write_text(_CONFIG.format(server=postgres.port, port=port, users=users), encoding="utf-8")
+    if account:
+        for path in (home, users, config):
+            shutil.chown(path, account)
+    with (home / "log").open("wb") as log:
+        process = subprocess.Popen([program, str(config)], user=account, cwd=home, stdout=log, stderr=log)
+    try:
+        _await(port, process, home / "log")
+        yield port
+    finally:
+        process.kill()
+        process.wait(10)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"PgBouncer did not start: {log.read_text(encoding='utf-8')[-2000:]}")
+            time.sleep(0.05)
+        else:
+            return
+
+
+@pytest.fixture
+def pooled(postgres_server: PostgresServer) -> Iterator[Callable[[str], str]]:
+    with running_pgbouncer(postgres_server) as port:
+        yield lambda url: make_url(url).set(port=port).render_as_string(hide_password=False)

@@ -1,0 +1,192 @@
+"""Who leads, as one daemon sees it: sure only within the lease, lost only when the database says so."""
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.errors import DatabaseError
+from monitor.model import Lease, Occupied
+from monitor.service.leadership import Leadership, since_boot
+from monitor.storage import open_leases, open_store
+
+LASTS = timedelta(seconds=15)
+MINE = Lease(holder="a:1", epoch=4, before=None)
+THEIRS = Occupied(holder="b:2", epoch=5, free_in_s=0.4)
+KEPT, TAKEN = True, False
+"""What renewing answers."""
+AWAY = DatabaseError("PostgreSQL database x cannot be reached", permanent=False)
+
+
+class Script:
+    """Leases that answer as a test says: one answer a call, an error is raised."""
+
+    def __init__(self, *answers: Lease | Occupied | bool | DatabaseError) -> None:
+        self.answers = list(answers)
+        self.released: list[Lease] = []
+        self.closed = 0
+
+    def _next(self) -> Lease | Occupied | bool:
+        answer = self.answers.pop(0)
+        if isinstance(answer, DatabaseError):
+            raise answer
+        return answer
+
+    def acquire(self) -> Lease | Occupied:
+        answer = self._next()
+        assert not isinstance(answer, bool)
+        return answer
+
+    def renew(self, lease: Lease) -> bool:
+        assert lease == MINE
+        return self._next() is True
+
+    def release(self, lease: Lease) -> None:
+        self.released.append(lease)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+class Boottime:
+    def __init__(self) -> None:
+        self.s = 1000.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+@pytest.fixture
+def boottime() -> Boottime:
+    return Boottime()
+
+
+@pytest.fixture
+def leadership(boottime: Boottime) -> Callable[..., Leadership]:
+    return lambda *answers: Leadership(Script(*answers), lasts=LASTS, boottime=boottime)
+
+
+Make = Callable[..., Leadership]
+
+
+def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(leadership: Make, boottime: Boottime) -> None:
+    one = leadership(MINE, KEPT)
+
+    assert one.step() == 5.0
+    assert (one.lease, one.is_sure, one.epoch, one.describe()) == (MINE, True, 4, None)
+    assert one.changed.is_set()
+
+    boottime.s += 14.9
+    assert one.is_sure
+    assert one.step() == 5.0
+    boottime.s += 14.9
+    assert one.is_sure
+
+
+def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership: Make, boottime: Boottime) -> None:
+    """As after a freeze or a suspended machine: nothing may be sent before the lease was renewed."""
+    one = leadership(MINE, KEPT)
+    one.step()
+
+    boottime.s += 15.0
+
+    assert not one.is_sure
+    assert one.lease == MINE
+    one.step()
+    assert one.is_sure
+
+
+def test_time_that_the_database_took_to_answer_counts_as_passed(boottime: Boottime) -> None:
+    class Slow(Script):
+        def acquire(self) -> Lease | Occupied:
+            boottime.s += 9.0
+            return super().acquire()
+
+    one = Leadership(Slow(MINE), lasts=LASTS, boottime=boottime)
+    one.step()
+
+    boottime.s += 5.9
+    assert one.is_sure
+    boottime.s += 0.1
+    assert not one.is_sure
+
+
+def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership: Make) -> None:
+    one = leadership(THEIRS, Occupied(holder="b:2", epoch=5, free_in_s=14.0))
+
+    assert one.step() == 0.4
+    assert (one.lease, one.is_sure, one.epoch) == (None, False, 5)
+    assert one.describe() == "This daemon stands by: b:2 (host:process) leads under epoch 5."
+    assert not one.changed.is_set()
+    assert one.step() == 1.0
+
+
+def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Make) -> None:
+    one = leadership(MINE, TAKEN, THEIRS)
+    one.step()
+    one.changed.clear()
+
+    assert one.step() == 0.0
+    assert (one.lease, one.is_sure) == (None, False)
+    assert one.changed.is_set()
+    one.step()
+    assert one.epoch == 5
+
+
+def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(leadership: Make, boottime: Boottime) -> None:
+    one = leadership(MINE, AWAY, AWAY, KEPT)
+    one.step()
+    one.changed.clear()
+
+    for _ in range(2):
+        boottime.s += 8.0
+        assert one.step() == 1.0
+    assert (one.lease, one.is_sure, one.trouble) == (MINE, False, str(AWAY))
+
+    one.step()
+    assert (one.lease, one.is_sure, one.trouble) == (MINE, True, None)
+    assert not one.changed.is_set()
+
+
+def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadership: Make) -> None:
+    refused = DatabaseError("SQLite database x is in use by another daemon", permanent=True)
+    with pytest.raises(DatabaseError, match="in use by another daemon"):
+        leadership(refused).start()
+
+    one = leadership(AWAY, THEIRS, *[THEIRS] * 1000)
+    one.start()
+    assert one.is_alive
+    one.stop()
+    assert not one.is_alive
+
+
+def test_a_stop_gives_the_lease_back_once(boottime: Boottime) -> None:
+    script = Script(MINE)
+    one = Leadership(script, lasts=LASTS, boottime=boottime)
+    one.step()
+
+    one.stop()
+    one.stop()
+
+    assert script.released == [MINE]
+    assert one.lease is None
+
+
+def test_time_since_boot_only_grows() -> None:
+    assert 0 < since_boot() <= since_boot()
+
+
+def test_over_a_real_file_a_second_one_is_refused_until_the_first_stops(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
+        first = Leadership(open_leases(store.database.url, holder="host:41", lasts=LASTS), lasts=LASTS)
+        second = Leadership(open_leases(other.database.url, holder="host:42", lasts=LASTS), lasts=LASTS)
+        first.start()
+        with pytest.raises(DatabaseError, match="host:41"):
+            second.start()
+        first.stop()
+        second.start()
+        assert (second.epoch, second.is_sure) == (2, True)
+        second.stop()

@@ -1,0 +1,204 @@
+"""Two daemons on one PostgreSQL: one leads, and one that was frozen writes nothing once another has taken over."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+import requests
+
+from monitor.model import Run, RunStatus
+from monitor.storage import open_store
+from servers.daemon import ServeProcess, serving, wait_for
+from servers.pgbouncer import pooled  # noqa: F401 - a fixture
+from servers.recommender import Recommender, recommender  # noqa: F401 - a fixture
+from service.watching import SIMILAR, write_config, write_lists, write_world
+
+LEASE_S = 5
+
+# At each commit under a lease: which epoch wrote, and which epoch was in force at that moment.
+_WITNESS = """
+CREATE TABLE witness (place text, wrote text, in_force bigint);
+CREATE FUNCTION bear_witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+    INSERT INTO witness VALUES (TG_TABLE_NAME, current_setting('application_name'), (SELECT epoch FROM leases));
+    RETURN NULL;
+END $$;
+"""
+_WATCHED = ("runs", "summaries", "alert_states", "transitions", "deliveries", "notifications")
+_ON_COMMIT = """
+CREATE CONSTRAINT TRIGGER witness_{table} AFTER INSERT OR UPDATE OR DELETE ON {table}
+DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION bear_witness()
+"""
+
+
+def plain(url: str) -> str:
+    return url.replace("+psycopg", "")
+
+
+def ask(url: str, query: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        return connection.execute(query).fetchall()
+
+
+def set_up_witness(url: str) -> None:
+    open_store(url, create=True).close()
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        connection.execute(_WITNESS)
+        for table in _WATCHED:
+            connection.execute(_ON_COMMIT.format(table=table))
+
+
+def runs_of(url: str) -> tuple[Run, ...]:
+    with closing(open_store(url, create=False)) as store:
+        return store.runs(comparison=None, limit=1000)
+
+
+def finished(url: str) -> set[int]:
+    return {run.id for run in runs_of(url) if run.status is RunStatus.OK}
+
+
+def shown(daemon: ServeProcess, series: str) -> float | None:
+    found = [line for line in daemon.metrics().splitlines() if line.startswith(f"rankwatch_{series} ")]
+    return float(found[0].split()[1]) if found else None
+
+
+def leads(daemon: ServeProcess) -> bool:
+    return shown(daemon, "leader") == 1.0
+
+
+@contextmanager
+def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[ServeProcess]:  # noqa: F811 - the fixture
+    """A daemon whose candidate is asked over HTTP, every two seconds."""
+    folder.mkdir()
+    write_lists(folder / "baseline.jsonl", SIMILAR)
+    config = write_config(folder, url, every="2s", names=("feed",))
+    source = f'candidate: {{http: {{url: "{recommender.url}", retries: 0, timeout: 1s}}}}\n    deadline: 1s'
+    text = config.read_text().replace("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}", source)
+    config.write_text(f"lease: {LEASE_S}s\n{text}")
+    with serving(config) as daemon:
+        yield daemon
+
+
+@pytest.mark.timeout(110)
+@pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
+def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
+    tmp_path: Path,
+    postgres_url: str,
+    recommender: Recommender,  # noqa: F811 - the fixture
+    request: pytest.FixtureRequest,
+    way: str,
+) -> None:
+    url = postgres_url if way == "direct" else request.getfixturevalue("pooled")(postgres_url)
+    set_up_witness(postgres_url)
+    with daemon_on(tmp_path / "a", url, recommender) as first, daemon_on(tmp_path / "b", url, recommender) as second:
+        _stands_by(second)
+        wait_for(lambda: finished(postgres_url), "a run")
+
+        took = {"frozen": _freeze_in_mid_run(first, second, recommender)}
+        _goes_on(postgres_url)
+        _thaw(first)
+        wait_for(lambda: "the lease of epoch 1 is over" in first.log.read_text(), "the run of the old epoch refused")
+        assert leads(second)
+
+        _cut_connections(postgres_url)
+        _goes_on(postgres_url)
+        assert [leads(first), leads(second)] == [False, True]
+
+        began = time.monotonic()
+        assert second.terminate() == 0
+        wait_for(lambda: leads(first), "the first leading again")
+        took["stopped"] = time.monotonic() - began
+        _goes_on(postgres_url)
+        assert shown(first, "lease_epoch") == 3.0
+        assert first.terminate() == 0
+    _one_run_a_slot(postgres_url)
+    _no_write_of_an_old_epoch(postgres_url)
+    told = ", ".join(f"{how}: {seconds:.1f} s" for how, seconds in took.items())
+    print(f"takeover with a lease of {LEASE_S} s, {way}: {told}")  # noqa: T201
+
+
+def _stands_by(daemon: ServeProcess) -> None:
+    """Healthy and ready, with a page that says so."""
+    wait_for(lambda: daemon.status_of("/-/ready") == 200, "the standby ready")
+    assert daemon.status_of("/-/healthy") == 200
+    assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (0.0, 1.0)
+    assert "This daemon stands by" in requests.get(daemon.url, timeout=5).text
+
+
+def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender) -> float:  # noqa: F811
+    """Stop the leader while it waits for lists; seconds until the standby leads."""
+    recommender.otherwise = "slow"
+    asked = len(recommender.asked)
+    wait_for(lambda: len(recommender.asked) > asked, "a pull that hangs")
+    leader.send(signal.SIGSTOP)
+    began = time.monotonic()
+    recommender.otherwise = "ok"
+    wait_for(lambda: leads(standby), "the standby leading")
+    assert shown(standby, "lease_epoch") == 2.0
+    return time.monotonic() - began
+
+
+def _thaw(daemon: ServeProcess) -> None:
+    daemon.send(signal.SIGCONT)
+    wait_for(lambda: "standing down" in daemon.log.read_text(), "the thawed one standing down")
+    assert not leads(daemon)
+
+
+def _cut_connections(url: str) -> None:
+    ask(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+def _goes_on(url: str) -> None:
+    before = finished(url)
+    wait_for(lambda: finished(url) - before, "another run")
+
+
+def _one_run_a_slot(url: str) -> None:
+    runs = runs_of(url)
+    assert len({run.slot for run in runs}) == len(runs)
+    assert RunStatus.RUNNING not in {run.status for run in runs}
+    assert [run.reason for run in runs if run.status is RunStatus.ABANDONED] == [
+        "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+    ]
+
+
+def _no_write_of_an_old_epoch(url: str) -> None:
+    seen = ask(url, "SELECT DISTINCT wrote, in_force FROM witness ORDER BY in_force")
+    assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
+
+
+@pytest.mark.timeout(110)
+def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path) -> None:
+    file = tmp_path / "rankwatch.db"
+    config = write_world(tmp_path, f"sqlite:///{file}")
+    with serving(config) as daemon:
+        refused = _serve(config)
+        assert refused.returncode == 4
+        assert f":{daemon.pid} since " in refused.stderr
+        assert "Traceback" not in refused.stderr
+        daemon.kill()
+    with serving(config) as daemon:
+        wait_for(lambda: daemon.status_of("/-/ready") == 200, "ready")
+        assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (1.0, 2.0)
+
+        file.unlink()
+
+        told = requests.get(f"{daemon.url}/-/ready", timeout=5)
+        assert told.status_code == 503
+        assert "was deleted or moved away while in use: nothing is written any more" in told.text
+        assert daemon.status_of("/-/healthy") == 200
+        wait_for(lambda: "run not done" in daemon.log.read_text(), "a run refused")
+        assert not file.exists()
+
+
+def _serve(config: Path) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "monitor", "serve", "--config", str(config)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,0 +1,466 @@
+"""The lease: one holder at a time, epochs that only grow, and nothing written under one that is over."""
+
+import copy
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from factories import SLOT
+from monitor.errors import DatabaseError, LeaseLostError
+from monitor.model import Claim, Lease, Occupied, RunStatus
+from monitor.ports import Leases
+from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from servers.pgbouncer import pooled  # noqa: F401 - a fixture
+from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
+
+LASTS = timedelta(seconds=5)
+ROUNDS = 50
+
+Opener = Callable[..., Leases]
+
+
+@pytest.fixture
+def opened(store: SqlStore) -> Iterator[Opener]:
+    """Opens the lease of the store's database for a daemon of that name."""
+    with ExitStack() as stack:
+
+        def open_for(holder: str, lasts: timedelta = LASTS) -> Leases:
+            return stack.enter_context(closing(open_leases(store.database.url, holder=holder, lasts=lasts)))
+
+        yield open_for
+
+
+@pytest.fixture
+def postgres(postgres_store: SqlStore) -> SqlStore:
+    with postgres_store.database.write() as connection:
+        for table in ("leases", "deliveries", "transitions", "alert_states", "runs"):
+            connection.execute(text(f"DELETE FROM {table}"))  # noqa: S608 - names of ours
+    return postgres_store
+
+
+def won(leases: Leases) -> Lease:
+    taken = leases.acquire()
+    assert isinstance(taken, Lease)
+    return taken
+
+
+def run_out(store: SqlStore) -> None:
+    """Let the database's clock pass the end of the lease."""
+    with store.database.write() as connection:
+        connection.execute(text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"))
+
+
+def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
+    """The store as the daemon has it that holds this lease."""
+    own = SqlStore(copy.copy(store.database))
+    own.lead(taken, patience=patience, now=SLOT)
+    return own
+
+
+def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
+    """The lease of whoever comes after, by whichever way this database has."""
+    if store.database.is_sqlite:
+        before.close()
+    else:
+        run_out(store)
+    return won(after)
+
+
+def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlStore, opened: Opener) -> None:
+    first = opened("a:1")
+
+    taken = won(first)
+
+    assert taken == Lease(holder="a:1", epoch=1, before=None)
+    assert first.renew(taken)
+    assert first.renew(taken)
+    assert under(store, taken).last_slot("home-feed") is None
+
+
+def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore) -> None:
+    with (
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
+    ):
+        won(first)
+
+        standing = second.acquire()
+
+    assert isinstance(standing, Occupied)
+    assert (standing.holder, standing.epoch) == ("a:1", 1)
+    assert 0 < standing.free_in_s <= LASTS.total_seconds()
+
+
+def test_each_taking_is_a_new_epoch_that_knows_who_was_before(store: SqlStore, opened: Opener) -> None:
+    first, second = opened("a:1"), opened("b:2")
+    old = won(first)
+
+    new = taken_over(store, first, second)
+
+    assert new == Lease(holder="b:2", epoch=old.epoch + 1, before="a:1")
+    assert second.renew(new)
+
+
+def test_what_was_given_back_is_free_at_once(opened: Opener) -> None:
+    first, second = opened("a:1", timedelta(minutes=5)), opened("b:2")
+    first.release(won(first))
+
+    assert won(second).epoch == 2
+
+
+def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore) -> None:
+    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
+        taken = won(leases)
+        run_out(postgres)
+
+        assert leases.renew(taken)
+
+    assert claimed(under(postgres, taken)).attempt == 1
+
+
+def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStore) -> None:
+    with (
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
+    ):
+        old = won(first)
+        new = taken_over(postgres, first, second)
+
+        assert not first.renew(old)
+        first.release(old)
+        assert second.renew(new)
+        assert isinstance(first.acquire(), Occupied)
+
+
+def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: Opener) -> None:
+    """As in containers, where every process is number 1 of the same host."""
+    first, second = opened("host:1"), opened("host:1")
+    held = under(store, won(first))
+    taken_over(store, first, second)
+
+    with pytest.raises(LeaseLostError, match=r"the lease of epoch 1 is over, host:1 \(host:process\) leads under epoch 2"):
+        claimed(held)
+
+
+def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -> None:
+    with ExitStack() as stack, ThreadPoolExecutor(2) as pool:
+        both = [
+            stack.enter_context(closing(open_leases(postgres.database.url, holder=name, lasts=LASTS)))
+            for name in ("a:1", "b:2")
+        ]
+        for number in range(ROUNDS):
+            gate = threading.Barrier(2)
+
+            def ask(leases: Leases, gate: threading.Barrier = gate) -> Lease | Occupied:
+                gate.wait(10)
+                return leases.acquire()
+
+            answers = list(pool.map(ask, both))
+
+            (winner,) = [answer for answer in answers if isinstance(answer, Lease)]
+            assert winner.epoch == number + 1
+            run_out(postgres)
+
+
+WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
+    "claim": lambda store, claim: attempt(store, claim.slot + HOUR),
+    "finish": lambda store, claim: store.finish(result(claim), receivers=()),
+    "release": lambda store, claim: store.release(claim),
+    "abandon_expired": lambda store, claim: store.abandon_expired(claim.slot + 9 * HOUR),
+    "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
+    "forget_receivers": lambda store, claim: store.forget_receivers(known=(), now=claim.slot),
+    "retire": lambda store, _: store.retire((), receivers=()),
+    "prune": lambda store, claim: store.prune(
+        **dict.fromkeys(("scores_before", "evidence_before", "runs_before", "now"), claim.slot + 99 * HOUR)
+    ),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener, write: str) -> None:
+    first, second = opened("a:1"), opened("b:2")
+    held = under(store, won(first))
+    claim = claimed(held)
+    taken_over(store, first, second)
+    before = rows(store)
+
+    with pytest.raises(LeaseLostError) as told:
+        WRITES[write](held, claim)
+
+    assert told.value.permanent
+    assert rows(store) == before
+
+
+def rows(store: SqlStore) -> list[Any]:
+    with store.database.read() as connection:
+        return [list(connection.execute(text(f"SELECT * FROM {table}"))) for table in ("runs", "deliveries", "leases")]  # noqa: S608
+
+
+def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStore) -> None:
+    with (
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
+    ):
+        held = under(postgres, won(first))
+        claim = claimed(held)
+
+        with pytest.raises(LeaseLostError), held.database.write() as connection:  # noqa: PT012
+            connection.execute(text("UPDATE runs SET reason = 'half written'"))
+            taken_over(postgres, first, second)
+
+    (left,) = postgres.runs(comparison=None, limit=1)
+    assert (left.id, left.reason) == (claim.run_id, None)
+
+
+def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres: SqlStore) -> None:
+    """The lease ran out, but whoever wants it waits until the commit is through; then its epoch ends."""
+    with (
+        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
+        closing(open_leases(postgres.database.url, holder="b:2", lasts=timedelta(minutes=1))) as second,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        database = under(postgres, won(first)).database
+        with database._transaction(is_writing=True) as connection:
+            fence = database.fence
+            assert fence is not None
+            connection.execute(text("SELECT 1"))
+            run_out(postgres)
+            fence.leave(connection)
+            asked = pool.submit(second.acquire)
+            wait_for_lock(postgres)
+            assert not asked.done()
+
+        assert isinstance(asked.result(10), Lease)
+
+
+def wait_for_lock(store: SqlStore) -> None:
+    """Until a statement waits for a lock on the database."""
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with store.database.read() as connection:
+            if connection.scalar(waiting):
+                return
+    pytest.fail("nobody waits")
+
+
+@pytest.mark.parametrize("doing", ["nothing", "a COPY"])
+@pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
+def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others(
+    postgres: SqlStore, request: pytest.FixtureRequest, way: str, doing: str
+) -> None:
+    """A frozen daemon would keep its locks: here on the run that is given up at once."""
+    url = postgres.database.url.render_as_string(hide_password=False)
+    if way != "direct":
+        url = request.getfixturevalue("pooled")(url)
+    with ExitStack() as stack:
+        store, leading = (stack.enter_context(closing(open_store(url, create=False))) for _ in range(2))
+        first, second = (
+            stack.enter_context(closing(open_leases(store.database.url, holder=name, lasts=LASTS))) for name in ("a:1", "b:2")
+        )
+        held = under(store, won(first))
+        claimed(held)
+        of_a_command = stack.enter_context(store.database.write())
+        of_a_command.execute(text("SELECT 1"))
+
+        with pytest.raises(DatabaseError) as told, held.database.write() as frozen:  # noqa: PT012 - it ends
+            frozen.execute(text("UPDATE runs SET reason = 'half written'"))
+            with _in_the_middle_of(doing, frozen):
+                new = taken_over(postgres, first, second)
+                began = time.monotonic()
+                assert leading.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
+                took_s = time.monotonic() - began
+            frozen.execute(text("SELECT 1"))
+
+        assert of_a_command.scalar(text("SELECT 1")) == 1
+    assert not told.value.permanent
+    print(f"taking over from a transaction doing {doing} that held the run's row, {way}: {took_s:.3f} s")  # noqa: T201
+
+
+@contextmanager
+def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
+    """With a statement under way that waits for the client, which does not come."""
+    if doing == "nothing":
+        yield
+        return
+    driver: Any = connection.connection.driver_connection
+    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN") as copy:
+        copy.write_row((1, "u1", 1, 0.5))
+        yield
+
+
+def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore) -> None:
+    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
+        impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
+        with (  # noqa: PT012 - in mid-transaction
+            pytest.raises(DatabaseError, match="ended a transaction that stood still: try again") as told,
+            impatient.database.write() as connection,
+        ):
+            wait_until_alone(postgres)
+            connection.execute(text("SELECT 1"))
+
+    assert not told.value.permanent
+
+
+def wait_until_alone(store: SqlStore) -> None:
+    standing = text(
+        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
+    )
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with store.database.read() as connection:
+            if not connection.scalar(standing):
+                return
+    pytest.fail("the transaction was not ended")
+
+
+def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore, opened: Opener) -> None:
+    first, second = opened("a:1"), opened("b:2")
+    old_store = under(store, won(first))
+    run(store, SLOT - HOUR)
+    claimed(old_store, SLOT)
+    claimed(old_store, SLOT - HOUR, rerun=True)
+    claimed(store, SLOT, comparison="of-a-command")
+    new = taken_over(store, first, second)
+
+    own = SqlStore(copy.copy(store.database))
+    counts = own.lead(new, patience=LASTS, now=SLOT + HOUR)
+
+    assert counts == {"home-feed": 1}
+    found = {(each.comparison, each.slot): each for each in store.runs(comparison=None, limit=9)}
+    given_up = found["home-feed", SLOT]
+    assert given_up.status is RunStatus.ABANDONED
+    assert given_up.reason == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
+    assert found["home-feed", SLOT - HOUR].status is RunStatus.OK
+    assert found["of-a-command", SLOT].status is RunStatus.RUNNING
+    assert store.holding("home-feed", SLOT - HOUR) is None
+    assert claimed(own, SLOT, now=SLOT).attempt == 3  # one more than the abandoned one may still come with
+
+
+def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: SqlStore, opened: Opener) -> None:
+    first, second = opened("a:1"), opened("b:2")
+    old_store = under(store, won(first))
+    run(store, SLOT, fired(SLOT), receivers=("hook", "chat"))
+    (of_old,) = lease(old_store, SLOT, owner="a:1")
+    (_of_command,) = lease(store, SLOT, owner="c:3", receiver="chat")
+    new = taken_over(store, first, second)
+
+    own = under(store, new)
+
+    assert [each.id for each in lease(own, SLOT, owner="b:2")] == [of_old.id]
+    assert lease(own, SLOT, owner="b:2", receiver="chat") == ()
+
+
+def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store: SqlStore, opened: Opener) -> None:
+    """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
+    first, second = opened("a:1"), opened("b:2")
+    own = under(store, won(first))
+    stale = claimed(own, SLOT)
+    new = taken_over(store, first, second)
+    under(store, new)
+    third = taken_over(store, second, first)
+    own.lead(third, patience=LASTS, now=SLOT)
+
+    assert not own.finish(result(stale), receivers=())
+    own.release(stale)
+
+    (left,) = store.runs(comparison=None, limit=2)
+    assert left.status is RunStatus.ABANDONED
+
+
+def test_a_standby_writes_nothing(store: SqlStore) -> None:
+    own = SqlStore(copy.copy(store.database))
+    own.stand_by()
+
+    with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
+        claimed(own)
+    own.probe()
+    assert store.runs(comparison=None, limit=1) == ()
+
+
+def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None:
+    won(opened("a:1"))
+
+    run(store, SLOT)
+
+    assert store.last_slot("home-feed") == SLOT
+
+
+def test_a_second_daemon_on_one_sqlite_file_is_told_who_has_it(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
+        won(first)
+        with pytest.raises(
+            DatabaseError, match=r"in use by another daemon: host:41 since 20\S+ holds .* use PostgreSQL"
+        ) as told:
+            second.acquire()
+        assert (told.value.permanent, told.value.exit_code) == (True, 4)
+        first.close()
+        assert won(second).epoch == 2
+        second.close()
+
+
+def test_a_link_to_a_database_has_the_lock_of_the_database(tmp_path: Path) -> None:
+    file, link = tmp_path / "rankwatch.db", tmp_path / "link.db"
+    link.symlink_to(file)
+    with closing(open_store(f"sqlite:///{file}", create=True)) as store:
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        won(first)
+        linked = open_leases(parse_url(f"sqlite:///{link}"), holder="host:42", lasts=LASTS)
+        with pytest.raises(DatabaseError, match="host:41"):
+            linked.acquire()
+        first.close()
+
+
+def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    with closing(open_store(url, create=True)) as store, closing(open_store(url, create=False)) as other:
+        first = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        second = open_leases(other.database.url, holder="host:42", lasts=LASTS)
+        old = won(first)
+        held = under(store, old)
+        (tmp_path / "rankwatch.db.lock").unlink()
+        won(second)
+
+        with pytest.raises(DatabaseError, match="host:42"):
+            first.renew(old)
+        with pytest.raises(LeaseLostError):
+            claimed(held)
+        second.close()
+        assert not first.renew(old)
+        first.close()
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_sqlite_file_that_is_swapped_under_the_daemon_is_not_written(tmp_path: Path, how: str) -> None:
+    file = tmp_path / "rankwatch.db"
+    with closing(open_store(f"sqlite:///{file}", create=True)) as store:
+        leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        taken = won(leases)
+        store.lead(taken, patience=LASTS, now=SLOT)
+        claimed(store)
+        away = file.rename(tmp_path / "away.db")
+        if how == "replaced":
+            open_store(f"sqlite:///{file}", create=True).close()
+
+        what = "was deleted or moved away" if how == "deleted" else "was replaced by another file"
+        for work in (store.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
+            with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
+                work()
+
+        assert file.exists() == (how == "replaced")
+        if how == "deleted":
+            away.replace(file)
+            store.ping()
+            assert leases.renew(taken)
+        leases.close()
