@@ -198,7 +198,10 @@ class Daemon:
 
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
-        wiring = self._wiring
+        with self._changing:
+            self._enforce(self._wiring)
+
+    def _enforce(self, wiring: Wiring) -> None:
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)

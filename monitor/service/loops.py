@@ -19,7 +19,10 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """One loop a receiver. Safe to share between threads. ``is_sure``: whether nobody else can be sending by now."""
+    """One loop a receiver. Safe to share between threads.
+
+    ``is_sure``: whether nobody else can be sending by now.
+    """
 
     store: Store
     clock: Clock
