@@ -18,7 +18,6 @@ from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.emergency import Emergency
 from monitor.service.heart import Heart
-from monitor.service.labelling import fill_quietly
 from monitor.service.leading import Leading
 from monitor.service.loops import DeliveryLoops
 from monitor.service.opening import look_again, open_in_time
@@ -26,12 +25,12 @@ from monitor.service.outage import DatabaseWatch
 from monitor.service.rhythm import Rhythm
 from monitor.service.running import Runner
 from monitor.service.scheduling import Jobs
-from monitor.service.staleness import Staleness
 from monitor.service.tasks import Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
-from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
+from monitor.service.wiring import Wiring, require_reloadable, settle, wire, with_new_receivers
+from monitor.service.work import Work
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, unopened_store
 from monitor.web import WebServer, create_app
@@ -66,9 +65,8 @@ class Daemon:
         self._database: DatabaseWatch
         self._emergency: Emergency
         self._upkeep: Upkeep
-        self._staleness: Staleness
         self._runner: Runner
-        self._ticker: Ticker
+        self._work: Work
         self._loops: DeliveryLoops
         self._rhythm: Rhythm
         self._heart: Heart
@@ -133,11 +131,10 @@ class Daemon:
             alert_after=lambda: self._wiring.settings.database_alert_after,
         )
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._ticker = Ticker(runner=self._runner, store=store, publisher=publisher, clock=clock)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
-        self._staleness = Staleness(store=store, clock=clock)
         owner, is_sure = self._runner.owner, self._leading.is_sure
         self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
+        self._work = self._make_work()
         self._rhythm = self._make_rhythm()
         self._heart = Heart(clock, self._rhythm.beat)
 
@@ -147,6 +144,20 @@ class Daemon:
             health=self,
             latest=lambda: self._upkeep.latest,
             standing=self._leading.leadership.describe,
+        )
+
+    def _make_work(self) -> Work:
+        return Work(
+            store=self._store,
+            clock=self._clock,
+            runner=self._runner,
+            ticker=Ticker(runner=self._runner, store=self._store, publisher=self._publisher, clock=self._clock),
+            upkeep=self._upkeep,
+            loops=self._loops,
+            wiring=lambda: self._wiring,
+            leads=lambda: self._leading.leads,
+            is_stopping=self._stopping.is_set,
+            hasten=self._hasten,
         )
 
     def _make_rhythm(self) -> Rhythm:
@@ -211,7 +222,7 @@ class Daemon:
     def _set_going(self) -> None:
         """Begin all that may be done now: without a database, and as a standby, that is little."""
         if self._has_database:
-            self._refresh()
+            self._work.refresh()
             self._loops.stop(STOP_S)
         if self._leading.leads:
             self._loops.start(self._wiring.receivers, self._wiring.policy)
@@ -220,12 +231,12 @@ class Daemon:
     def _plan(self) -> None:
         """Enter into the timetable what is to be done with this wiring."""
         calls = Calls(
-            tick=self._tick,
-            backfill=self._backfill,
+            tick=self._work.tick,
+            backfill=self._work.backfill,
             has_news=self._emergency.has_news,
             tell=self._emergency.tell,
-            refresh=self._refresh,
-            prune=lambda: self._upkeep.prune(self._wiring.settings.retention),
+            refresh=self._work.refresh,
+            prune=self._work.prune,
             probe=self._probe,
             renew_loops=self._loops.renew_stalled,
             open=self._open,
@@ -272,42 +283,6 @@ class Daemon:
         if ended is not None and ended.may_have_cost_runs:
             for name in self._wiring.watched:
                 self._hasten(name)
-
-    def _tick(self, name: str) -> None:
-        wiring = self._wiring
-        watched = wiring.watched.get(name)
-        if watched is None or self._stopping.is_set():
-            return
-        result = self._ticker.tick(watched, wiring.receiver_names)
-        if result is None:
-            return
-        if wiring is not self._wiring:  # a run that began before a reload may have raised alerts of rules that are gone since
-            settle_quietly(self._wiring, self._store, self._clock)
-        self._refresh()
-        if any(transition.is_announced for transition in result.transitions):
-            self._loops.wake()
-        self._hasten(f"-fill-{name}")
-
-    def _backfill(self, name: str) -> None:
-        """Measure relevance that has arrived since for this comparison's runs."""
-        wiring = self._wiring
-        watched = wiring.watched.get(name)
-        if watched is None or self._stopping.is_set():
-            return
-
-        def is_over() -> bool:
-            return self._stopping.is_set() or self._wiring is not wiring
-
-        if fill_quietly(watched, self._store, self._clock, should_stop=is_over):
-            self._refresh()
-
-    def _refresh(self) -> None:
-        wiring, leads = self._wiring, self._leading.leads
-        if self._upkeep.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self._runner.claims)):
-            for name in wiring.watched:
-                self._hasten(name)
-        if leads and self._staleness.look(wiring.watched.values(), self._upkeep.latest, wiring.receiver_names):
-            self._loops.wake()
 
     def _renew_sources(self, name: str) -> None:
         self._wiring.renew_sources(name)

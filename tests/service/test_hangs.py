@@ -65,6 +65,7 @@ def runs_of(store: object, name: str) -> int:
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
+        wait_for(lambda: "feed" not in watched.daemon._jobs.names, "the end of the first run")
         watched.daemon._jobs._scheduler.pause()
         watched.clock.let_pass(HOUR)
         wait_for(lambda: "feed" in watched.daemon._jobs.names, "the run that gets no thread")
