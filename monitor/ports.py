@@ -166,6 +166,19 @@ class Receiver(Protocol):
         """Release what is held; may be called twice."""
 
 
+class RunWatcher(Protocol):
+    """Somebody who hears of each run, and raises the alarm when he hears nothing. Never raises, never holds up a run."""
+
+    def run_started(self, claim: Claim) -> None:
+        """A run has begun."""
+
+    def run_finished(self, claim: Claim, failure: str | None) -> None:
+        """It has ended: well for None, else why not; a run that is ``insufficient`` has not ended well."""
+
+    def close(self, timeout_s: float) -> None:
+        """Tell what is still to be told, for so long at most, and release what is held; may be called twice."""
+
+
 class Publisher(Protocol):
     """Shows the state of the world to whoever watches the daemon. Never raises, never blocks on I/O."""
 
@@ -261,6 +274,13 @@ class Store(Protocol):
 
         Removes the states these transitions end, stores the transitions and their deliveries. One whose state is gone, or
         has moved meanwhile, is left out.
+        """
+
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """Store what was judged outside a run: states, their transitions, and what these owe to ``receivers``.
+
+        As in `finish`: states are written only where the stored ``judged_slot`` is older and the stored state is the one that
+        they, or their transition, started from; the transitions of others are left out.
         """
 
     def all_alert_states(self) -> tuple[AlertState, ...]:
@@ -380,8 +400,8 @@ class Store(Protocol):
     def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
         """What the newest ``limit`` healthy runs left for later ones, oldest first: of this configuration, of earlier slots.
 
-        Healthy is an ok run after which no alert of the comparison was pending or firing, and in which no expectation was
-        suspicious. One that left nothing is passed over.
+        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+        was suspicious. One that left nothing is passed over.
         """
 
     def explanation(self, run_id: int) -> Explanation | None:

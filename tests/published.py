@@ -194,6 +194,7 @@ def filled() -> PrometheusPublisher:
     publisher.notified("pager", "sent")
     publisher.outbox({"pager": 3}, {"pager": 7.5})
     publisher.led_by(lambda: (True, 7))
+    publisher.database(is_up=True)
     return publisher
 
 

@@ -8,6 +8,7 @@ from monitor.alerts.machine import Look, advance
 from monitor.alerts.matching import Matcher
 from monitor.alerts.policy import Policy, Route, Window
 from monitor.alerts.retiring import outdated, retire
+from monitor.alerts.staleness import Wait, judge_stale
 from monitor.alerts.telling import Addressee, Telling, compose, compose_repetitions
 from monitor.alerts.verdicts import judge
 
@@ -21,6 +22,7 @@ __all__ = [
     "Policy",
     "Route",
     "Telling",
+    "Wait",
     "Window",
     "advance",
     "compose",
@@ -28,6 +30,7 @@ __all__ = [
     "find_churn",
     "judge",
     "judge_run",
+    "judge_stale",
     "name_incidents",
     "next_attempt",
     "other",

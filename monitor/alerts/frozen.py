@@ -33,7 +33,7 @@ def judge_frozen(
         return silent(Outcome.TOO_FEW, few, users)
     if expectation.limit is None:
         seen = f"{expectation.runs} of {LEAST_CHANGES} changes seen"
-        return silent(Outcome.TOO_FEW, f"learning how often the lists of the {arm} change: {seen}", users)
+        return silent(Outcome.TOO_FEW, f"learning how often the lists of the {arm} change: {seen}", users, is_learning=True)
     return _compare(arm, churn, int(expectation.evidence or 0), int(expectation.limit))
 
 

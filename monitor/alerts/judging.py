@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from monitor.alerts.bounds import doubt
+from monitor.alerts.conditions import give_up, judge_condition
 from monitor.alerts.coverage import judge_coverage
 from monitor.alerts.frozen import judge_frozen
 from monitor.alerts.learned import learn
@@ -17,10 +19,12 @@ from monitor.model import (
     ALL,
     COVERAGE,
     FROZEN,
+    UNMEASURED,
     AlertState,
     ArmScore,
     Comparison,
     Coverage,
+    CoverageRow,
     Expectation,
     Outcome,
     Rule,
@@ -29,7 +33,31 @@ from monitor.model import (
     State,
     Summary,
     Transition,
+    Verdict,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Given:
+    """One run as rules look at it: by segment, by segment and metric, by alert and segment."""
+
+    status: RunStatus
+    reason: str | None
+    summaries: Mapping[tuple[str, str], Summary]
+    covered: Mapping[str, CoverageRow]
+    thin: Mapping[str, str]
+    learned: Mapping[tuple[str, str], Expectation]
+    arm_scores: Sequence[ArmScore]
+    states: Sequence[AlertState]
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What one rule, with the limit of this run, says of one segment."""
+
+    rule: Rule
+    segment: str
+    verdict: Verdict
 
 
 def judge_run(  # noqa: PLR0913 - a run is all of this
@@ -48,41 +76,82 @@ def judge_run(  # noqa: PLR0913 - a run is all of this
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
-    ``states`` are the stored ones of this comparison; those that no rule looks at are not returned. ``at`` is the time of
-    judging, ``run_reason`` says why a run is not ok. ``thin`` names segments of which too little was compared, each with the
-    reason; ``coverage`` is that of the run, where it got so far, ``arm_scores`` what was measured of each arm. The same
-    arguments give the same answer, and a slot judged before none.
+    Rules on conditions come last, for they look at what the others say. ``states`` are the stored ones of this comparison;
+    those that no rule looks at are not returned. ``at`` is the time of judging, ``run_reason`` says why a run is not ok.
+    ``thin`` names segments of which too little was compared, each with the reason; ``coverage`` is that of the run, where it
+    got so far, ``arm_scores`` what was measured of each arm. The same arguments give the same answer, and a slot judged before
+    none.
     """
-    reasons = thin or {}
-    learned = {(each.alert, each.segment): each for each in expectations}
-    covered = {row.segment: row for row in coverage.rows} if coverage else {}
-    measured = {(summary.segment, summary.metric): summary for summary in summaries}
+    given = _Given(
+        status=status,
+        reason=run_reason,
+        summaries={(summary.segment, summary.metric): summary for summary in summaries},
+        covered={row.segment: row for row in coverage.rows} if coverage else {},
+        thin=thin or {},
+        learned={(each.alert, each.segment): each for each in expectations},
+        arm_scores=arm_scores,
+        states=states,
+    )
+    on_drift = [*_judge_rules(comparison.rules, given)]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
-    for rule in comparison.rules:
-        for segment in segments_of(rule, covered if rule.metric == COVERAGE else _measured(rule, summaries), states):
-            expectation = learned.get((rule.alert, segment))
-            summary = measured.get((segment, rule.metric))
-            is_strange = bool(covered) and segment not in covered and summary is None  # no user asked belongs to it
-            if rule.metric == FROZEN:
-                verdict = judge_frozen(rule, status, arm_scores, expectation, run_reason)
-            elif is_strange and status is RunStatus.OK:
-                verdict = judge_stranger(segment, covered.values())
-            elif rule.metric == COVERAGE:
-                verdict = judge_coverage(rule, segment, status, covered.get(segment), run_reason)
-            else:
-                verdict = judge(rule, segment, status, summary, run_reason, reasons.get(segment))
-            if rule.kind in (RuleKind.DROP, RuleKind.TREND):
-                verdict = learn(rule, verdict, segment, expectation)
-            if summary is not None:
-                verdict = doubt(rule, verdict, summary, covered.get(segment), expectation)
-            look = Look(comparison=comparison.name, segment=segment, slot=slot, at=at)
-            previous = stored.get((rule.alert, segment))
-            state, transition = advance(_limited(rule, expectation), verdict, previous, look)
-            moved.append(state)
-            transitions.extend([transition] if transition else [])
+    for each in (*on_drift, *_judge_conditions(comparison.rules, given, on_drift)):
+        look = Look(comparison=comparison.name, segment=each.segment, slot=slot, at=at)
+        verdict, previous = give_up(each.verdict, comparison.ignored), stored.get((each.rule.alert, each.segment))
+        state, transition = advance(each.rule, verdict, previous, look)
+        moved.append(state)
+        transitions.extend([transition] if transition else [])
     return tuple(moved), tuple(transitions)
+
+
+def _judge_rules(rules: Iterable[Rule], given: _Given) -> Iterator[_Judged]:
+    for rule in (rule for rule in rules if rule.kind is not RuleKind.CONDITION):
+        measured = (
+            given.covered if rule.metric == COVERAGE else {name for name, metric in given.summaries if metric == rule.metric}
+        )
+        for segment in segments_of(rule, measured, given.states):
+            expectation = given.learned.get((rule.alert, segment))
+            yield _Judged(_limited(rule, expectation), segment, _judge(rule, segment, given, expectation))
+
+
+def _judge(rule: Rule, segment: str, given: _Given, expectation: Expectation | None) -> Verdict:
+    if rule.metric == FROZEN:
+        return judge_frozen(rule, given.status, given.arm_scores, expectation, given.reason)
+    summary, row = given.summaries.get((segment, rule.metric)), given.covered.get(segment)
+    is_strange = bool(given.covered) and row is None and summary is None  # no user asked belongs to it
+    if is_strange and given.status is RunStatus.OK:
+        verdict = judge_stranger(segment, given.covered.values())
+    elif rule.metric == COVERAGE:
+        verdict = judge_coverage(rule, segment, given.status, row, given.reason)
+    else:
+        verdict = judge(rule, segment, given.status, summary, given.reason, given.thin.get(segment))
+    if rule.kind in (RuleKind.DROP, RuleKind.TREND):
+        verdict = learn(rule, verdict, segment, expectation)
+    return verdict if summary is None else doubt(rule, verdict, summary, row, expectation)
+
+
+def _judge_conditions(rules: Iterable[Rule], given: _Given, judged: Sequence[_Judged]) -> Iterator[_Judged]:
+    """What can be said of conditions, from what was said of similarity, or else of coverage; never from a standstill alone."""
+    similar, covered = (_by_segment(judged, is_similar=is_similar) for is_similar in (True, False))
+    said = {**covered, **similar}
+    alarmed = [state for state in given.states if state.state is not State.QUIET]
+    for rule in (rule for rule in rules if rule.kind is RuleKind.CONDITION):
+        for segment in segments_of(rule, said, alarmed):
+            is_strange = bool(given.covered) and segment not in given.covered and segment not in said
+            verdict = judge_condition(rule, given.status, given.reason, said.get(segment, ()), is_strange=is_strange)
+            if verdict is not None:
+                yield _Judged(rule, segment, verdict)
+
+
+def _by_segment(judged: Iterable[_Judged], *, is_similar: bool) -> dict[str, list[Verdict]]:
+    """What rules on similarity, or else on coverage, say of each segment."""
+    said: dict[str, list[Verdict]] = defaultdict(list)
+    for each in judged:
+        metric = each.rule.metric
+        if metric not in UNMEASURED if is_similar else metric == COVERAGE:
+            said[each.segment].append(each.verdict)
+    return said
 
 
 def _limited(rule: Rule, expectation: Expectation | None) -> Rule:
@@ -90,10 +159,6 @@ def _limited(rule: Rule, expectation: Expectation | None) -> Rule:
     if expectation is None or expectation.limit is None:
         return rule
     return replace(rule, threshold=expectation.limit, resolve_at=expectation.limit)
-
-
-def _measured(rule: Rule, summaries: Iterable[Summary]) -> set[str]:
-    return {summary.segment for summary in summaries if summary.metric == rule.metric}
 
 
 def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:

@@ -25,9 +25,11 @@ def learn(rule: Rule, plain: Verdict, segment: str, expectation: Expectation | N
     users = count_users(plain.users, segment)
     if expectation is None or expectation.expected is None or expectation.limit is None:
         runs = 0 if expectation is None else expectation.runs
-        return silent(Outcome.TOO_FEW, f"learning what is normal: {runs} of {LEAST_RUNS} healthy runs", plain.users)
+        learning = f"learning what is normal: {runs} of {LEAST_RUNS} healthy runs"
+        return silent(Outcome.TOO_FEW, learning, plain.users, is_learning=True)
     if expectation.z is None:
-        return silent(Outcome.NO_DATA, f"{_name(rule)} over {users} is too uncertain to be judged", plain.users)
+        uncertain = f"{_name(rule)} over {users} is too uncertain to be judged"
+        return silent(Outcome.NO_DATA, uncertain, plain.users, is_learning=True)
     value, limit = plain.value, expectation.limit
     shown = _show(rule, value, limit, plain.users, users)
     after = f"{expectation.expected:.3g} was expected after {expectation.runs} healthy runs"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
@@ -23,34 +23,39 @@ class Look:
 def advance(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict; the transition if it changed, else None.
 
-    ============  =====================================  ==========================================  ==================
-    state         breach                                 ok                                          anything else
-    ============  =====================================  ==========================================  ==================
-    none, quiet   pending, or firing with ``for_runs=1``  quiet                                       quiet
-    pending       firing at the ``for_runs``-th in a row  quiet                                       pending, streak held
-    firing        firing                                 quiet if recovered, else firing             firing
-    ============  =====================================  ==========================================  ==================
+    ============  ======================================  ============================================  ====================
+    state         breach                                  ok                                            anything else
+    ============  ======================================  ============================================  ====================
+    none, quiet   pending, or firing with ``for_runs=1``  quiet                                         quiet
+    pending       firing at the ``for_runs``-th in a row  quiet                                         pending, streak held
+    firing        firing, streak 0                        quiet at the ``resolve_after``-th recovered   firing, streak held
+                                                          in a row; firing, streak 0 if not recovered
+    ============  ======================================  ============================================  ====================
 
     ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the streak, and the state carries
-    their outcome and reason. A slot that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold
-    or ``for`` was changed goes on from the stored state: what fires keeps firing, under its key and its severity.
+    their outcome and reason. Where they are given up they make it quiet, and an end says that nobody saw it recover. A slot
+    that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold or ``for`` was changed goes on
+    from the stored state: what fires keeps firing, under its key and its severity.
     """
     if previous is not None and look.slot <= previous.judged_slot:
         return previous, None
     was, streak = (previous.state, previous.streak) if previous else (State.QUIET, 0)
-    now, streak = _step(was, streak, verdict, rule.for_runs)
+    now, streak = _step(was, streak, verdict, rule)
+    if verdict.is_given_up and now is not was:
+        verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
     state = _state(rule, verdict, previous, look, now, streak)
     return state, None if now is was else _transition(rule, previous, state, look)
 
 
-def _step(state: State, streak: int, verdict: Verdict, for_runs: int) -> tuple[State, int]:
+def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
-        return state, streak
+        return (State.QUIET, 0) if verdict.is_given_up else (state, streak)
     if state is State.FIRING:
-        return (State.QUIET, 0) if verdict.outcome is Outcome.OK and verdict.is_recovered else (state, streak)
+        recovered = streak + 1 if verdict.outcome is Outcome.OK and verdict.is_recovered else 0
+        return (State.QUIET, 0) if recovered >= rule.resolve_after else (state, recovered)
     if verdict.outcome is Outcome.OK:
         return State.QUIET, 0
-    return State.FIRING if streak + 1 >= for_runs else State.PENDING, streak + 1
+    return (State.FIRING, 0) if streak + 1 >= rule.for_runs else (State.PENDING, streak + 1)
 
 
 def _state(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look, state: State, streak: int) -> AlertState:

@@ -55,9 +55,9 @@ def _measured(rule: Rule, segment: str, summary: Summary) -> Verdict:
     )
 
 
-def silent(outcome: Outcome, reason: str, users: int = 0) -> Verdict:
+def silent(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:
     """A verdict that says nothing of the value."""
-    return Verdict(outcome=outcome, reason=reason, value=None, users=users)
+    return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
 
 
 def compare(rule: Rule, measured: str, value: float, users: int) -> Verdict:

@@ -12,6 +12,7 @@ import typer
 
 from monitor import __version__
 from monitor.cli import (
+    alerting,
     backtesting,
     checking,
     comparing,
@@ -23,6 +24,7 @@ from monitor.cli import (
     filling,
     gating,
     measures,
+    notifying,
     planning,
     running,
     serving,
@@ -63,7 +65,9 @@ app.command("gate", cls=exits.GateCommand)(gating.gate)
 app.command("metrics")(measures.metrics)
 app.command("runs")(showing.runs)
 app.command("show")(detailing.show)
-app.command("alerts")(showing.alerts)
+app.add_typer(alerting.alerts, name="alerts")
+app.add_typer(alerting.silence, name="silence")
+app.add_typer(notifying.app, name="notify")
 app.add_typer(configuring.app, name="config")
 app.add_typer(database.app, name="db")
 

@@ -138,6 +138,9 @@ def transition_dict(transition: Transition) -> dict[str, object]:
         "statistic": transition.statistic,
         "severity": transition.severity.value,
         "dedup_key": transition.dedup_key,
+        "incident": transition.incident,
+        "interval": transition.interval,
+        "normal": transition.normal,
     }
 
 
@@ -155,6 +158,8 @@ def _state_dict(state: AlertState) -> dict[str, object]:
         "threshold": state.threshold,
         "users": state.users,
         "severity": state.severity.value,
+        "incident": state.incident,
+        "acknowledged_by": state.acknowledged_by,
     }
 
 
@@ -186,7 +191,7 @@ def _state_row(state: AlertState) -> tuple[str, ...]:
         state.comparison,
         state.alert,
         state.segment,
-        state.state.value,
+        state.state.value if state.acknowledged_by is None else f"{state.state.value}, {state.acknowledged_by} looks after it",
         instant(state.since),
         number(state.value),
         f"{state.threshold:g}",

@@ -15,7 +15,7 @@ from monitor.explaining.narrowing import Narrowed, narrow
 from monitor.explaining.rises import Rise, Rises, find_rises
 from monitor.explaining.sentence import shorten, write_sentence
 from monitor.explaining.split import Floats, Parts, Score, split_distances
-from monitor.explaining.telling import tell
+from monitor.explaining.telling import tell, tell_falls
 
 __all__ = [
     "CHANGES",
@@ -58,5 +58,6 @@ __all__ = [
     "shorten",
     "split_distances",
     "tell",
+    "tell_falls",
     "write_sentence",
 ]

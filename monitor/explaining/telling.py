@@ -18,12 +18,16 @@ def tell(explanation: Explanation, *, metric: str, segment: str) -> str:
     Says by which metric where it is another one. Bounded, whatever ids and titles hold.
     """
     by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
+    return " ".join([*by, *tell_falls(explanation, segment), *_tell_items(explanation)])
+
+
+def tell_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
+    """A sentence on this segment's fall, where it is known, and one on everybody's."""
     fall = next((each for each in explanation.falls if each.segment == segment), None)
     sentence = explanation.sentence
-    told = [sentence]
-    if segment != ALL and fall is not None:
-        told = [write_fall(fall, _drop(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}"]
-    return " ".join([*by, *told, *_tell_items(explanation)])
+    if segment == ALL or fall is None:
+        return (sentence,)
+    return (write_fall(fall, _drop(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}")
 
 
 def _drop(explanation: Explanation) -> float:

@@ -34,6 +34,9 @@ FROZEN = "frozen"
 CONDITION = "condition"
 """What stands for the metric in rules on conditions that are no drift; their statistic is the condition."""
 
+UNMEASURED = frozenset({COVERAGE, FROZEN, CONDITION})
+"""What stands for a metric and is measured on no pair of lists."""
+
 LEAST_RUNS = 5
 """Healthy runs that must have been seen before a rule that learns expects anything."""
 
@@ -42,13 +45,24 @@ class RuleKind(StrEnum):
     """What a rule holds a value against: a threshold that somebody wrote down, or what was normal so far.
 
     ``drop``: one run beyond what is to be expected; ``trend``: runs that add up to a lasting change; ``frozen``: an arm's lists
-    stay as they are for longer than they used to, while those of the other arm change.
+    stay as they are for longer than they used to, while those of the other arm change; ``condition``: nothing, for the rule
+    asks whether anything could be said of drift at all.
     """
 
     THRESHOLD = "threshold"
     DROP = "drop"
     TREND = "trend"
     FROZEN = "frozen"
+    CONDITION = "condition"
+
+
+class Condition(StrEnum):
+    """Why nothing can be said of drift: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
+
+    ERROR = "error"
+    NO_DATA = "no_data"
+    TOO_FEW = "too_few"
+    STALE = "stale"
 
 
 class Outcome(StrEnum):
@@ -71,12 +85,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """A condition on one statistic of one metric, on a share of coverage, or on an arm's standstill.
+    """A condition on one statistic of one metric, on a share of coverage, on an arm's standstill, or that there is no verdict.
 
-    ``metric`` is `COVERAGE` or `FROZEN` for the last two, with the share or the arm in place of the statistic.
+    ``metric`` is `COVERAGE`, `FROZEN` or `CONDITION` for the last three, with the share, the arm or the Condition in place of
+    the statistic.
 
     In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
-    breaches; resolves once the value reaches ``resolve_at``, which is the threshold or lies beyond it on the good side.
+    breaches; resolves once the value has reached ``resolve_at``, which is the threshold or lies beyond it on the good side, in
+    ``resolve_after`` consecutive runs. ``is_dry_run``: it is judged and recorded as any other, and nobody is told.
     ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. A ``kind`` other than threshold has its
     limit from the series' own past, and ``threshold`` is the value that it never passes, shown while nothing is known yet.
     ``scores``: lowest and highest score that a user can have, None where nobody needs to know.
@@ -96,6 +112,8 @@ class Rule:
     labels: Mapping[str, str] = field(default_factory=dict)
     kind: RuleKind = RuleKind.THRESHOLD
     scores: tuple[float, float] | None = None
+    resolve_after: int = 1
+    is_dry_run: bool = False
 
     @property
     def series(self) -> str:
@@ -148,7 +166,8 @@ class Verdict:
     """What a rule says of one segment in one run, with a reason that a person can read.
 
     ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve. ``bounds``: lowest and
-    highest value that the users without a score could make of it, None where all that count have one.
+    highest value that the users without a score could make of it, None where all that count have one. ``is_learning``: silent
+    for what the rule has not learned, not for want of data. ``is_given_up``: silent, and the configuration asks for no wait.
     """
 
     outcome: Outcome
@@ -157,15 +176,17 @@ class Verdict:
     users: int
     is_recovered: bool = False
     bounds: tuple[float, float] | None = None
+    is_learning: bool = False
+    is_given_up: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
     """One rule on one segment: where it stands since which slot, and the last verdict.
 
-    ``streak`` counts consecutive breaches while quiet or pending. ``judged_slot`` is the newest slot that moved this state:
-    an older or equal slot never moves it again. ``dedup_key`` names the firing while it lasts, ``incident`` what it is told
-    as a part of, ``acknowledged_by`` who looks after it.
+    ``streak`` counts consecutive breaches while quiet or pending, and recovered runs in a row while firing. ``judged_slot`` is
+    the newest slot that moved this state: an older or equal slot never moves it again. ``dedup_key`` names the firing while it
+    lasts, ``incident`` what it is told as a part of, ``acknowledged_by`` who looks after it.
     """
 
     comparison: str

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model.alerts import AlertState, Expectation, Rule, State, Transition
+from monitor.model.alerts import AlertState, Condition, Expectation, Rule, State, Transition
 from monitor.model.derived import NoiseFloor
 from monitor.model.explanation import Explanation, Split
 from monitor.model.lessons import Lesson
@@ -45,6 +45,8 @@ class Comparison:
     its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
     asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
     ``group_for``: how long after its beginning firings join an incident.
+    ``ignored``: conditions under which alerts wait for no verdict, so that what stands ends. ``stale_after``: runs that may be
+    due in a row without one that succeeds.
     """
 
     name: str
@@ -67,6 +69,8 @@ class Comparison:
     runs_a_false_page: float = 90.0
     noise_floor: NoiseFloor | None = None
     group_for: timedelta = timedelta(days=1)
+    ignored: frozenset[Condition] = frozenset()
+    stale_after: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

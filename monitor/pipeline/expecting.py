@@ -55,7 +55,7 @@ on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=ju
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
-    return tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.THRESHOLD)
+    return tuple(rule for rule in comparison.rules if rule.kind not in (RuleKind.THRESHOLD, RuleKind.CONDITION))
 
 
 def expect(

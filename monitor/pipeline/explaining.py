@@ -33,8 +33,7 @@ from monitor.explaining import (
 from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
-    COVERAGE,
-    FROZEN,
+    UNMEASURED,
     Change,
     Comparison,
     Coverage,
@@ -83,7 +82,7 @@ def can_split(metric: Metric) -> bool:
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
-    watched = (parse_derived(rule.metric)[1] for rule in comparison.rules if rule.metric != COVERAGE)
+    watched = (parse_derived(rule.metric)[1] for rule in comparison.rules if rule.metric not in UNMEASURED)
     return known.get(next((name for name in watched if name in known), next(iter(known), "")))
 
 
@@ -137,7 +136,7 @@ def explain_alerts(transitions: Iterable[Transition], explanation: Explanation |
     """The transitions with what is told of why, where an alert on similarity begins; those on lists say so themselves."""
     return tuple(
         replace(each, explanation=tell(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
-        if explanation is not None and each.metric not in (COVERAGE, FROZEN) and each.to_state is not State.QUIET
+        if explanation is not None and each.metric not in UNMEASURED and each.to_state is not State.QUIET
         else each
         for each in transitions
     )

@@ -22,6 +22,7 @@ from monitor.model import (
 from monitor.pipeline.covering import summarize_coverage
 from monitor.pipeline.expecting import expect
 from monitor.pipeline.freezing import watch_freezing
+from monitor.pipeline.weighing import Scales
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +71,8 @@ def judge_findings(
         arm_scores=found.arm_scores,
     )
     named, told = name_incidents(moved, transitions, states, group_for=comparison.group_for)
-    return Judgement(expectations=expectations, states=named, transitions=told)
+    scales = Scales(comparison=comparison, summaries=found.summaries, expectations=expectations, past=past)
+    return Judgement(expectations=expectations, states=named, transitions=scales.weigh(told))
 
 
 def _count_lost(coverage: Coverage | None) -> dict[str, float]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from monitor.errors import MonitorError
 from monitor.metrics import Metric, parse, score_all
-from monitor.model import ALL, COVERAGE, FROZEN, Comparison, KeptLists, Pull, Rule, RunRecord, Scores, Statistic, Summary
+from monitor.model import ALL, UNMEASURED, Comparison, KeptLists, Pull, Rule, RunRecord, Scores, Statistic, Summary
 from monitor.pairing import pair
 from monitor.pipeline.scoring import summarize_scores
 from monitor.ports import Store
@@ -30,7 +30,7 @@ def refill(comparison: Comparison, record: RunRecord, store: Store) -> Refilled:
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
-    asked = [rule for rule in comparison.rules if rule.metric not in (COVERAGE, FROZEN) and _lacks(record.summaries, rule)]
+    asked = [rule for rule in comparison.rules if rule.metric not in UNMEASURED and _lacks(record.summaries, rule)]
     if not asked:
         return Refilled(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from monitor.model import (
     AlertState,
     Comparison,
     Expectation,
     PastRun,
+    RuleKind,
     RunRecord,
     RunStatus,
     State,
@@ -19,10 +20,15 @@ from monitor.model import (
 from monitor.pipeline.expecting import REMEMBERED
 from monitor.pipeline.explaining import explain_alerts
 from monitor.pipeline.judging import Findings, judge_findings
+from monitor.pipeline.weighing import needs_recent
 
 
 def _empty_past() -> defaultdict[str, deque[PastRun]]:
     return defaultdict(lambda: deque(maxlen=REMEMBERED))
+
+
+def _without_conditions(comparison: Comparison) -> Comparison:
+    return replace(comparison, rules=tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.CONDITION))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,8 +43,11 @@ class Rejudging:
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(default_factory=_empty_past)
 
-    def judge(self, record: RunRecord) -> tuple[Transition, ...]:
-        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now."""
+    def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
+        """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
+
+        Of conditions one that is not whole says nothing: what a rule lacks now, the run may have measured then.
+        """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
@@ -50,7 +59,9 @@ class Rejudging:
             summaries=record.summaries,
             arm_scores=record.arm_scores,
         )
-        judgement = judge_findings(self.comparison, found, self.past[run.config_hash], tuple(self.states.values()), at=run.slot)
+        past = tuple(self.past[run.config_hash])
+        comparison = self.comparison if is_whole else _without_conditions(self.comparison)
+        judgement = judge_findings(comparison, found, past, tuple(self.states.values()), at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement.expectations)
@@ -59,5 +70,6 @@ class Rejudging:
     def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
         """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
-        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations))
+        summaries = tuple(record.summaries) if needs_recent(self.comparison) else ()
+        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations), summaries=summaries)
         self.past[record.run.config_hash].append(past)

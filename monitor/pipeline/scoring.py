@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.metrics import Metric, Need, parse
-from monitor.model import COVERAGE, FROZEN, Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary, parse_derived
+from monitor.model import UNMEASURED, Comparison, Evidence, PairBatch, Pairing, Scores, Statistic, Summary, parse_derived
 from monitor.pairing.vocabulary import decode
 from monitor.summaries import choose_evidence, summarize
 
@@ -52,7 +52,7 @@ def summarize_scores(
     ``bounds`` of the scores that are not those of ``metrics``.
     """
     wanted: dict[str, list[Statistic]] = {}
-    for rule in (each for each in comparison.rules if each.metric not in (COVERAGE, FROZEN)):
+    for rule in (each for each in comparison.rules if each.metric not in UNMEASURED):
         wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
     ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics} | dict(bounds or {})
     return summarize(segments, scores.by_metric, ranges=ranges, wanted=wanted)

@@ -7,23 +7,46 @@ from collections.abc import Sequence
 
 from monitor.errors import ConfigError
 from monitor.options import OneOf
-from monitor.ports import Receiver
+from monitor.ports import Receiver, RunWatcher
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
+from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
+from monitor.receivers.deadman import DeadMan, PingOptions
+from monitor.receivers.email import Email, EmailOptions
+from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
+from monitor.receivers.slack import Slack, SlackOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
-__all__ = ["AlertmanagerOptions", "ReceiverOptions", "WebhookOptions", "open_receivers", "receiver_names", "verify"]
+__all__ = [
+    "AlertmanagerOptions",
+    "AppriseOptions",
+    "EmailOptions",
+    "PagerDutyOptions",
+    "PingOptions",
+    "ReceiverOptions",
+    "SlackOptions",
+    "WebhookOptions",
+    "open_pings",
+    "open_receivers",
+    "receiver_names",
+    "verify",
+]
 
 
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""
 
     alertmanager: AlertmanagerOptions | None = None
+    pagerduty: PagerDutyOptions | None = None
+    slack: SlackOptions | None = None
+    email: EmailOptions | None = None
+    apprise: AppriseOptions | None = None
     webhook: WebhookOptions | None = None
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        return next(given.receiver_names for given in (self.alertmanager, self.webhook) if given is not None)
+        kinds = (self.alertmanager, self.pagerduty, self.slack, self.email, self.apprise, self.webhook)
+        return next(given.receiver_names for given in kinds if given is not None)
 
 
 def receiver_names(options: Sequence[ReceiverOptions]) -> tuple[str, ...]:
@@ -44,6 +67,19 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     for entry in options:
         if entry.alertmanager is not None:
             opened.extend(open_alertmanager(entry.alertmanager, external_url=external_url))
+        if entry.pagerduty is not None:
+            opened.append(PagerDuty(entry.pagerduty, external_url=external_url))
+        if entry.slack is not None:
+            opened.append(Slack(entry.slack, external_url=external_url))
+        if entry.email is not None:
+            opened.append(Email(entry.email, external_url=external_url))
+        if entry.apprise is not None:
+            opened.append(AppriseReceiver(entry.apprise, external_url=external_url))
         if entry.webhook is not None:
             opened.append(Webhook(entry.webhook, external_url=external_url))
     return tuple(opened)
+
+
+def open_pings(options: Sequence[PingOptions]) -> tuple[RunWatcher, ...]:
+    """One dead-man ping an entry. Nothing is sent yet."""
+    return tuple(DeadMan(entry) for entry in options)

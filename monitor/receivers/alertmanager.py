@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Annotated, Self
@@ -22,10 +21,10 @@ from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers.answers import accept
 from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
 from monitor.receivers.guarded import Guard
-from monitor.receivers.wording import clean, description_of, link_to, moment, summary_of
+from monitor.receivers.labelling import annotations_of, labels_of
+from monitor.receivers.wording import link_to, moment
 
 _PATH = "/api/v2/alerts"
-_MAX_LABEL = 256
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 _BATCH = 250
@@ -161,44 +160,11 @@ def alert_of(transition: Transition, firing_ends_at: datetime, external_url: str
     ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
     return {
         "labels": labels_of(transition),
-        "annotations": _annotations(transition),
+        "annotations": annotations_of(transition),
         "startsAt": moment(starts_at),
         "endsAt": moment(ends_at),
         "generatorURL": link_to(transition, external_url),
     }
-
-
-def labels_of(transition: Transition) -> dict[str, str]:
-    """Labels that name the alert for as long as its rule stands: nothing here changes from run to run, above all no value."""
-    ours = {
-        "alertname": transition.alert,
-        "comparison": transition.comparison,
-        "segment": transition.segment,
-        "severity": transition.severity.value,
-        "metric": transition.metric,
-        "statistic": transition.statistic,
-    }
-    given = {_label_name(name): value for name, value in sorted(transition.labels.items())}
-    return {name: clean(value, _MAX_LABEL) for name, value in {**given, **ours}.items()}
-
-
-def _annotations(transition: Transition) -> dict[str, str]:
-    said = {
-        "summary": summary_of(transition),
-        "description": description_of(transition),
-        "explanation": clean(transition.explanation or ""),
-        "value": "" if transition.value is None else f"{transition.value:.6g}",
-        "threshold": f"{transition.threshold:.6g}",
-        "users": str(transition.users),
-        "runbook_url": clean(transition.runbook_url or ""),
-    }
-    return {name: text for name, text in said.items() if text}
-
-
-def _label_name(name: str) -> str:
-    """The nearest name that Alertmanager accepts; one bad name would make it refuse the alert."""
-    legal = re.sub(r"[^a-zA-Z0-9_]", "_", name)
-    return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"
 
 
 def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:

@@ -25,28 +25,34 @@ _REFUSED = 400
 _BROKEN = 500
 
 
-def accept(answer: Answer, *, who: str, now: datetime) -> None:
+def accept(answer: Answer, *, who: str, now: datetime, said: str | None = None, is_bounded: bool = False) -> None:
     """Return if the receiver took the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
-    these, 5xx, after which the message may be known all the same, and redirects, which are never followed. ``Retry-After`` is
-    handed on.
+    these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
+    ``said``: what its body says, fit to be shown. ``is_bounded``: the message is as long however much it tells, so that a part
+    of it would be refused no less.
     """
     status = answer.status
-    if 200 <= status < 300:  # noqa: PLR2004 - the statuses themselves are the clearest names
+    if is_taken(answer):
         return
     is_permanent = _REFUSED <= status < _BROKEN and status not in _LATER
     advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
     if 300 <= status < _REFUSED:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {_named(status)}: {advice}"
+    msg = f"{who} answered {name_of(answer)}: {advice}{f' ({said})' if said else ''}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,
         retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
         may_be_known=status >= _BROKEN,
-        of_message=status in _OF_MESSAGE,
+        of_message=status in _OF_MESSAGE and not is_bounded,
     )
+
+
+def is_taken(answer: Answer) -> bool:
+    """Whether the status says that the message was taken."""
+    return 200 <= answer.status < 300  # noqa: PLR2004 - the statuses themselves are the clearest names
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
@@ -64,8 +70,9 @@ def retry_after_s(text: str | None, now: datetime) -> float | None:
     return max(seconds, 0.0) if math.isfinite(seconds) else None
 
 
-def _named(status: int) -> str:
+def name_of(answer: Answer) -> str:
+    """Its status with the words that belong to it."""
     try:
-        return f"{status} {HTTPStatus(status).phrase}"
+        return f"{answer.status} {HTTPStatus(answer.status).phrase}"
     except ValueError:
-        return str(status)
+        return str(answer.status)

@@ -11,7 +11,7 @@ import http.client
 import io
 import socket
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
@@ -22,17 +22,29 @@ import requests
 from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import HTTPError, NameResolutionError
 
 from monitor.errors import DeliveryError
 from monitor.receivers.resolving import Addresses, addresses_of
 
 MAX_ANSWER_BYTES = 256 * 1024
-_DEADLINE: ContextVar[float] = ContextVar("deadline of the exchange under way, on the monotonic clock")
+MAX_BODY_BYTES = 16 * 1024
+"""What is kept of an answer's body, to tell a person what it says."""
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """One request and its answer: until when, on the monotonic clock, and whether all of it is on its way."""
+
+    ends_at: float
+    is_sent: bool = False
+
+
+_EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange under way")
 
 
 def _left() -> float:
-    left = _DEADLINE.get() - time.monotonic()
+    left = _EXCHANGE.get().ends_at - time.monotonic()
     if left <= 0:
         raise TimeoutError
     return left
@@ -99,12 +111,15 @@ class _Punctual(HTTPConnection):
         raise failure
 
     def send(self, data: Any) -> None:  # noqa: ANN401 - bytes, as all that this module sends
+        exchange = _EXCHANGE.get()
+        exchange.is_sent = False
         if self.sock is None:
             self.connect()
         rest = memoryview(data)
         while rest:
             self.sock.settimeout(_left())
             rest = rest[self.sock.send(rest) :]
+        exchange.is_sent = True
 
 
 class _PunctualTLS(_Punctual, HTTPSConnection):
@@ -127,10 +142,14 @@ class _Adapter(HTTPAdapter):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status and headers of an answer; its body is not kept."""
+    """Status and headers of an answer, and the first `MAX_BODY_BYTES` of its body; None where it did not come to its end.
+
+    Whoever shows the body takes care that it echoes no secret.
+    """
 
     status: int
     headers: Mapping[str, str]
+    body: bytes | None = None
 
 
 class Guard:
@@ -151,14 +170,18 @@ class Guard:
         return self._who
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        """Send, and wait for status and headers; the body is read away if it comes in time. DeliveryError without an answer."""
-        token = _DEADLINE.set(time.monotonic() + self._timeout_s)
+        """Send, and wait for status and headers, and for the body if it comes in time.
+
+        DeliveryError without an answer; ``may_be_known`` from when all had been sent.
+        """
+        exchange = _Exchange(time.monotonic() + self._timeout_s)
+        token = _EXCHANGE.set(exchange)
         try:
             return self._exchange(body, headers)
         except (requests.RequestException, HTTPError, OSError) as error:
-            failure = self._explain(error)
+            failure = DeliveryError(self._explain(error), permanent=False, may_be_known=exchange.is_sent)
         finally:
-            _DEADLINE.reset(token)
+            _EXCHANGE.reset(token)
         # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
         raise failure
 
@@ -176,10 +199,10 @@ class Guard:
             stream=True,
         )
         with response:
-            _read_away(response)
-            return Answer(status=response.status_code, headers=response.headers)
+            kept = _read_away(response)
+            return Answer(status=response.status_code, headers=response.headers, body=kept)
 
-    def _explain(self, error: Exception) -> DeliveryError:
+    def _explain(self, error: Exception) -> str:
         chain = list(_chain(error))
         if isinstance(error, requests.Timeout) or any(isinstance(link, TimeoutError) for link in chain):
             said = f"did not answer within {self._timeout_s:g} s"
@@ -191,23 +214,19 @@ class Guard:
             said = "refused the connection: check that it runs and listens there"
         else:
             said = "broke the connection or did not speak HTTP"
-        return DeliveryError(f"{self._who} {said}", permanent=False, may_be_known=_may_have_arrived(error, chain))
+        return f"{self._who} {said}"
 
 
-def _may_have_arrived(error: Exception, chain: Sequence[BaseException]) -> bool:
-    """Whether what was sent may have been taken: not when no connection stood."""
-    never = (ConnectionRefusedError, NameResolutionError, NewConnectionError, ConnectTimeoutError)
-    is_refused = isinstance(error, requests.ConnectTimeout | requests.exceptions.SSLError)
-    return not is_refused and not any(isinstance(link, never) for link in chain)
-
-
-def _read_away(response: requests.Response) -> None:
+def _read_away(response: requests.Response) -> bytes | None:
     """Read the body so that the connection can be used again; what does not come in time or measure costs the connection."""
+    kept = bytearray()
     try:
-        for _ in response.raw.stream(8192, decode_content=False):
-            pass
+        for piece in response.raw.stream(8192, decode_content=False):
+            kept += piece[: MAX_BODY_BYTES - len(kept)]
     except (HTTPError, OSError):
         response.close()
+        return None
+    return bytes(kept)
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:

@@ -52,8 +52,12 @@ def moment(instant: datetime) -> str:
 
 
 def clean(text: str, limit: int = MAX_TEXT) -> str:
-    """One line of valid UTF-8 without control characters, at most ``limit`` long; a cut text ends in a mark of its own."""
-    line = "".join(char if char.isprintable() else " " for char in text.encode("utf-8", "replace").decode("utf-8"))
+    """One line of valid UTF-8 that prints, at most ``limit`` long; a cut text ends in a mark of its own.
+
+    Blanks stand for what does not print: controls, line breaks, and whatever turns or hides the writing.
+    """
+    start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
+    line = "".join(char if char.isprintable() else " " for char in start)
     if len(line) <= limit:
         return line
     mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]

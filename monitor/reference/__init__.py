@@ -8,6 +8,7 @@ from monitor.reference.autocorrelation import correlate, discount
 from monitor.reference.budget import SAFETY, SHARE_OF_ALL, Budget
 from monitor.reference.errors import estimate_error
 from monitor.reference.history import find_median
+from monitor.reference.intervals import estimate_interval, share_interval
 from monitor.reference.power import Looking
 from monitor.reference.prediction import Prediction, predict, surprise, to_normal
 from monitor.reference.reference import WINDOW, Reference, refer
@@ -31,12 +32,14 @@ __all__ = [
     "count_suspects",
     "discount",
     "estimate_error",
+    "estimate_interval",
     "find_median",
     "follow",
     "from_angle",
     "predict",
     "propose",
     "refer",
+    "share_interval",
     "start",
     "surprise",
     "to_angle",

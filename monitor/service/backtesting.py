@@ -54,7 +54,7 @@ def backtest(comparison: Comparison, store: Store, period: Period) -> Backtest:
     transitions: list[Transition] = []
     for record in records(comparison.name, store, period.end):
         refilled = refill(comparison, record, store)
-        changed = rejudging.judge(refilled.record)
+        changed = rejudging.judge(refilled.record, is_whole=not refilled.lacking)
         if period.holds(record.run.slot):
             runs[record.run.status] += 1
             transitions.extend(changed)

@@ -26,6 +26,7 @@ from monitor.service.outage import DatabaseWatch
 from monitor.service.rhythm import Rhythm
 from monitor.service.running import Runner
 from monitor.service.scheduling import Jobs
+from monitor.service.staleness import Staleness
 from monitor.service.tasks import Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
@@ -65,6 +66,7 @@ class Daemon:
         self._database: DatabaseWatch
         self._emergency: Emergency
         self._upkeep: Upkeep
+        self._staleness: Staleness
         self._runner: Runner
         self._ticker: Ticker
         self._loops: DeliveryLoops
@@ -133,6 +135,7 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._ticker = Ticker(runner=self._runner, store=store, publisher=publisher, clock=clock)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
+        self._staleness = Staleness(store=store, clock=clock)
         owner, is_sure = self._runner.owner, self._leading.is_sure
         self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
         self._rhythm = self._make_rhythm()
@@ -188,6 +191,7 @@ class Daemon:
                 return False
             old, self._wiring = self._wiring, new
             self._put_in_force()
+        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
@@ -196,6 +200,7 @@ class Daemon:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
         wiring = self._wiring
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
+        self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._set_going()
@@ -298,9 +303,12 @@ class Daemon:
             self._refresh()
 
     def _refresh(self) -> None:
-        if self._upkeep.refresh(tuple(self._wiring.watched), leads=self._leading.leads, at_work=tuple(self._runner.claims)):
-            for name in self._wiring.watched:
+        wiring, leads = self._wiring, self._leading.leads
+        if self._upkeep.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self._runner.claims)):
+            for name in wiring.watched:
                 self._hasten(name)
+        if leads and self._staleness.look(wiring.watched.values(), self._upkeep.latest, wiring.receiver_names):
+            self._loops.wake()
 
     def _renew_sources(self, name: str) -> None:
         self._wiring.renew_sources(name)

@@ -11,7 +11,7 @@ from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenEr
 from monitor.model import RunResult, spell
 from monitor.pipeline.backfill import Filled
 from monitor.pipeline.deliver import Outlet, drain
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Publisher, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.labelling import fill
 from monitor.service.running import Runner, Watched, chosen, whoami
@@ -25,7 +25,7 @@ PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShot:
-    """Runs slots outside the daemon, against the same database."""
+    """Runs slots outside the daemon, against the same database. ``pings`` hear of each run that is not replayed."""
 
     watched: Mapping[str, Watched]
     receivers: tuple[Receiver, ...]
@@ -33,6 +33,7 @@ class OneShot:
     publisher: Publisher
     policy: Policy = field(default_factory=Policy)
     clock: Clock = field(default_factory=SystemClock)
+    pings: tuple[RunWatcher, ...] = ()
 
     def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each chosen comparison (the newest where none is given), measuring it anew if it was run before.
@@ -105,7 +106,8 @@ class OneShot:
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
         receivers = tuple(receiver.name for receiver in self.receivers) if is_announced else ()
-        runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher, patience_s=PATIENCE_S)
+        pings = self.pings if judged_at is None else ()
+        runner = Runner(store=self.store, clock=self.clock, publisher=self.publisher, patience_s=PATIENCE_S, pings=pings)
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
             raise SlotTakenError(self._tell_taken(watched.comparison.name, slot), permanent=False)

@@ -14,14 +14,15 @@ from typing import TypeVar
 import stamina
 import structlog
 
-from monitor.errors import ConfigError, DatabaseError
-from monitor.model import Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, spell
+from monitor.errors import ConfigError, DatabaseError, MonitorError
+from monitor.model import UNMEASURED, Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, spell
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.expecting import REMEMBERED, learning_rules
 from monitor.pipeline.explaining import HEALTHY_RUNS
 from monitor.pipeline.remembering import needs_last
 from monitor.pipeline.run import conclude, execute
-from monitor.ports import Clock, Publisher, Store
+from monitor.pipeline.weighing import RECENT, needs_recent
+from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
 
@@ -69,7 +70,8 @@ def chosen(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, .
 class Runner:
     """Runs slots against one store.
 
-    ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run.
+    ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run. ``pings``
+    hear of each run's start and end; of one given back unfinished, or taken over by somebody else, they hear no end.
     """
 
     store: Store
@@ -77,6 +79,7 @@ class Runner:
     owner: str = field(default_factory=whoami)
     publisher: Publisher | None = None
     patience_s: float = 120.0
+    pings: tuple[RunWatcher, ...] = ()
     claims: dict[int, Claim] = field(default_factory=dict)
 
     def run(
@@ -96,9 +99,11 @@ class Runner:
         try:
             self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
             return self._run(watched, taken[0], receivers, judged_at or self.clock) if taken else None
-        except BaseException:
+        except BaseException as error:
             for claim in taken:
                 self._give_back(claim)
+                if isinstance(error, MonitorError):
+                    self._ping_end(claim, str(error))
             raise
         finally:
             for claim in taken:
@@ -124,6 +129,8 @@ class Runner:
     def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
         bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": spell(claim.slot)}
         with structlog.contextvars.bound_contextvars(**bound):
+            for ping in self.pings:
+                ping.run_started(claim)
             result = self._execute(watched, claim, judged_at)
             return self._finish(replace(result, finished_at=self.clock.now()), receivers)
 
@@ -165,8 +172,10 @@ class Runner:
             return None
 
     def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
-        """The runs that rules learn from, where any does."""
-        rules = learning_rules(comparison)
+        """The runs that rules learn from, where any does, else the few that tell what was normal."""
+        rules, limit = learning_rules(comparison), REMEMBERED
+        if needs_recent(comparison):
+            rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
         if not rules:
             return ()
         read = partial(
@@ -174,7 +183,7 @@ class Runner:
             claim.comparison,
             config_hash=comparison.config_hash,
             before=claim.slot,
-            limit=REMEMBERED,
+            limit=limit,
             rules=rules,
         )
         return self.patiently(read)
@@ -196,7 +205,13 @@ class Runner:
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
         self._tell(result)
+        is_well = result.status is RunStatus.OK
+        self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
         return result
+
+    def _ping_end(self, claim: Claim, failure: str | None) -> None:
+        for ping in self.pings:
+            ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Do it, again while the database is briefly away.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -15,8 +16,8 @@ from monitor.alerts import Policy, retire
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.pipeline.arms import Arms
-from monitor.ports import Clock, Receiver, Source, Store
-from monitor.receivers import open_receivers
+from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
+from monitor.receivers import open_pings, open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.interrupts import termination_raised
 from monitor.service.replaying import OneShot
@@ -27,6 +28,9 @@ from monitor.storage import open_store
 
 log = structlog.get_logger(__name__)
 
+PINGS_S = 3.0
+"""How long pings may still go out once everything else is closed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wiring:
@@ -36,6 +40,7 @@ class Wiring:
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
     policy: Policy
+    pings: tuple[RunWatcher, ...] = ()
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
@@ -47,6 +52,12 @@ class Wiring:
         for watched in self.watched.values():
             watched.close(timeout_s)
 
+    def close_pings(self) -> None:
+        """Let every ping that waits go out, for PINGS_S at most."""
+        ends_at = time.monotonic() + PINGS_S
+        for ping in self.pings:
+            ping.close(timeout_s=ends_at - time.monotonic())
+
     def renew_sources(self, comparison: str) -> None:
         """Open a comparison's sources anew: a hung run holds the old ones, which are closed once it ends."""
         hung = self.watched.get(comparison)
@@ -56,8 +67,9 @@ class Wiring:
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self, timeout_s: float = -1) -> None:
-        """Close sources and receivers."""
+        """Close sources, pings and receivers."""
         self.close_sources(timeout_s)
+        self.close_pings()
         for receiver in self.receivers:
             receiver.close()
 
@@ -69,6 +81,7 @@ def wire(settings: Settings) -> Wiring:
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
+        pings=open_pings(settings.pings),
     )
 
 
@@ -115,7 +128,12 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
             settle(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
         yield OneShot(
-            watched=wiring.watched, receivers=wiring.receivers, store=store, publisher=publisher, policy=wiring.policy
+            watched=wiring.watched,
+            receivers=wiring.receivers,
+            store=store,
+            publisher=publisher,
+            policy=wiring.policy,
+            pings=wiring.pings,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from monitor.options import format_duration
-from monitor.receivers import ReceiverOptions
+from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.fields import is_loopback, split_address
 from monitor.settings.models import ComparisonOptions, RetentionOptions, Settings
 from monitor.settings.needs import check_needs, read_metric
@@ -30,6 +30,7 @@ def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
         _TAKEN.format("comparison"),
     )
     yield from _receivers(settings, context)
+    yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
     yield from _telling(settings, context)
     for n, comparison in comparisons:
         for problem in _comparison(comparison, context):
@@ -63,6 +64,14 @@ def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Pro
             kind = str(next(name for name in type(entry).model_fields if getattr(entry, name) is not None))
             named.extend((("receivers", n, kind, "name"), name) for name in entry.receiver_names)
     yield from unique(named, _TAKEN.format("receiver"))
+
+
+def _pings(settings: Partial, context: Mapping[str, object], known: set[str | None]) -> Iterator[Problem]:
+    for n, item in settings.items("pings"):
+        if (entry := valid(PingOptions, item, context)) is not None:
+            for place, name in enumerate(entry.comparisons or ()):
+                if name not in known and None not in known:
+                    yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")
 
 
 def _telling(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, SecretStr, model_validator
+from pydantic import ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import NoiseFloor
 from monitor.options import Duration, OneOf, Options, display_url
-from monitor.receivers import ReceiverOptions
+from monitor.receivers import PingOptions, ReceiverOptions
+from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.fields import (
     Address,
     ArmMetricName,
@@ -113,6 +114,14 @@ class ComparisonOptions(Options):
         default=False,
         description="Whether the rules that need no numbers are added to `rules`; one of the same name replaces theirs.",
     )
+    dry_run: bool = Field(
+        default=False,
+        description="Whether the alerts of this comparison are only recorded and nobody is told, unless a rule says otherwise.",
+    )
+    conditions: ConditionsOptions = Field(
+        default_factory=ConditionsOptions,
+        description="What happens while nothing can be said of drift, key by key in place of the `conditions` for all.",
+    )
     group_for: Duration | None = Field(
         default=None,
         description="How long after its beginning further firings of the same severity join an incident and are told as part "
@@ -194,9 +203,15 @@ class Settings(Options):
     external_url: PublicUrl = Field(
         default_factory=_own_url, description="How people reach this daemon, for links in alerts (default: from `listen`)."
     )
+    conditions: ConditionsOptions = Field(
+        default_factory=ConditionsOptions, description="What happens in every comparison while nothing can be said of drift."
+    )
     comparisons: tuple[ComparisonOptions, ...] = Field(min_length=1, max_length=1000, description="What is watched.")
     receivers: tuple[ReceiverOptions, ...] = Field(
         default=(), max_length=100, description="Who is told when an alert fires or resolves."
+    )
+    pings: tuple[PingOptions, ...] = Field(
+        default=(), max_length=100, description="Dead-man pings: who hears of every run, so that silence is noticed."
     )
     concurrent_runs: int = Field(
         default=8, ge=1, le=100, description="How many runs may be at work at once; who has waited longest comes first."
@@ -221,6 +236,15 @@ class Settings(Options):
     )
     retention: RetentionOptions = Field(default_factory=RetentionOptions, description="How long results are kept.")
     log: LogOptions = Field(default_factory=LogOptions, description="What is logged.")
+
+    @field_validator("comparisons")
+    @classmethod
+    def _pass_on_conditions(
+        cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
+    ) -> tuple[ComparisonOptions, ...]:
+        """Each comparison's conditions over those for all; these stand before the comparisons, so they are read by now."""
+        defaults = info.data.get("conditions", ConditionsOptions())
+        return tuple(each.model_copy(update={"conditions": each.conditions.over(defaults)}) for each in comparisons)
 
     @property
     def listen_address(self) -> tuple[str, int]:

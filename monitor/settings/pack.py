@@ -13,6 +13,9 @@ from monitor.settings.rule_options import RuleOptions
 
 _OTHERS = 2
 """Further metrics whose mean is watched: what one measure weighs lightly another may not."""
+_HELD = 2
+"""Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
+expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first."""
 _COVERAGE = {
     "ListsMissing": CoverageShare(Lack.MISSING, Arm.CANDIDATE),
     "ListsEmpty": CoverageShare(Lack.EMPTY, Arm.CANDIDATE),
@@ -40,7 +43,8 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     """The pack for this comparison: on its first metric in full, on two more their means, on coverage, and on standstill."""
     metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
-    coverage = (_rule(alert=name, coverage=str(share), learned="jump", segments="each") for name, share in _COVERAGE.items())
+    jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
+    coverage = (_rule(alert=name, coverage=str(share), **jump) for name, share in _COVERAGE.items())
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
@@ -52,7 +56,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
     """The mean for what touches everybody, the tail and shares of users far off for what touches few, and both over runs."""
     name = str(metric)
-    drop, trend = {"learned": "drop", "segments": "each"}, {"learned": "trend", "segments": "each"}
+    drop, trend = {"learned": "drop", "segments": "each", "resolve_after": _HELD}, {"learned": "trend", "segments": "each"}
     yield _rule(alert="SimilarityDropped", metric=name, **drop)
     yield _rule(alert="SimilarityFalls", metric=name, **trend)
     yield _rule(alert="TailDropped", metric=name, statistic="p05" if metric.higher_is_more_alike else "p95", **drop)
@@ -70,7 +74,7 @@ def _rule(**keys: object) -> RuleOptions:
 
 def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
     for place, metric in enumerate(metrics, start=2):
-        yield _rule(alert=f"SimilarityDropped{place}", metric=str(metric), learned="drop", segments="each")
+        yield _rule(alert=f"SimilarityDropped{place}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:

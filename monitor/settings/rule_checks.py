@@ -49,7 +49,7 @@ def _rule_frozen(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 _NOT_OF_FROZEN = (
     *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
-    *("resolve_above", "resolve_below"),
+    *("resolve_above", "resolve_below", "resolve_after"),
 )
 
 

@@ -96,6 +96,11 @@ class RuleOptions(Options):
     resolve_below: FiniteFloat | None = Field(
         default=None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
     )
+    resolve_after: RunCount = Field(
+        default=1,
+        description="Consecutive recovered runs before a firing alert ends: with more than one a fault that comes and goes is "
+        "one firing.",
+    )
     min_users: int = Field(
         default=30,
         ge=1,
@@ -103,6 +108,11 @@ class RuleOptions(Options):
         description="With a score for fewer users the verdict is `too_few` and never a breach.",
     )
     severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
+    dry_run: bool | None = Field(
+        default=None,
+        description="Whether the alert is only recorded, with what would have been sent, and nobody is told (default: as the "
+        "comparison says).",
+    )
     runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]

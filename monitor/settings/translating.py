@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from urllib.parse import urlsplit
 
@@ -51,7 +52,7 @@ def policy_of(settings: Settings) -> Policy:
         settings.maintenance,
         settings.fallbacks,
         settings.receivers,
-        muted=(),
+        muted=((each.name, rule.alert) for each in settings.comparisons for rule in _to_rules(each) if rule.is_dry_run),
         schedule_of=Cron.parse,
     )
 
@@ -62,7 +63,7 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         name=options.name,
         k=options.k,
         metrics=options.metrics,
-        rules=tuple(to_rule(rule, options.k) for rule in rules_of(options)),
+        rules=_to_rules(options),
         sample=None if options.users.sample is None else sample_size(options.users.sample),
         seed=options.seed,
         deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
@@ -79,7 +80,17 @@ def to_comparison(options: ComparisonOptions) -> Comparison:
         noise_floor=options.noise_floor.kind if options.noise_floor else None,
         group_for=options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest),
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
+        ignored=options.conditions.ignored,
+        stale_after=options.conditions.stale.after,
     )
+
+
+def _to_rules(options: ComparisonOptions) -> tuple[Rule, ...]:
+    """Rules on drift, then those on conditions whose name is free; dry runs where the rule, or else the comparison, says so."""
+    on_drift = [(rule.dry_run, to_rule(rule, options.k)) for rule in rules_of(options)]
+    taken = {rule.alert for _, rule in on_drift}
+    on_conditions = [(None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken]
+    return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))
 
 
 def to_rule(options: RuleOptions, k: int) -> Rule:
@@ -94,6 +105,7 @@ def to_rule(options: RuleOptions, k: int) -> Rule:
         resolve_at=threshold if end is None else end,
         segments=options.segments,
         for_runs=options.for_runs,
+        resolve_after=options.resolve_after,
         min_users=options.min_users,
         severity=options.severity,
         runbook_url=options.runbook_url,

@@ -2,6 +2,6 @@
 
 from monitor.storage.address import parse_url
 from monitor.storage.leasing import open_leases
-from monitor.storage.store import SqlStore, open_store, unopened_store
+from monitor.storage.store import SqlStore, open_store, opened_store, unopened_store
 
-__all__ = ["SqlStore", "open_leases", "open_store", "parse_url", "unopened_store"]
+__all__ = ["SqlStore", "open_leases", "open_store", "opened_store", "parse_url", "unopened_store"]

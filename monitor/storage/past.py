@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, select
 
-from monitor.model import PastRun, Rule, RunStatus, State
+from monitor.model import CONDITION, PastRun, Rule, RunStatus, State
 from monitor.storage import lessons, results
 from monitor.storage.tables import runs, transitions
 
@@ -57,9 +57,9 @@ def newest_ok(
 
 
 def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
-    """The alerts that were not quiet after each of the slots, which ascend."""
+    """The alerts on drift that were not quiet after each of the slots, which ascend; conditions cast no doubt on a run."""
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
-        transitions.c.comparison == comparison
+        transitions.c.comparison == comparison, transitions.c.metric != CONDITION
     )
     changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
     states: dict[Watch, State] = {}

@@ -4,7 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
@@ -76,6 +77,13 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
         store.close()
         raise
     return store
+
+
+@contextmanager
+def opened_store(url: SecretStr | str) -> Iterator[SqlStore]:
+    """A store over a database that is there, closed at the end."""
+    with closing(open_store(url, create=False)) as store:
+        yield store
 
 
 def unopened_store(url: SecretStr | str) -> SqlStore:
@@ -188,6 +196,10 @@ class SqlStore:
     def all_alert_states(self) -> tuple[AlertState, ...]:
         with self.database.read() as connection:
             return alerting.read(connection, None)
+
+    def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        with self.database.write() as connection:
+            alerting.store(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         with self.database.write() as connection:

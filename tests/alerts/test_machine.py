@@ -15,6 +15,7 @@ from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition
 DAY = timedelta(days=1)
 QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
 BAND = rule(threshold=0.35, resolve_at=0.4, for_runs=2)
+HELD = replace(BAND, resolve_after=2)
 
 BREACH = Verdict(outcome=Outcome.BREACH, reason="low", value=0.2, users=100)
 OK = Verdict(outcome=Outcome.OK, reason="fine", value=0.5, users=100, is_recovered=True)
@@ -22,6 +23,7 @@ OK_IN_BAND = Verdict(outcome=Outcome.OK, reason="nearly", value=0.38, users=100)
 NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody", value=None, users=0)
 TOO_FEW = Verdict(outcome=Outcome.TOO_FEW, reason="3 users", value=None, users=3)
 ERROR = Verdict(outcome=Outcome.ERROR, reason="down", value=None, users=0)
+GIVEN_UP = replace(NO_DATA, is_given_up=True)
 VERDICTS = {
     "breach": BREACH,
     "ok": OK,
@@ -29,6 +31,7 @@ VERDICTS = {
     "no_data": NO_DATA,
     "too_few": TOO_FEW,
     "error": ERROR,
+    "given_up": GIVEN_UP,
 }
 
 
@@ -52,6 +55,7 @@ STARTS: dict[str, tuple[Verdict, ...]] = {
     "quiet": (OK,),
     "pending": (BREACH,),
     "firing": (BREACH, BREACH),
+    "firing_but_recovered_once": (BREACH, BREACH, OK),
 }
 CELLS = {
     ("none", "breach"): (PENDING, 1),
@@ -60,25 +64,37 @@ CELLS = {
     ("none", "no_data"): (QUIET, 0),
     ("none", "too_few"): (QUIET, 0),
     ("none", "error"): (QUIET, 0),
+    ("none", "given_up"): (QUIET, 0),
     ("quiet", "breach"): (PENDING, 1),
     ("quiet", "ok"): (QUIET, 0),
     ("quiet", "ok_in_band"): (QUIET, 0),
     ("quiet", "no_data"): (QUIET, 0),
     ("quiet", "too_few"): (QUIET, 0),
     ("quiet", "error"): (QUIET, 0),
-    ("pending", "breach"): (FIRING, 2),
+    ("quiet", "given_up"): (QUIET, 0),
+    ("pending", "breach"): (FIRING, 0),
     ("pending", "ok"): (QUIET, 0),
     ("pending", "ok_in_band"): (QUIET, 0),
     ("pending", "no_data"): (PENDING, 1),
     ("pending", "too_few"): (PENDING, 1),
     ("pending", "error"): (PENDING, 1),
-    ("firing", "breach"): (FIRING, 2),
-    ("firing", "ok"): (QUIET, 0),
-    ("firing", "ok_in_band"): (FIRING, 2),
-    ("firing", "no_data"): (FIRING, 2),
-    ("firing", "too_few"): (FIRING, 2),
-    ("firing", "error"): (FIRING, 2),
+    ("pending", "given_up"): (QUIET, 0),
+    ("firing", "breach"): (FIRING, 0),
+    ("firing", "ok"): (FIRING, 1),
+    ("firing", "ok_in_band"): (FIRING, 0),
+    ("firing", "no_data"): (FIRING, 0),
+    ("firing", "too_few"): (FIRING, 0),
+    ("firing", "error"): (FIRING, 0),
+    ("firing", "given_up"): (QUIET, 0),
+    ("firing_but_recovered_once", "breach"): (FIRING, 0),
+    ("firing_but_recovered_once", "ok"): (QUIET, 0),
+    ("firing_but_recovered_once", "ok_in_band"): (FIRING, 0),
+    ("firing_but_recovered_once", "no_data"): (FIRING, 1),
+    ("firing_but_recovered_once", "too_few"): (FIRING, 1),
+    ("firing_but_recovered_once", "error"): (FIRING, 1),
+    ("firing_but_recovered_once", "given_up"): (QUIET, 0),
 }
+"""Under a rule with ``for: 2`` and ``resolve_after: 2``: the state and its streak after the verdict."""
 
 
 def test_the_table_names_every_cell() -> None:
@@ -87,11 +103,13 @@ def test_the_table_names_every_cell() -> None:
 
 @pytest.mark.parametrize(("start", "verdict"), CELLS, ids=lambda name: name)
 def test_each_state_meets_each_verdict(start: str, verdict: str) -> None:
-    before = walk(*STARTS[start])[0] if STARTS[start] else None
-    given = VERDICTS[verdict]
+    before = walk(*STARTS[start], by=HELD)[0] if STARTS[start] else None
     now = look(5)
+    is_end_unseen = verdict == "given_up" and before is not None and before.state is not QUIET
+    told = f"{VERDICTS[verdict].reason}: ended, but not seen to recover" if is_end_unseen else VERDICTS[verdict].reason
+    given = replace(VERDICTS[verdict], reason=told)
 
-    after, transition = advance(BAND, given, before, now)
+    after, transition = advance(HELD, VERDICTS[verdict], before, now)
 
     state, streak = CELLS[start, verdict]
     was = before.state if before else QUIET
@@ -108,7 +126,7 @@ def test_each_state_meets_each_verdict(start: str, verdict: str) -> None:
         assert (transition.slot, transition.at, transition.reason) == (now.slot, now.at, given.reason)
 
 
-@pytest.mark.parametrize("start", ["pending", "firing", "quiet"])
+@pytest.mark.parametrize("start", ["pending", "firing", "firing_but_recovered_once", "quiet"])
 @pytest.mark.parametrize("verdict", VERDICTS)
 @pytest.mark.parametrize("back", [0, 1, 100])
 def test_a_slot_that_is_not_newer_changes_nothing(start: str, verdict: str, back: int) -> None:
@@ -149,6 +167,43 @@ def test_hysteresis_keeps_a_firing_alert_until_the_value_is_recovered() -> None:
     assert state.dedup_key is None
 
 
+def test_a_held_resolve_makes_one_firing_of_a_fault_that_comes_and_goes() -> None:
+    _, at_once = walk(BREACH, BREACH, *[OK, BREACH, BREACH] * 3)
+    _, held = walk(BREACH, BREACH, *[OK, BREACH, BREACH] * 3, by=HELD)
+    assert [sum(each.is_start for each in changes) for changes in (at_once, held)] == [4, 1]
+
+
+@pytest.mark.parametrize("resolve_after", [1, 2, 5])
+def test_a_firing_ends_with_the_last_of_the_recovered_runs_asked_for(resolve_after: int) -> None:
+    by = replace(BAND, resolve_after=resolve_after)
+    state, transitions = walk(BREACH, BREACH, *[OK] * (resolve_after - 1), by=by)
+    assert (state.state, state.streak) == (FIRING, resolve_after - 1)
+    state, transitions = walk(BREACH, BREACH, *[OK] * resolve_after, by=by)
+    assert (state.state, state.streak, transitions[-1].slot) == (QUIET, 0, SLOT + (1 + resolve_after) * DAY)
+
+
+@pytest.mark.parametrize("gap", [NO_DATA, TOO_FEW, ERROR])
+def test_runs_that_say_nothing_neither_reset_nor_advance_the_way_to_an_end(gap: Verdict) -> None:
+    state, _ = walk(BREACH, BREACH, OK, gap, gap, by=HELD)
+    assert (state.state, state.streak) == (FIRING, 1)
+    state, _ = walk(BREACH, BREACH, OK, gap, OK, by=HELD)
+    assert state.state is QUIET
+
+
+@pytest.mark.parametrize("between", [BREACH, OK_IN_BAND])
+def test_a_run_that_is_not_recovered_begins_the_way_to_an_end_anew(between: Verdict) -> None:
+    state, _ = walk(BREACH, BREACH, OK, between, OK, by=HELD)
+    assert (state.state, state.streak) == (FIRING, 1)
+
+
+def test_what_is_given_up_ends_under_its_key_and_is_never_called_ok() -> None:
+    state, transitions = walk(BREACH, BREACH, GIVEN_UP)
+    assert transitions[-1].is_end
+    assert transitions[-1].dedup_key == transitions[-2].dedup_key
+    assert (state.outcome, state.value) == (Outcome.NO_DATA, None)
+    assert state.reason == "nobody: ended, but not seen to recover"
+
+
 def test_a_firing_and_its_end_share_a_key_that_no_other_firing_has() -> None:
     cycle = (BREACH, BREACH, OK)
     _, transitions = walk(*cycle, *cycle)
@@ -178,7 +233,7 @@ def test_a_changed_rule_keeps_what_fires_firing_and_sends_no_new_page() -> None:
 def test_a_for_lowered_while_pending_fires_at_the_next_breach() -> None:
     before, _ = walk(BREACH, BREACH, by=rule(for_runs=9))
     after, transition = advance(rule(for_runs=2), BREACH, before, look(2))
-    assert (after.state, after.streak) == (FIRING, 3)
+    assert (after.state, after.streak) == (FIRING, 0)
     assert transition is not None
     assert transition.since == SLOT
 
@@ -193,17 +248,28 @@ class Alerting(RuleBasedStateMachine):
         self.day = 0
         self.announced: list[Transition] = []
         self.breaches = 0
+        self.recoveries = 0
 
-    @step(verdict=st.sampled_from(list(VERDICTS.values())), skipped=st.integers(0, 3), for_runs=st.integers(1, 3))
-    def judge_the_next_slot(self, verdict: Verdict, skipped: int, for_runs: int) -> None:
+    @step(
+        verdict=st.sampled_from(list(VERDICTS.values())),
+        skipped=st.integers(0, 3),
+        for_runs=st.integers(1, 3),
+        resolve_after=st.integers(1, 3),
+    )
+    def judge_the_next_slot(self, verdict: Verdict, skipped: int, for_runs: int, resolve_after: int) -> None:
         self.day += 1 + skipped
-        self.rule = replace(self.rule, for_runs=for_runs)
+        self.rule = replace(self.rule, for_runs=for_runs, resolve_after=resolve_after)
         was = self.state.state if self.state else QUIET
         self.breaches = {Outcome.BREACH: self.breaches + 1, Outcome.OK: 0}.get(verdict.outcome, self.breaches)
+        self.breaches = 0 if verdict.is_given_up else self.breaches
         self.state, transition = advance(self.rule, verdict, self.state, look(self.day))
         assert (transition is None) == (self.state.state is was)
+        if verdict.outcome in (Outcome.OK, Outcome.BREACH):
+            self.recoveries = self.recoveries + 1 if verdict.is_recovered else 0
         if transition is not None and transition.is_start:
             assert self.breaches >= for_runs
+        if transition is not None and transition.is_end:
+            assert verdict.is_given_up or self.recoveries >= resolve_after
         if transition is not None and transition.is_announced:
             self.announced.append(transition)
 

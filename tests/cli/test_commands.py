@@ -320,7 +320,8 @@ def test_show_and_messages_say_why_a_run_fell_since_the_one_before(
     for title in ("Pieces of the drop", "Segments", "Items, users of ", "Lists, users of "):
         assert title in shown
     (found,) = objects(rankwatch("show", "feed", "--json", cwd=world))
-    message = json.loads(collector.requests[-1].body)
+    (alert,) = json.loads(collector.requests[-1].body)["alerts"]
+    message = alert["annotations"]
     assert message["explanation"].startswith(found["explanation"]["sentence"])
     assert f"Why: {message['explanation']}" in message["description"]
 

@@ -11,7 +11,16 @@ from monitor.demo.oncall import OnCall
 from monitor.demo.serving import serve
 
 SECRET = "not so secret"  # noqa: S105 - a test's
-BODY = json.dumps({"status": "firing", "alert": "SimilarityLow", "segment": "country=DE"}).encode()
+
+
+def body(status: str, *keys: str) -> bytes:
+    labels = {"alertname": "SimilarityLow", "segment": "country=DE"}
+    return json.dumps(
+        {"alerts": [{"status": status, "labels": labels, "annotations": {"dedup_key": key}} for key in keys]}
+    ).encode()
+
+
+BODY = body("firing", "a")
 
 
 @pytest.fixture
@@ -36,6 +45,12 @@ def test_a_signed_message_is_taken_and_understood(on_call: OnCall, url: str) -> 
     assert post(url, BODY) == 204
     (notice,) = on_call.notices
     assert (notice.is_signed, notice.status, notice.alert, notice.segment) == (True, "firing", "SimilarityLow", "country=DE")
+
+
+def test_what_a_later_message_tells_again_is_no_news(on_call: OnCall, url: str) -> None:
+    for told in (BODY, BODY, body("firing", "a", "b"), body("resolved", "a")):
+        assert post(url, told) == 204
+    assert [notice.status for notice in on_call.notices] == ["firing", "firing", "resolved"]
 
 
 def test_a_message_signed_with_another_secret_is_refused_and_kept_as_such(on_call: OnCall, url: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import published
+from monitor.errors import DatabaseTrouble
 from monitor.export import PrometheusPublisher
 from monitor.model import RunStatus
 
@@ -158,3 +159,42 @@ def test_two_publishers_share_nothing(publisher: PrometheusPublisher, scrape: Sc
 
     assert "search" not in scrape(publisher).text
     assert "home-feed" not in scrape(other).text
+
+
+def test_troubles_jumps_and_restarts_are_at_zero_before_the_first_and_count_by_kind(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    assert {scrape(publisher).value("database_errors_total", reason=trouble) for trouble in DatabaseTrouble} == {0.0}
+    assert scrape(publisher).value("clock_jumps_total") == 0
+
+    publisher.database_failed(DatabaseTrouble.DISK)
+    publisher.clock_jumped()
+    publisher.restarted("run")
+
+    page = scrape(publisher)
+    assert page.value("database_errors_total", reason="disk") == 1
+    assert page.value("database_errors_total", reason="locked") == 0
+    assert page.value("clock_jumps_total") == 1
+    assert page.value("watchdog_restarts_total", part="run") == 1
+    assert page.value("watchdog_restarts_total", part="scheduler") == 0
+
+
+def test_whether_the_database_works_shows_once_it_is_known(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    assert scrape(publisher).value("database_up") is None
+
+    for is_up in (True, False):
+        publisher.database(is_up=is_up)
+        assert scrape(publisher).value("database_up") == is_up
+
+
+def test_a_run_that_was_given_up_counts_as_abandoned_where_the_comparison_is_known(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    publisher.watch(["home-feed"], [])
+
+    publisher.run_abandoned("home-feed")
+    publisher.run_abandoned("gone")
+
+    page = scrape(publisher)
+    assert page.value("runs_total", comparison="home-feed", status="abandoned") == 1
+    assert page.value("runs_total", comparison="gone", status="abandoned") is None

@@ -133,7 +133,10 @@ def test_the_reference_has_one_line_a_series_with_type_and_labels() -> None:
     lines = reference().splitlines()
 
     assert len(lines) == len(SERIES) + 2
-    assert "| `rankwatch_runs_total` | counter | `comparison`, `status` | Runs ended by this process, or found abandoned by it. |" in lines
+    assert (
+        "| `rankwatch_runs_total` | counter | `comparison`, `status` | Runs ended by this process, or found abandoned by it. |"
+        in lines
+    )
 
 
 def test_the_table_follows_the_conventions_of_prometheus() -> None:

@@ -1,4 +1,7 @@
 from servers.alertmanager import make_alertmanager
+from servers.pagerduty import pagerduty
+from servers.slack import slack
+from servers.smtp import certificate, mail_server
 from servers.webhook import collector
 
-__all__ = ["collector", "make_alertmanager"]
+__all__ = ["certificate", "collector", "mail_server", "make_alertmanager", "pagerduty", "slack"]

@@ -11,7 +11,8 @@ from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import AlertmanagerOptions, ReceiverOptions, open_receivers
-from monitor.receivers.alertmanager import alert_of, labels_of
+from monitor.receivers.alertmanager import alert_of
+from monitor.receivers.labelling import labels_of
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, eventually
 

@@ -23,6 +23,7 @@ def test_each_other_status_is_permanent_or_may_pass(status: int, is_permanent: b
     with pytest.raises(DeliveryError) as caught:
         accept(Answer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT)
     assert (caught.value.permanent, caught.value.retry_after_s) == (is_permanent, 7.0)
+    assert caught.value.may_be_known == (status >= 500)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +59,19 @@ def test_the_message_says_what_to_do(status: int, said: str) -> None:
 )
 def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: float | None) -> None:
     assert retry_after_s(text, SLOT) == seconds
+
+
+def test_what_the_body_says_stands_behind_the_advice() -> None:
+    with pytest.raises(DeliveryError, match=r"^hook answered 404 Not Found: check its URL \(no_service\)$"):
+        accept(Answer(status=404, headers={}), who="hook", now=SLOT, said="no_service")
+
+
+@pytest.mark.parametrize(("status", "is_bounded", "of_message"), [(413, False, True), (413, True, False), (404, False, False)])
+def test_what_is_as_long_however_much_it_tells_is_not_told_in_parts(
+    status: int,
+    is_bounded: bool,  # noqa: FBT001 - a parameter
+    of_message: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    with pytest.raises(DeliveryError) as caught:
+        accept(Answer(status=status, headers={}), who="hook", now=SLOT, is_bounded=is_bounded)
+    assert caught.value.of_message is of_message

@@ -10,7 +10,7 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 import pytest
 
 from monitor.errors import DeliveryError
-from monitor.receivers.guarded import Guard, origin
+from monitor.receivers.guarded import MAX_BODY_BYTES, Guard, origin
 from servers import free_port, require
 from servers.webhook import (
     Collector,
@@ -52,6 +52,27 @@ def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None
     assert request.headers["Accept-Encoding"] == "identity"
 
 
+def test_it_tells_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
+    collector.replies.extend([answer(400, {}, b"invalid_payload"), answer(200, {}, b"x" * 100_000), trickle_body])
+    with guarding(collector.url, timeout_s=0.5) as guard:
+        bodies = [guard.post(b"", {}).body for _ in range(3)]
+    assert bodies == [b"invalid_payload", b"x" * MAX_BODY_BYTES, None]
+
+
+@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
+def test_what_was_sent_and_not_answered_may_be_known(collector: Collector, reply: Reply) -> None:
+    collector.default = reply
+    with guarding(collector.url, timeout_s=0.3) as guard:
+        assert failure(guard).may_be_known
+
+
+def test_what_was_not_sent_is_not_known(collector: Collector) -> None:
+    with guarding(f"http://127.0.0.1:{free_port()}") as guard:
+        assert not failure(guard).may_be_known
+    with guarding(collector.url.replace("http:", "https:"), timeout_s=0.3) as guard:
+        assert not failure(guard).may_be_known
+
+
 def test_a_connection_is_used_again(collector: Collector) -> None:
     collector.default = answer(200, {}, b"x" * 1000)
     with guarding(collector.url) as guard:
@@ -84,7 +105,7 @@ def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         started = time.monotonic()
         with guarding(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5) as guard:
-            failure(guard, bytes(64 * 1024 * 1024))
+            assert not failure(guard, bytes(64 * 1024 * 1024)).may_be_known
         assert 0.45 < time.monotonic() - started < 1.5
 
 

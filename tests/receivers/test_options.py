@@ -33,6 +33,19 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
         receiver.close()
 
 
+def test_pagerduty_and_slack_are_opened_with_secrets_from_files(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("c" * 32 + "\n")
+    (tmp_path / "hook").write_text("https://hooks.slack.com/services/canary\n")
+    options = parsed({"pagerduty": {"routing_key_file": "key"}}, {"slack": {"url_file": "hook"}}, base=tmp_path)
+    opened = open_receivers(options, external_url="http://rankwatch.test")
+    assert [receiver.name for receiver in opened] == ["pagerduty", "slack"]
+    assert [receiver.repeat_every_s for receiver in opened] == [None, 86_400]
+    assert not any(secret in f"{options!r}{options}" for secret in ("canary", "cccc"))
+    for receiver in opened:
+        receiver.close()
+        receiver.close()
+
+
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
     assert receiver_names(parsed({"alertmanager": AM}, {"webhook": {**HOOK, "name": "pager"}})) == ("alertmanager", "pager")
     assert receiver_names(parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})) == ("eu-0", "eu-1")

@@ -3,85 +3,159 @@ import hmac
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
-import factories
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
-from monitor.model import State
-from monitor.ports import Receiver
+from monitor.model import Message
 from monitor.receivers import ReceiverOptions, WebhookOptions, open_receivers, verify
-from servers.webhook import Collector, answer
+from monitor.receivers.alertmanager import alert_of
+from monitor.receivers.keying import key_of
+from monitor.receivers.labelling import fingerprint_of
+from monitor.receivers.webhook import Webhook
+from receivers.messages import END, ENDED, FIRING, OTHER, SEEN, START, message
+from servers.alertmanager import AlertmanagerServer
+from servers.webhook import Collector, answer, serve
 
 SECRET = "correct-horse"  # noqa: S105 - a test's
-WHY = "All of the drop: everywhere, items moved."
-FIRING = transition(explanation=WHY)
-ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, reason="fine again", runbook_url=None)
 
 
 @contextmanager
-def receiving(url: str, **options: Any) -> Iterator[Receiver]:
+def receiving(url: str, **options: Any) -> Iterator[Webhook]:
     entry = ReceiverOptions(webhook=WebhookOptions.model_validate({"url": url, **options}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    assert isinstance(receiver, Webhook)
     yield receiver
     receiver.close()
 
 
+def told(collector: Collector, message: Message, **options: Any) -> Any:
+    """The body of the request that tells this message."""
+    with receiving(collector.url, **options) as receiver:
+        receiver.send(message, now=SLOT)
+    return json.loads(collector.requests[-1].body)
+
+
 def test_a_message_has_the_documented_shape(collector: Collector) -> None:
-    with receiving(f"{collector.url}/hook") as receiver:
-        receiver.send(factories.message(FIRING), now=SLOT)
+    with receiving(f"{collector.url}/hook", name="pager") as receiver:
+        receiver.send(START, now=SLOT)
     (request,) = collector.requests
     assert (request.method, request.path, request.headers["Content-Type"]) == ("POST", "/hook", "application/json")
-    message = json.loads(request.body)
-    assert message.pop("description").startswith(FIRING.reason)
-    assert message == {
-        "version": "1",
-        "status": "firing",
-        "dedup_key": FIRING.dedup_key,
-        "summary": f"SimilarityLow firing on home-feed: {FIRING.reason}",
+    body = json.loads(request.body)
+    (alert,) = body["alerts"]
+    assert alert["annotations"].pop("description").startswith(FIRING.reason)
+    labels = {
+        "alertname": "SimilarityLow",
         "comparison": "home-feed",
-        "alert": "SimilarityLow",
         "segment": "all",
         "severity": "critical",
-        "from": "pending",
-        "to": "firing",
-        "reason": FIRING.reason,
-        "explanation": WHY,
-        "value": 0.254,
-        "direction": "below",
-        "threshold": 0.35,
-        "users": 1874,
         "metric": "extended_tau",
         "statistic": "mean",
-        "slot": "2024-01-08T00:00:00Z",
-        "at": "2024-01-08T00:00:05Z",
-        "since": "2024-01-07T00:00:00Z",
-        "runbook_url": "https://runbooks.test/similarity",
-        "labels": {"team": "ranking"},
-        "link": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "team": "ranking",
+    }
+    assert alert == {
+        "status": "firing",
+        "labels": labels,
+        "annotations": {
+            "summary": f"SimilarityLow firing on home-feed: {FIRING.reason}",
+            "reason": FIRING.reason,
+            "explanation": FIRING.explanation,
+            "value": "0.254",
+            "interval": "0.241 0.267",
+            "normal": "0.512",
+            "direction": "below",
+            "threshold": "0.35",
+            "users": "1874",
+            "from": "pending",
+            "to": "firing",
+            "slot": "2024-01-08T00:00:00Z",
+            "at": "2024-01-08T00:00:05Z",
+            "since": "2024-01-07T00:00:00Z",
+            "dedup_key": FIRING.dedup_key,
+            "runbook_url": "https://runbooks.test/similarity",
+        },
+        "startsAt": "2024-01-08T00:00:05Z",
+        "endsAt": "0001-01-01T00:00:00Z",
+        "generatorURL": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "fingerprint": fingerprint_of(labels),
+    }
+    assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {
+        "version": "4",
+        "groupKey": "incident-1",
+        "truncatedAlerts": 0,
+        "status": "firing",
+        "receiver": "pager",
+        "groupLabels": {"comparison": "home-feed", "severity": "critical"},
+        "commonLabels": labels,
+        "externalURL": "http://rankwatch.test:9108",
     }
 
 
-def test_start_and_end_are_told_one_by_one_under_one_key(collector: Collector) -> None:
+def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector: Collector) -> None:
+    partly = told(collector, message(ENDED, firing=(OTHER,)))
+    assert [(alert["status"], alert["labels"]["segment"]) for alert in partly["alerts"]] == [
+        ("resolved", "all"),
+        ("firing", "country=DE"),
+    ]
+    assert (partly["status"], partly["alerts"][0]["endsAt"]) == ("firing", "2024-01-08T00:00:05Z")
+    assert "segment" not in partly["commonLabels"]
+    assert told(collector, END)["status"] == "resolved"
+
+
+def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector: Collector) -> None:
+    (alert,) = told(collector, message(SEEN, firing=(FIRING,)))["alerts"]
+    assert (alert["status"], alert["annotations"]["acknowledgement"]) == ("firing", "acknowledged by kim")
+
+
+def test_alerts_beyond_the_most_are_counted_and_what_changes_comes_first(collector: Collector) -> None:
+    many = tuple(replace(OTHER, dedup_key=f"{number:032}") for number in range(5))
+    body = told(collector, message(ENDED, firing=many), max_alerts=2)
+    assert ([alert["status"] for alert in body["alerts"]], body["truncatedAlerts"]) == (["resolved", "firing"], 4)
+
+
+def test_a_thousand_alerts_are_one_request(collector: Collector) -> None:
+    many = tuple(replace(OTHER, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
+    assert len(told(collector, message(*many, firing=many))["alerts"]) == 1000
+    assert len(collector.requests) == 1
+
+
+def test_the_same_told_again_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
-        receiver.send(factories.message(FIRING, ENDED), now=SLOT)
-    messages = [json.loads(request.body) for request in collector.requests]
-    assert [(message["status"], message["value"], message["runbook_url"]) for message in messages] == [
-        ("firing", 0.254, "https://runbooks.test/similarity"),
-        ("resolved", None, None),
-    ]
-    assert [request.headers["Idempotency-Key"] for request in collector.requests] == [
-        f"{FIRING.dedup_key}:firing",
-        f"{FIRING.dedup_key}:resolved",
-    ]
+        for each in (START, START, END):
+            receiver.send(each, now=SLOT)
+    keys = [request.headers["Idempotency-Key"] for request in collector.requests]
+    assert keys[0] == keys[1] != keys[2]
+    assert all(key.startswith("incident-1:") for key in keys)
+    again = message(firing=(FIRING,), is_repetition=True)
+    assert len({key_of(again, SLOT), key_of(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
+
+
+def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(collector: Collector, tmp_path: Path) -> None:
+    for theirs in serve():
+        server = AlertmanagerServer(tmp_path / "alertmanager", f"{theirs.url}/hook")
+        server.start()
+        alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), "http://rankwatch.test:9108")
+        try:
+            assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=10).status_code == 200
+            (request,) = theirs.wait_for(1)
+        finally:
+            server.stop()
+    their, our = json.loads(request.body), told(collector, START)
+    assert their.keys() == our.keys()
+    assert their["alerts"][0].keys() == our["alerts"][0].keys()
+    for name in ("status", "labels", "fingerprint", "endsAt", "startsAt", "generatorURL"):
+        assert their["alerts"][0][name] == our["alerts"][0][name]
 
 
 def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector) -> None:
     with receiving(collector.url, secret=SECRET, headers={"X-Team": "ranking"}) as receiver:
-        receiver.send(factories.message(FIRING), now=SLOT)
+        receiver.send(START, now=SLOT)
     (request,) = collector.requests
     assert request.headers["X-Team"] == "ranking"
     assert request.headers["X-Rankwatch-Timestamp"] == "1704672000"
@@ -92,13 +166,13 @@ def test_the_signature_is_the_documented_hmac_and_verifies(collector: Collector)
 
 def test_without_a_secret_nothing_is_signed(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
-        receiver.send(factories.message(FIRING), now=SLOT)
+        receiver.send(START, now=SLOT)
     assert "X-Rankwatch-Signature" not in collector.requests[0].headers
 
 
 def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collector) -> None:
     with receiving(collector.url, secret=SECRET) as receiver:
-        receiver.send(factories.message(FIRING), now=SLOT)
+        receiver.send(START, now=SLOT)
     body, headers = collector.requests[0].body, {name.lower(): value for name, value in collector.requests[0].headers.items()}
     assert verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5))
     assert not verify(SECRET, headers, body, now=SLOT + timedelta(minutes=5, seconds=1))
@@ -112,24 +186,23 @@ def test_what_was_changed_replayed_or_made_up_does_not_verify(collector: Collect
     assert not verify(SECRET, {}, body, now=SLOT)
 
 
-def test_a_failure_ends_the_batch_and_holds_no_secret(collector: Collector) -> None:
-    collector.replies.extend([answer(200), answer(503, {"Retry-After": "9"})])
+def test_a_failure_holds_no_secret(collector: Collector) -> None:
+    collector.default = answer(503, {"Retry-After": "9"})
     with (
         receiving(f"{collector.url}/canary?canary=1", secret="canary-secret") as receiver,  # noqa: S106 - that is the point
         pytest.raises(DeliveryError) as caught,
     ):
-        receiver.send(factories.message(FIRING, ENDED, FIRING), now=SLOT)
-    assert len(collector.requests) == 2
+        receiver.send(START, now=SLOT)
+    assert len(collector.requests) == 1
     assert (caught.value.permanent, caught.value.retry_after_s) == (False, 9.0)
     assert str(caught.value) == f"webhook at {collector.url} answered 503 Service Unavailable: it will be tried again"
 
 
 def test_hostile_text_arrives_as_plain_json(collector: Collector) -> None:
     hostile = '"}{{ x }}<!channel>\r\n\x00\u202e\ud800' + "x" * 1_000_000
-    with receiving(collector.url, secret=SECRET) as receiver:
-        receiver.send(factories.message(transition(segment=hostile, reason=hostile, labels={hostile: hostile})), now=SLOT)
+    change = transition(segment=hostile, reason=hostile, labels={hostile: hostile})
+    body = told(collector, message(change, firing=(change,)), secret=SECRET)
     (request,) = collector.requests
-    message = json.loads(request.body)
-    assert len(request.body) < 50_000
-    assert message["segment"].startswith('"}{{ x }}<!channel>    ?xxx')
+    assert len(request.body) < 100_000
+    assert body["alerts"][0]["labels"]["segment"].startswith('"}{{ x }}<!channel>    ?xxx')
     assert verify(SECRET, request.headers, request.body, now=SLOT)

@@ -32,13 +32,14 @@ class Cut(Exception):  # noqa: N818 - no failure
 
 @dataclass(slots=True)
 class Collector:
-    """``replies`` are used up one a request, then ``default``."""
+    """``replies`` are used up one a request, then ``respond`` is asked where it is given, else ``default``."""
 
     url: str = ""
     requests: list[Request] = field(default_factory=list)
     connections: int = 0
     replies: deque["Reply"] = field(default_factory=deque)
     default: "Reply" = field(default_factory=lambda: answer(200))
+    respond: "Callable[[Request], Reply] | None" = None
     stopped: threading.Event = field(default_factory=threading.Event)
     _changed: threading.Condition = field(default_factory=threading.Condition)
 
@@ -46,7 +47,9 @@ class Collector:
         with self._changed:
             self.requests.append(request)
             self._changed.notify_all()
-            return self.replies.popleft() if self.replies else self.default
+            if self.replies:
+                return self.replies.popleft()
+            return self.default if self.respond is None else self.respond(request)
 
     def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Request]:
         with self._changed:

@@ -179,7 +179,8 @@ def test_kept_lists_make_up_for_segments_and_for_metrics_that_were_not_measured(
     other = str(tmp_path / "rankwatch.yaml")
     (told,) = run_cli("backtest", "trunc5", "--config", str(replayed), "--rules", other, "--json")
 
-    assert {name: found["runs_not_judged"] for name, found in told["rules"].items()} == {"Half": 13, "Jaccard": 13}
+    not_judged = {name: found["runs_not_judged"] for name, found in told["rules"].items() if found["runs_not_judged"]}
+    assert not_judged == {"Half": 13, "Jaccard": 13}
     found = {(each["alert"], each["segment"]): each for each in told["changes"]}
     assert set(found) == {("Jaccard", "all"), ("Jaccard", "country=UK")}
     assert {each["slot"] for each in found.values()} == {"2024-01-14T00:00:00Z"}

@@ -154,7 +154,7 @@ def test_removing_a_comparison_whose_alert_fires_ends_the_alert_and_tells_receiv
         daemon.send(signal.SIGHUP)
         requests = collector.wait_for(3, timeout_s=30)
     last = json.loads(requests[-1].body)
-    assert (last["status"], last["comparison"]) == ("resolved", "old")
+    assert (last["status"], last["groupLabels"]["comparison"]) == ("resolved", "old")
     assert "removed from the configuration" in requests[-1].body.decode()
 
 

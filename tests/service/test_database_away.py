@@ -93,6 +93,17 @@ def test_after_a_fault_in_mid_run_the_slot_is_run_once_and_work_goes_on_by_itsel
         wait_for(lambda: len(watched.runs()) == 3, "the next slot's run")
 
 
+def test_a_slow_database_is_no_outage(config: Path, proxy: Proxy) -> None:
+    with watching(config) as watched:
+        watched.await_run(NOON)
+        proxy.slow(0.02)
+        watched.clock.let_pass(HOUR)
+        watched.await_run(NOON + HOUR)
+        assert watched.status_of("/-/ready") == 200
+        assert watched.value("database_up") == 1
+        proxy.resume()
+
+
 def test_a_database_that_comes_and_goes_is_told_as_one_outage(
     config: Path,
     proxy: Proxy,

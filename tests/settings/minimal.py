@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from monitor.settings import Settings
+from monitor.model import Rule, RuleKind
+from monitor.settings import ComparisonOptions, Settings, to_comparison
 
 HTTP = '{http: {url: "http://%s.internal/{user}"}}'
 MINIMAL = f"""comparisons:
@@ -14,3 +15,8 @@ MINIMAL = f"""comparisons:
 """
 
 Load = Callable[..., Settings]
+
+
+def rules_on_drift(options: ComparisonOptions) -> tuple[Rule, ...]:
+    """The comparison's rules without those on conditions."""
+    return tuple(rule for rule in to_comparison(options).rules if rule.kind is not RuleKind.CONDITION)

@@ -2,7 +2,7 @@
 
 from monitor.model import COVERAGE, Direction, RuleKind
 from monitor.settings import to_comparison
-from settings.minimal import Load
+from settings.minimal import Load, rules_on_drift
 
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 
@@ -20,7 +20,7 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Lo
     assert told["ListsMissing"] == (COVERAGE, "missing(candidate)", Direction.ABOVE, RuleKind.DROP)
     assert told["CandidateFrozen"][1:] == ("candidate", Direction.ABOVE, RuleKind.FROZEN)
     assert "BeyondNoise" not in told
-    assert {rule.segments for rule in found.rules if rule.kind is not RuleKind.FROZEN} == {"each"}
+    assert {rule.segments for rule in found.rules if rule.kind not in (RuleKind.FROZEN, RuleKind.CONDITION)} == {"each"}
 
 
 def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
@@ -34,7 +34,7 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load,
 
 
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:
-    rules = to_comparison(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0]).rules
+    rules = rules_on_drift(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0])
 
     told = {rule.alert: (rule.metric, rule.direction, rule.kind) for rule in rules}
     assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, RuleKind.DROP)
@@ -42,7 +42,7 @@ def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load,
 
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
-    rules = to_comparison(load_text(f"{minimal}    metrics: [footrule_normalized]\n    rules: default\n").comparisons[0]).rules
+    rules = rules_on_drift(load_text(f"{minimal}    metrics: [footrule_normalized]\n    rules: default\n").comparisons[0])
 
     told = {rule.alert: (rule.statistic, rule.direction) for rule in rules}
     assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
@@ -56,7 +56,7 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(lo
       - {{alert: Low, metric: extended_tau, below: 0.2}}
       - {{alert: TailDropped, metric: extended_tau, statistic: p10, learned: drop}}
 """
-    rules = to_comparison(load_text(text).comparisons[0]).rules
+    rules = rules_on_drift(load_text(text).comparisons[0])
 
     assert [rule.alert for rule in rules][:2] == ["Low", "TailDropped"]
     assert [rule.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
@@ -67,7 +67,7 @@ def test_metrics_that_await_relevance_are_not_judged(load_text: Load, minimal: s
     relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
     text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
 
-    metrics = {rule.metric for rule in to_comparison(load_text(text).comparisons[0]).rules}
+    metrics = {rule.metric for rule in rules_on_drift(load_text(text).comparisons[0])}
     assert "overlap" in metrics
     assert not any(name.startswith("ndcg") for name in metrics)
 
@@ -80,7 +80,7 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
       - {{alert: D, metric: floor(rbo), below: 0.5}}
       - {{alert: E, coverage: short, learned: jump}}
 """
-    rules = to_comparison(load_text(text).comparisons[0]).rules
+    rules = rules_on_drift(load_text(text).comparisons[0])
 
     assert [(rule.metric, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
         ("extended_tau", Direction.ABOVE, 1.0, 1.0),
@@ -89,3 +89,18 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
         ("floor(rbo(p=0.9))", Direction.BELOW, 0.5, 0.5),
         ("coverage", Direction.ABOVE, 1.0, 1.0),
     ]
+
+
+def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minimal: str) -> None:
+    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+
+    jumps = {rule.statistic: rule.alert for rule in rules if rule.metric == COVERAGE and rule.kind is RuleKind.DROP}
+    lacks = ("missing", "empty", "short", "duplicated", "failed")
+    assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")}
+
+
+def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one(load_text: Load, minimal: str) -> None:
+    rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
+
+    held = {(rule.kind, rule.resolve_after) for rule in rules}
+    assert held == {(RuleKind.DROP, 2), (RuleKind.TREND, 1), (RuleKind.FROZEN, 1)}

@@ -1,4 +1,4 @@
-"""What a message says, channel by channel the same: short pieces of plain text, cleaned and bounded, that receivers lay out."""
+"""The pieces that receivers lay out: short plain text, cleaned and bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ class ChangeAccount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
-    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended."""
+    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
+
+    Items say whether they are gone, new, or at which rank they were; a last row without a rank counts what is not shown.
+    """
 
     user: str
     rows: tuple[tuple[str, str, str], ...]
@@ -28,8 +31,11 @@ class SideBySide:
 class Account:
     """What is told of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
 
-    ``others``: changes that are not among ``changes``. ``why``: sentences. ``shares``: parts of the drop and how much of it
-    each is. ``links``: (name, URL), ``commands``: to be pasted in a shell.
+    Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
+    links and commands have none. ``title``: at most 200 characters. ``changes``: what began, was acknowledged or ended, in a
+    repetition what still fires; the first few, ``others``: how many more there are. ``more``: sentences on these, and on what
+    goes on firing. ``why``: sentences. ``shares``: parts of the drop and how much of it each is. ``entered``, ``left``: items
+    whose place in lists grew and shrank most. ``links``: (name, URL), ``commands``: to be pasted in a shell.
     """
 
     status: MessageStatus
@@ -44,3 +50,4 @@ class Account:
     examples: tuple[SideBySide, ...]
     links: tuple[tuple[str, str], ...]
     commands: tuple[str, ...]
+    more: tuple[str, ...] = ()

@@ -1,0 +1,65 @@
+"""What a rule on a condition says: whether anything could be said of drift in a run, and if not, why."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from monitor.alerts.verdicts import judge_status, silent
+from monitor.model import Condition, Outcome, Rule, RunStatus, Verdict
+
+_WELL = {
+    Condition.ERROR: "the run did not fail",
+    Condition.NO_DATA: "there was data to judge by",
+    Condition.TOO_FEW: "there were users enough to judge by",
+    Condition.STALE: "a run has succeeded",
+}
+
+
+def judge_condition(
+    rule: Rule, status: RunStatus, run_reason: str | None, verdicts: Sequence[Verdict], *, is_strange: bool = False
+) -> Verdict | None:
+    """Judge one segment by the ``verdicts`` of the other rules on it; None where a run says nothing of the condition.
+
+    ``error``: the run failed. ``no_data``: too little was compared as a whole, or no rule had data to judge by, or nobody asked
+    belongs to the segment any more (``is_strange``). ``too_few``: some rule had too few users. What a rule has yet to learn is
+    neither. Of these two a run that failed says nothing. Of ``stale`` a run tells the end only, when it is ok.
+    """
+    condition = Condition(rule.statistic)
+    unjudged = judge_status(status, run_reason)
+    if condition is Condition.STALE:
+        return _well(condition) if unjudged is None else None
+    if unjudged is not None:
+        return _judge_unjudged(condition, unjudged)
+    if condition is Condition.NO_DATA and is_strange:
+        return _in_condition("no user of the panel belongs to the segment any more", 0)
+    told = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
+    is_judged = condition is Condition.NO_DATA and len(told) < len(verdicts)  # what one rule lacks does not silence the others
+    if not told or is_judged:
+        return _well(condition)
+    others = f" ({len(told):,} rules say so)" if len(told) > 1 else ""
+    return _in_condition(f"{told[0].reason}{others}", told[0].users)
+
+
+def give_up(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
+    """The verdict, which ends what stands where the configuration ignores the reason for its silence."""
+    if verdict.outcome in (Outcome.OK, Outcome.BREACH) or verdict.is_learning or Condition(verdict.outcome) not in ignored:
+        return verdict
+    reason = f"{verdict.reason}; not waited for, since {verdict.outcome} is ignored"
+    return Verdict(outcome=verdict.outcome, reason=reason, value=verdict.value, users=verdict.users, is_given_up=True)
+
+
+def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
+    """Of a run that is not ok; ``unjudged`` says which of the two it is."""
+    if unjudged.outcome.value == condition.value:
+        return _in_condition(unjudged.reason, 0)
+    if condition is Condition.ERROR:
+        return _well(condition)
+    return silent(unjudged.outcome, unjudged.reason)
+
+
+def _in_condition(reason: str, users: int) -> Verdict:
+    return Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=users)
+
+
+def _well(condition: Condition) -> Verdict:
+    return Verdict(outcome=Outcome.OK, reason=_WELL[condition], value=None, users=0, is_recovered=True)

@@ -1,0 +1,117 @@
+"""What is told of why: the explanation of the run in sentences, shares, items and two users' lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from monitor.explaining import tell_falls
+from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
+from monitor.pipeline.laying_out import bounds_of, head_of
+from monitor.receivers.account.parts import SideBySide
+from monitor.receivers.account.writing import say
+from monitor.receivers.wording import clean
+
+ITEMS = 5
+"""Items told that rose, and that fell."""
+
+EXAMPLES = 2
+"""Users whose lists are shown."""
+
+RANKS = 10
+"""Rows of a list that are shown; the rest is counted."""
+
+_LONGEST_SENTENCE = 400
+_LONGEST_ITEM = 60
+_LONGEST_LINE = 160
+_CANCELLED = 3.0
+_PARTS: Mapping[Part, str] = {
+    Part.MEMBERSHIP: "items replaced",
+    Part.ORDER: "items moved",
+    Part.LENGTH: "lists of other lengths",
+    Part.COMPOSITION: "other users asked",
+    Part.MISSING: "other users answered",
+}
+
+
+def tell_why(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
+    """Sentences on why this change came about; without the run's explanation what the change itself has to say."""
+    if explanation is None:
+        return (say(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
+    first, *further = tell_falls(explanation, speaker.segment)
+    head = "" if speaker.metric == explanation.metric else f"{head_of(explanation)}: "
+    bounds = bounds_of(explanation)
+    lines = [f"{head}{first}", *further, *_tell_items(explanation)]
+    lines += [] if bounds is None else [f"{bounds[:1].upper()}{bounds[1:]}."]
+    return tuple(say(line, _LONGEST_SENTENCE) for line in lines)
+
+
+def share_out(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    """Each part of the drop and its share of it; amounts where parts cancel out so that shares would mislead."""
+    amounts = {part: math.fsum(cause.amount for cause in explanation.causes if cause.part is part) for part in _PARTS}
+    told = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
+    drop = 0.0 if explanation.before is None else explanation.now - explanation.before
+    is_shared = drop > 0 and max((abs(amount) for _, amount in told), default=0.0) <= _CANCELLED * drop
+    return tuple((_PARTS[part], _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
+
+
+def name_items(items: Sequence[ExposedItem]) -> tuple[str, ...]:
+    """``Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists``."""
+    return tuple(say(f"{_name(each)}: in {_lists_with(each)}", _LONGEST_LINE) for each in items[:ITEMS])
+
+
+def show_examples(briefing: Briefing) -> tuple[SideBySide, ...]:
+    """Lists of two users, of different groups where nobody chose them."""
+    explanation = briefing.explanation
+    groups = () if explanation is None else explanation.groups
+    examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
+    known = () if explanation is None else (*explanation.gained, *explanation.lost)
+    titles = {each.item: each.title for each in known if each.title}
+    return tuple(_show(example, titles) for example in examples[:EXAMPLES])
+
+
+def _tell_items(explanation: Explanation) -> list[str]:
+    if not (explanation.entered or explanation.left):
+        return []
+    of = "" if explanation.segment == ALL else f" of {clean(explanation.segment, _LONGEST_ITEM)}"
+    entered, left = (f"{count:,} item{'' if count == 1 else 's'}" for count in (explanation.entered, explanation.left))
+    return [f"{entered} entered the lists{of}, {left} left them."]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _name(item: ExposedItem) -> str:
+    ours = clean(item.item, _LONGEST_ITEM // 2)
+    return f"{clean(item.title, _LONGEST_ITEM)} ({ours})" if item.title else ours
+
+
+def _lists_with(item: ExposedItem) -> str:
+    return f"{_percent(item.share_before)} of baseline lists, {_percent(item.share_after)} of candidate lists"
+
+
+def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
+    return SideBySide(user=say(example.user, _LONGEST_ITEM), rows=tuple(_rows(example, titles)))
+
+
+def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    ranks, kept = {item: rank for rank, item in enumerate(example.baseline, start=1)}, set(example.candidate)
+
+    def tell(item: str, mark: str) -> str:
+        return say(f"{clean(titles.get(item, item), _LONGEST_ITEM)}{mark}", _LONGEST_ITEM + 20)
+
+    shown = zip_longest(example.baseline[:RANKS], example.candidate[:RANKS])
+    for rank, (left, right) in enumerate(shown, start=1):
+        was = ranks.get(right) if right is not None else None
+        moved = "" if was == rank else f" (was {was})" if was else " (new)"
+        yield (
+            str(rank),
+            "" if left is None else tell(left, "" if left in kept else " (gone)"),
+            "" if right is None else tell(right, moved),
+        )
+    rest = [max(len(items) - RANKS, 0) for items in (example.baseline, example.candidate)]
+    if any(rest):
+        left, right = (f"{count:,} more" if count else "" for count in rest)
+        yield "", left, right

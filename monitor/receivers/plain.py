@@ -1,0 +1,53 @@
+"""An account as plain text of a few short lines, for mail and for whoever takes nothing but text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from monitor.receivers.account import Account, ChangeAccount, SideBySide
+
+STATUS_WORDS = {"firing": "FIRING", "acknowledged": "ACKNOWLEDGED", "resolved": "RESOLVED"}
+_WIDEST_ITEM = 40
+
+
+def text_of(account: Account, *, has_title: bool = True) -> str:
+    """The title, then what changed, why, examples, links and commands; parts that are empty are left out.
+
+    ``has_title``: without it the title is left out too, for those who show it elsewhere.
+    """
+    parts = chain(
+        [[account.title]] if has_title else [],
+        map(_change, account.changes),
+        [account.more],
+        _part("Why", account.why),
+        _part("What the drop is made of", (f"{name}: {share}" for name, share in account.shares)),
+        _part("Items that gained most", account.entered),
+        _part("Items that lost most", account.left),
+        map(_example, account.examples),
+        _part("Links", (f"{name}: {url}" for name, url in account.links)),
+        _part("Commands", account.commands),
+    )
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := tuple(part))) + "\n"
+
+
+def _change(change: ChangeAccount) -> Iterator[str]:
+    yield change.heading
+    yield f"  {change.reason}"
+    yield from (f"  {name}: {value}" for name, value in change.facts)
+
+
+def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
+    told = [f"  {line}" for line in lines]
+    yield [f"{title}:", *told] if told else []
+
+
+def _example(example: SideBySide) -> Iterator[str]:
+    rows = [tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    yield f"Lists of {example.user}:"
+    yield from (f"  {rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 1]}…"

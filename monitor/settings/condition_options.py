@@ -1,0 +1,121 @@
+"""What can be set of the conditions under which nothing can be said of drift, and the rules that tell of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeVar
+
+from pydantic import Field
+
+from monitor.model import CONDITION, Condition, Direction, Rule, RuleKind, Severity
+from monitor.options import Options
+from monitor.settings.fields import PublicUrl, RunCount
+
+T = TypeVar("T", bound="ConditionOptions")
+
+ALERTS = {
+    Condition.ERROR: "RunFailing",
+    Condition.NO_DATA: "NoData",
+    Condition.TOO_FEW: "TooFewUsers",
+    Condition.STALE: "Stale",
+}
+"""Names of the alerts; a rule of the same name takes the place of one."""
+
+
+class ConditionOptions(Options):
+    """What becomes of alerts under one condition, and whether it is told itself."""
+
+    policy: Literal["alert", "keep", "ignore"] = Field(
+        default="alert",
+        description="`alert`: alerts on drift stay as they are, and the condition has an alert of its own. `keep`: they stay, "
+        "and nobody is told. `ignore`: nobody is told, and alerts on drift that cannot be judged end, saying that nobody saw "
+        "them recover.",
+    )
+    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
+    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
+
+
+class ErrorOptions(ConditionOptions):
+    """Runs that fail."""
+
+    for_runs: RunCount = Field(default=2, alias="for", description="Consecutive runs before the alert fires.")
+
+
+class NoDataOptions(ErrorOptions):
+    """Runs that compared too little to be judged, as a whole or by some rule."""
+
+    segments: Literal["all", "each"] = Field(
+        default="all", description="Told of `all` users together, or of `each` segment (`all` included)."
+    )
+
+
+class TooFewOptions(NoDataOptions):
+    """Rules that had fewer users than their `min_users`."""
+
+    for_runs: RunCount = Field(default=3, alias="for", description="Consecutive runs before the alert fires.")
+    severity: Severity = Field(default=Severity.INFO, description="How loudly: `critical`, `warning` or `info`.")
+
+
+class StaleOptions(ConditionOptions):
+    """No run that succeeded for a while, whether they failed or were never begun."""
+
+    after: RunCount = Field(
+        default=3,
+        description="Runs that were due in a row and did not succeed before the alert fires; the daemon watches them.",
+    )
+    severity: Severity = Field(default=Severity.CRITICAL, description="How loudly: `critical`, `warning` or `info`.")
+
+
+class ConditionsOptions(Options):
+    """What happens while nothing can be said of drift: such runs never count as healthy."""
+
+    error: ErrorOptions = Field(default_factory=ErrorOptions, description="A run failed. Its alert is `RunFailing`.")
+    no_data: NoDataOptions = Field(
+        default_factory=NoDataOptions, description="Too little was compared, or a rule had no data. Its alert is `NoData`."
+    )
+    too_few: TooFewOptions = Field(
+        default_factory=TooFewOptions, description="A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."
+    )
+    stale: StaleOptions = Field(default_factory=StaleOptions, description="No run succeeds any more. Its alert is `Stale`.")
+
+    def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
+        """These where they are given, key by key, else the defaults."""
+        return ConditionsOptions(
+            error=_over(self.error, defaults.error),
+            no_data=_over(self.no_data, defaults.no_data),
+            too_few=_over(self.too_few, defaults.too_few),
+            stale=_over(self.stale, defaults.stale),
+        )
+
+    @property
+    def ignored(self) -> frozenset[Condition]:
+        """Conditions under which no alert waits for a verdict."""
+        return frozenset(condition for condition, each in self._by_condition() if each.policy == "ignore")
+
+    def to_rules(self) -> tuple[Rule, ...]:
+        """One rule for each condition that is told."""
+        return tuple(_to_rule(condition, each) for condition, each in self._by_condition() if each.policy == "alert")
+
+    def _by_condition(self) -> Iterator[tuple[Condition, ConditionOptions]]:
+        return ((condition, getattr(self, condition)) for condition in Condition)
+
+
+def _over(own: T, defaults: T) -> T:
+    return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
+
+
+def _to_rule(condition: Condition, options: ConditionOptions) -> Rule:
+    """The rule; there is no value to hold against a threshold."""
+    return Rule(
+        alert=ALERTS[condition],
+        metric=CONDITION,
+        statistic=condition,
+        direction=Direction.ABOVE,
+        threshold=0.0,
+        resolve_at=0.0,
+        segments=options.segments if isinstance(options, NoDataOptions) else "all",
+        for_runs=options.for_runs if isinstance(options, ErrorOptions) else 1,
+        severity=options.severity,
+        runbook_url=options.runbook_url,
+        kind=RuleKind.CONDITION,
+    )

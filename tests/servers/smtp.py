@@ -1,0 +1,262 @@
+"""A real SMTP server that takes mail, and answers as told at any step: any code, late, in drops, without end, or not at all.
+
+What a client says out of turn or out of form is a fault, and fails the test.
+"""
+
+import base64
+import re
+import socket
+import socketserver
+import ssl
+import subprocess
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from servers import require
+
+LOGIN = ("rankwatch", "canary-password")
+_USUAL = {
+    "CONNECT": "220 mail.test ESMTP",
+    "HELO": "250 mail.test",
+    "STARTTLS": "220 2.0.0 go ahead",
+    "AUTH": "235 2.7.0 welcome",
+    "MAIL": "250 2.1.0 ok",
+    "RCPT": "250 2.1.5 ok",
+    "DATA": "354 go ahead",
+    "CONTENT": "250 2.0.0 queued",
+    "QUIT": "221 2.0.0 bye",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mail:
+    sender: str
+    to: tuple[str, ...]
+    content: bytes
+    is_secure: bool
+    is_known: bool
+
+
+Act = Callable[["Dialogue"], None]
+
+
+@dataclass(slots=True)
+class MailServer:
+    """``answers`` by step (CONNECT, EHLO, STARTTLS, AUTH, MAIL, RCPT, DATA, CONTENT, QUIT) are used up one a time."""
+
+    port: int = 0
+    offers: tuple[str, ...] = ("STARTTLS", "AUTH PLAIN", "SIZE 1000000")
+    answers: dict[str, deque["str | Act"]] = field(default_factory=dict)
+    by_recipient: dict[str, str] = field(default_factory=dict)
+    mails: list[Mail] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    steps: list[str] = field(default_factory=list)
+    stopped: threading.Event = field(default_factory=threading.Event)
+    tls: ssl.SSLContext | None = None
+    is_implicit: bool = False
+
+    def plan(self, step: str, *answers: "str | Act") -> None:
+        self.answers.setdefault(step, deque()).extend(answers)
+
+    def next_answer(self, step: str) -> "str | Act | None":
+        planned = self.answers.get(step)
+        return planned.popleft() if planned else None
+
+
+class Cut(Exception):  # noqa: N818 - no failure
+    """The connection is to be closed, or the server stopped."""
+
+
+def hang(dialogue: "Dialogue") -> None:
+    dialogue.host.stopped.wait(60)
+    raise Cut
+
+
+def cut(_dialogue: "Dialogue") -> None:
+    raise Cut
+
+
+def trickle(dialogue: "Dialogue") -> None:
+    """A line that comes byte by byte."""
+    for _ in range(5000):
+        dialogue.sock.sendall(b"2")
+        if dialogue.host.stopped.wait(0.02):
+            raise Cut
+
+
+def flood(dialogue: "Dialogue") -> None:
+    """An answer of lines without end."""
+    while not dialogue.host.stopped.is_set():
+        dialogue.sock.sendall(b"250-more\r\n" * 5000)
+
+
+def talk_nonsense(dialogue: "Dialogue") -> None:
+    dialogue.sock.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+class Dialogue(socketserver.BaseRequestHandler):
+    """One connection."""
+
+    @property
+    def host(self) -> MailServer:
+        return cast("_Server", self.server).mail_server
+
+    def setup(self) -> None:
+        self.sock: socket.socket = self.request
+        self.sender, self.to = "", [""][:0]
+        self.is_secure = self.is_known = False
+
+    def handle(self) -> None:
+        try:
+            if self.host.is_implicit:
+                self._secure()
+            self.file = self.sock.makefile("rb")
+            self._answer("CONNECT")
+            while line := self.file.readline(2000):
+                self._obey(line)
+        except (OSError, Cut):
+            pass
+        finally:
+            self.sock.close()
+
+    def _secure(self) -> None:
+        assert self.host.tls is not None
+        self.sock = self.host.tls.wrap_socket(self.sock, server_side=True)
+        self.is_secure = True
+
+    def _obey(self, line: bytes) -> None:
+        if not line.endswith(b"\r\n") or not line.isascii():
+            self.host.faults.append(f"no line: {line!r}")
+        verb, _, rest = line.decode("ascii", "replace").strip().partition(" ")
+        self.host.steps.append(verb.upper())
+        act = getattr(self, f"do_{verb.lower()}", None)
+        if act is None:
+            self.host.faults.append(f"no command: {line!r}")
+            raise Cut
+        act(rest)
+
+    def _answer(self, step: str, usual: str | None = None) -> bool:
+        """Answer; whether it was positive."""
+        answer = self.host.next_answer(step) or usual or _USUAL[step]
+        if callable(answer):
+            answer(self)
+            return False
+        self.sock.sendall(f"{answer}\r\n".encode())
+        return answer[0] in "23"
+
+    def do_ehlo(self, name: str) -> None:
+        if not name:
+            self.host.faults.append("EHLO without a name")
+        offers = [offer for offer in self.host.offers if not (self.is_secure and offer == "STARTTLS")]
+        lines = ["mail.test", *offers]
+        usual = "\r\n".join(f"250{'-' if number < len(lines) else ' '}{line}" for number, line in enumerate(lines, start=1))
+        self._answer("EHLO", usual)
+
+    def do_helo(self, _name: str) -> None:
+        self._answer("HELO")
+
+    def do_starttls(self, _rest: str) -> None:
+        if self._answer("STARTTLS"):
+            self._secure()
+            self.file = self.sock.makefile("rb")
+
+    def do_auth(self, rest: str) -> None:
+        if not self.is_secure:
+            self.host.faults.append("a password without TLS")
+        mechanism, _, initial = rest.partition(" ")
+        given = base64.b64decode(initial).decode().split("\0")
+        if mechanism == "LOGIN":
+            self.sock.sendall(b"334 UGFzc3dvcmQ6\r\n")
+            given = ["", *given, base64.b64decode(self.file.readline()).decode()]
+        if f"AUTH {mechanism}" not in self.host.offers or given != ["", *LOGIN]:
+            self.host.faults.append(f"AUTH {mechanism} {given}")
+        self.is_known = self._answer("AUTH")
+
+    def do_mail(self, rest: str) -> None:
+        found = re.fullmatch(r"FROM:<([^<>\s]+)>(?: .*)?", rest, re.IGNORECASE)
+        if found is None or self.sender:
+            self.host.faults.append(f"MAIL {rest}")
+        self.sender = found[1] if found and self._answer("MAIL") else ""
+
+    def do_rcpt(self, rest: str) -> None:
+        found = re.fullmatch(r"TO:<([^<>\s]+)>", rest, re.IGNORECASE)
+        if found is None or not self.sender:
+            self.host.faults.append(f"RCPT {rest}")
+            raise Cut
+        if self._answer("RCPT", self.host.by_recipient.get(found[1])):
+            self.to.append(found[1])
+
+    def do_data(self, _rest: str) -> None:
+        if not self.to:
+            self.host.faults.append("DATA without a recipient")
+        if not self._answer("DATA"):
+            return
+        lines: list[bytes] = []
+        while (line := self.file.readline()) != b".\r\n":
+            if not line.endswith(b"\r\n") or len(line) > 1000 or not line.isascii():
+                self.host.faults.append(f"no line of a mail: {line[:80]!r}")
+                raise Cut
+            lines.append(line.removeprefix(b"."))
+        if self._answer("CONTENT"):
+            self.host.mails.append(Mail(self.sender, tuple(self.to), b"".join(lines), self.is_secure, self.is_known))
+
+    def do_quit(self, _rest: str) -> None:
+        self._answer("QUIT")
+        raise Cut
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    mail_server: MailServer
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that went away is what many tests want; what went wrong in here is a fault."""
+        import sys  # noqa: PLC0415 - here alone
+
+        self.mail_server.faults.append(repr(sys.exception() if hasattr(sys, "exception") else sys.exc_info()[1]))
+
+
+def serve(certificate: Path) -> Iterator[MailServer]:
+    server = _Server(("127.0.0.1", 0), Dialogue)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.mail_server = MailServer(port=server.server_address[1], tls=context)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server.mail_server
+        assert server.mail_server.faults == []
+    finally:
+        server.mail_server.stopped.set()
+        server.shutdown()
+        server.server_close()
+        thread.join(5)
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Certificate of 127.0.0.1 and its key, signed by itself."""
+    directory = tmp_path_factory.mktemp("certificate")
+    pem, key = directory / "server.pem", directory / "key.pem"
+    subprocess.run(
+        [
+            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    pem.write_text(pem.read_text() + key.read_text())
+    return pem
+
+
+@pytest.fixture
+def mail_server(certificate: Path) -> Iterator[MailServer]:
+    yield from serve(certificate)

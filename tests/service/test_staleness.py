@@ -1,0 +1,138 @@
+"""The daemon's look at comparisons of which no run succeeds, under clocks that jump and machines that sleep."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from alerts.test_conditions import condition
+from factories import SLOT, comparison, pull, rule
+from monitor.model import Condition, RunStatus, Transition
+from monitor.pipeline.arms import Arms
+from monitor.service.running import Watched
+from monitor.service.staleness import PAUSE_S, Staleness
+from monitor.settings import Every
+from monitor.storage import SqlStore, open_store
+from pipeline.canned import Canned
+from storage.worked import claimed, result
+
+HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
+STALE = condition(Condition.STALE, alert="Stale")
+
+
+@dataclass
+class TwoClocks:
+    """Both clocks, each moved by hand."""
+
+    wall: datetime = SLOT
+    seconds: float = 5000.0
+
+    def now(self) -> datetime:
+        return self.wall
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def pass_on(self, time: timedelta) -> None:
+        self.wall += time
+        self.seconds += time.total_seconds()
+
+
+class World:
+    """One comparison, run every hour and watched every minute."""
+
+    def __init__(self, store: SqlStore) -> None:
+        self.store, self.clock = store, TwoClocks()
+        source = Canned(pull({}))
+        arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
+        what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
+        self.watched = Watched(comparison=what, arms=arms, schedule=Every(HOUR), in_use=threading.Lock())
+        self.restart()
+
+    def restart(self) -> None:
+        self.staleness = Staleness(store=self.store, clock=self.clock)
+
+    def look(self) -> bool:
+        return self.staleness.look([self.watched], self.latest, ("hook",))
+
+    def watch(self, time: timedelta) -> datetime | None:
+        """Look for so long; when it was found stale."""
+        ends_at = self.clock.wall + time
+        while self.clock.wall < ends_at:
+            self.clock.pass_on(LOOK)
+            if self.look():
+                return self.clock.wall
+        return None
+
+    def run(self, slot: datetime, status: RunStatus = RunStatus.OK) -> None:
+        claim = claimed(self.store, slot)
+        assert self.store.finish(result(claim, status=status), receivers=())
+        self.latest = self.store.latest(("home-feed",))
+
+    def changes(self) -> tuple[Transition, ...]:
+        return self.store.transitions(comparison=None, limit=None)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        made = World(store)
+        made.run(SLOT)
+        made.look()
+        yield made
+
+
+def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World) -> None:
+    assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+    assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
+    assert world.store.outbox(world.clock.wall).keys() == {"hook"}
+
+
+def test_it_is_told_once_over_restarts(world: World) -> None:
+    world.watch(5 * HOUR)
+    for _ in range(2):
+        world.restart()
+        assert world.watch(5 * HOUR) is None
+    assert len(world.changes()) == 1
+
+
+def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(world: World) -> None:
+    world.watch(2 * HOUR)
+    world.run(SLOT + HOUR)
+    world.run(SLOT + 2 * HOUR, RunStatus.FAILED)
+    assert world.watch(9 * HOUR) == SLOT + 4 * HOUR + timedelta(minutes=10)
+
+
+@pytest.mark.parametrize("jump", [HOUR * 6, HOUR * 24 * 365, -HOUR, -HOUR * 24 * 365])
+def test_a_clock_that_is_set_makes_nothing_stale_before_another_run_was_due(world: World, jump: timedelta) -> None:
+    world.watch(HOUR / 2)
+    world.clock.wall += jump
+    assert not world.look()
+    assert world.watch(timedelta(minutes=39)) is None  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
+
+
+@pytest.mark.parametrize("slept_s", [6 * 3600.0, 0.0], ids=["monotonic clock goes on", "monotonic clock stands"])
+def test_six_hours_of_sleep_make_nothing_stale_before_another_run_was_due(world: World, slept_s: float) -> None:
+    world.watch(HOUR / 2)
+    world.clock.wall += 6 * HOUR
+    world.clock.seconds += slept_s
+    assert world.watch(timedelta(minutes=39)) is None
+    assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
+
+
+def test_a_look_after_a_pause_begins_to_watch_anew(world: World) -> None:
+    world.clock.pass_on(10 * HOUR - timedelta(minutes=1))
+    assert not world.look()
+    assert world.watch(timedelta(minutes=10)) is None
+    assert world.watch(timedelta(minutes=2)) is not None
+    assert PAUSE_S < 10 * 3600
+
+
+def test_one_that_has_never_run_is_stale_by_the_time_it_is_watched(world: World) -> None:
+    world.watched = replace(world.watched, comparison=replace(world.watched.comparison, name="search"))
+    assert world.watch(9 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
+    assert world.changes()[0].comparison == "search"
