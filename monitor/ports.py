@@ -321,9 +321,6 @@ class Store(Protocol):
         What the owner has leased for the same receiver stays leased until then.
         """
 
-    def free_deliveries(self, owner: str) -> int:
-        """End the leases on deliveries of everybody but the owner, who are known to be gone; how many."""
-
     def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
         """Starts of firings that last, that nobody looks after, and that are to be told this receiver again now."""
 

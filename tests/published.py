@@ -193,8 +193,8 @@ def filled() -> PrometheusPublisher:
     publisher.slots_skipped("home-feed", "missed", 2)
     publisher.notified("pager", "sent")
     publisher.outbox({"pager": 3}, {"pager": 7.5})
-    publisher.led_by(lambda: (True, 7))
     publisher.database(is_up=True)
+    publisher.led_by(lambda: (True, 7))
     return publisher
 
 

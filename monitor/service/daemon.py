@@ -191,14 +191,17 @@ class Daemon:
                 return False
             old, self._wiring = self._wiring, new
             self._put_in_force()
-        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
+        threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
         return True
 
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and the timetable in line with the wiring."""
-        wiring = self._wiring
+        with self._changing:
+            self._enforce(self._wiring)
+
+    def _enforce(self, wiring: Wiring) -> None:
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
         self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
@@ -219,7 +222,8 @@ class Daemon:
         calls = Calls(
             tick=self._tick,
             backfill=self._backfill,
-            tell=self._tell,
+            has_news=self._emergency.has_news,
+            tell=self._emergency.tell,
             refresh=self._refresh,
             prune=lambda: self._upkeep.prune(self._wiring.settings.retention),
             probe=self._probe,
@@ -268,11 +272,6 @@ class Daemon:
         if ended is not None and ended.may_have_cost_runs:
             for name in self._wiring.watched:
                 self._hasten(name)
-
-    def _tell(self, name: str) -> None:
-        for receiver in self._wiring.receivers:
-            if receiver.name == name:
-                self._emergency.tell(receiver)
 
     def _tick(self, name: str) -> None:
         wiring = self._wiring

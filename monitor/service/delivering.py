@@ -67,8 +67,8 @@ class DeliveryLoop:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether it has made no progress for STALLED_S seconds."""
-        return self.outlet.clock.monotonic() - self._progressed_s > STALLED_S
+        """Whether it has died, or made no progress for STALLED_S seconds."""
+        return not self.is_alive or self.outlet.clock.monotonic() - self._progressed_s > STALLED_S
 
     def _must_stop(self) -> bool:
         """Asked before each message, so that being asked is progress."""

@@ -58,13 +58,14 @@ class Emergency:
     alert_after: Callable[[], timedelta]
     _accounts: dict[str, _Account] = field(default_factory=dict)
 
+    def has_news(self, receiver: Receiver) -> bool:
+        """Whether there is anything to tell this receiver now; answered at once."""
+        return self._wanted(self._account(receiver), receiver) is not None
+
     def tell(self, receiver: Receiver) -> None:
         """Send what this receiver has to hear now, if anything. What goes wrong is logged and tried again."""
-        account = self._accounts.setdefault(receiver.name, _Account())
-        steady_s = self.clock.monotonic()
-        if steady_s < account.rests_until_s:
-            return
-        message = self._wanted(account.told, receiver, steady_s)
+        account, steady_s = self._account(receiver), self.clock.monotonic()
+        message = self._wanted(account, receiver)
         if message is None:
             return
         try:
@@ -77,8 +78,13 @@ class Emergency:
         account.told = Told(start=message.firing[0], at_s=steady_s) if message.firing else None
         log.warning("receiver told of the database", receiver=receiver.name, status=message.status)
 
-    def _wanted(self, told: Told | None, receiver: Receiver, steady_s: float) -> Message | None:
-        outage = self.database.lasting
+    def _account(self, receiver: Receiver) -> _Account:
+        return self._accounts.setdefault(receiver.name, _Account())
+
+    def _wanted(self, account: _Account, receiver: Receiver) -> Message | None:
+        told, outage, steady_s = account.told, self.database.lasting, self.clock.monotonic()
+        if steady_s < account.rests_until_s:
+            return None
         if outage is None:
             return None if told is None else _message(end_of(told.start, self.clock.now(), self.place))
         if told is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ log = structlog.get_logger(__name__)
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """One loop a receiver. Not to be started and stopped by several threads at a time.
+    """One loop a receiver. Safe to share between threads.
 
     ``is_sure``: whether nobody else can be sending by now.
     """
@@ -28,7 +29,8 @@ class DeliveryLoops:
     publisher: Publisher
     owner: str
     is_sure: Callable[[], bool] = lambda: True
-    _loops: tuple[DeliveryLoop, ...] = field(default=())
+    _loops: tuple[DeliveryLoop, ...] = ()
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, receivers: Iterable[Receiver], policy: Policy) -> None:
         """Begin with these receivers, and what the configuration says of who hears what."""
@@ -44,7 +46,8 @@ class DeliveryLoops:
             )
             for receiver in receivers
         ]
-        self._loops = tuple(map(_begin, outlets))
+        with self._lock:
+            self._loops = tuple(map(_begin, outlets))
 
     def wake(self) -> None:
         """Let all look for due deliveries at once."""
@@ -53,22 +56,24 @@ class DeliveryLoops:
 
     def stop(self, timeout_s: float) -> None:
         """Ask all, wait at most so long for the end of all, and close their receivers."""
-        for loop in self._loops:
+        with self._lock:
+            loops, self._loops = self._loops, ()
+        for loop in loops:
             loop.ask_to_stop()
         ends_at = time.monotonic() + timeout_s
-        for loop in self._loops:
+        for loop in loops:
             loop.stop(timeout_s=ends_at - time.monotonic())
-        self._loops = ()
 
     def renew_stalled(self) -> None:
         """Put a new loop in the place of each that hangs or has died."""
-        for loop in self._loops:
-            if loop.is_stalled or not loop.is_alive:
-                log.error("delivery hung; begun anew", receiver=loop.receiver.name)
-                self.publisher.restarted("delivery")
-                loop.ask_to_stop()
-                fresh = _begin(loop.outlet)
-                self._loops = tuple(fresh if each is loop else each for each in self._loops)
+        with self._lock:
+            self._loops = tuple(self._renewed(loop) if loop.is_stalled else loop for loop in self._loops)
+
+    def _renewed(self, hung: DeliveryLoop) -> DeliveryLoop:
+        log.error("delivery hung; begun anew", receiver=hung.receiver.name)
+        self.publisher.restarted("delivery")
+        hung.ask_to_stop()
+        return _begin(hung.outlet)
 
 
 def _begin(outlet: Outlet) -> DeliveryLoop:

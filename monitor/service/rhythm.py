@@ -68,5 +68,6 @@ class Rhythm:
             if name in at_work or (task.is_bounded and places <= 0):
                 continue
             self._timetable.begin(name, now, steady_s)
-            self.jobs.begin(name, task.call, limit_s=task.limit.total_seconds())
-            places -= task.is_bounded
+            if task.is_wanted():
+                self.jobs.begin(name, task.call, limit_s=task.limit.total_seconds())
+                places -= task.is_bounded

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from monitor.ports import Receiver
 from monitor.service.running import STORING
 from monitor.service.wiring import Wiring
 from monitor.settings import Schedule
@@ -29,22 +30,25 @@ WAITING = timedelta(minutes=4)
 class Task:
     """Something to do when it is due: at each slot of a schedule, or every so often.
 
-    ``limit``: after so long at work it hangs; ``is_bounded``: few of these at a time.
+    ``limit``: after so long at work it hangs; ``is_bounded``: few of these at a time. ``is_wanted`` is asked when it is due,
+    and answers at once: where it says no, the time is passed over.
     """
 
     call: Callable[[], object]
     when: Schedule | timedelta
     limit: timedelta
     is_bounded: bool = False
+    is_wanted: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calls:
-    """What tasks call: the first two with the name of a comparison, ``tell`` with that of a receiver."""
+    """What tasks call: the first two with the name of a comparison."""
 
     tick: Callable[[str], object]
     backfill: Callable[[str], object]
-    tell: Callable[[str], object]
+    has_news: Callable[[Receiver], bool]
+    tell: Callable[[Receiver], object]
     refresh: Callable[[], object]
     prune: Callable[[], object]
     probe: Callable[[], object]
@@ -56,7 +60,10 @@ def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool, leads: bool) -
     """All that is to be done with this wiring; without a database only what needs none, as a standby only what looks at it."""
     minute = timedelta(minutes=1)
     tasks = {
-        f"-tell-{name}": Task(call=partial(calls.tell, name), when=TELL, limit=5 * minute) for name in wiring.receiver_names
+        f"-tell-{each.name}": Task(
+            call=partial(calls.tell, each), when=TELL, limit=5 * minute, is_wanted=partial(calls.has_news, each)
+        )
+        for each in wiring.receivers
     }
     if not has_database:
         return tasks | {"-open": Task(call=calls.open, when=PROBE, limit=2 * minute)}

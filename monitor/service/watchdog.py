@@ -5,14 +5,20 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from monitor.errors import DatabaseError, DatabaseTrouble
+from monitor.model import Claim
+from monitor.pipeline.deadline import OverdueError, Promise
 from monitor.ports import Clock, Publisher, Store
 from monitor.service.outage import DatabaseWatch
 from monitor.service.running import Runner
 from monitor.service.scheduling import Jobs
+
+MARKING_S = 30.0
+"""How long the database has to take note of a run that was given up."""
 
 log = structlog.get_logger(__name__)
 
@@ -54,6 +60,8 @@ class Watchdog:
                 self._rescue_housekeeping(name)
             else:
                 self._rescue_run(name)
+        except Exception:
+            log.exception("what hung was not put in order", job=name)
         finally:
             self.jobs.forsake(name)
             self._rescued.discard(name)
@@ -70,11 +78,16 @@ class Watchdog:
         log.error("run hung; given up and begun anew", comparison=name)
         self.publisher.restarted("run")
         for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
-            try:
-                reason = "it hung: it had not ended long after its deadline, and was given up"
-                if self.store.abandon(claim, reason=reason, at=self.clock.now()):
-                    self.publisher.run_abandoned(name)
-            except DatabaseError as error:
-                log.error("hung run not marked; its claim runs out by itself", comparison=name, reason=str(error))  # noqa: TRY400
+            self._abandon(claim)
             self.runner.claims.pop(claim.run_id, None)
         self.renew_sources(name)
+
+    def _abandon(self, claim: Claim) -> None:
+        """Mark the run, unless the database is what hangs."""
+        reason = "it hung: it had not ended long after its deadline, and was given up"
+        marking = Promise(partial(self.store.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
+        try:
+            if marking.wait(MARKING_S):
+                self.publisher.run_abandoned(claim.comparison)
+        except (DatabaseError, OverdueError) as error:
+            log.warning("hung run not marked; its claim runs out by itself", comparison=claim.comparison, reason=str(error))

@@ -68,14 +68,7 @@ def begin(connection: Connection, sending: Sequence[Delivery], *, owner: str, un
     connection.execute(update(deliveries).where(ours).values(leased_until=until))
 
 
-def free(connection: Connection, owner: str) -> int:
-    """End the leases of everybody else, who is known to be gone; how many deliveries are free again."""
-    theirs = and_(_IS_WAITING, deliveries.c.leased_by.is_not(None), deliveries.c.leased_by != owner)
-    count: int = connection.execute(update(deliveries).where(theirs).values(leased_by=None, leased_until=None)).rowcount
-    return count
-
-
-def free_of(connection: Connection, gone: str) -> None:
+def free(connection: Connection, gone: str) -> None:
     """End the leases of an owner who can record nothing any more: what was sent and not recorded goes out again."""
     left = and_(_IS_WAITING, deliveries.c.leased_by == gone)
     connection.execute(update(deliveries).where(left).values(leased_by=None, leased_until=None))

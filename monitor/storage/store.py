@@ -135,7 +135,7 @@ class SqlStore:
         leasing.end_older(self.database, lease.epoch)
         with self.database.write() as connection:
             if lease.before is not None:
-                outbox.free_of(connection, lease.before)
+                outbox.free(connection, lease.before)
             return claiming.abandon_before(connection, lease.epoch, now)
 
     def claim(  # noqa: PLR0913 - see the port
@@ -312,10 +312,6 @@ class SqlStore:
     def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
         with self.database.write() as connection:
             outbox.begin(connection, sending, owner=owner, until=until)
-
-    def free_deliveries(self, owner: str) -> int:
-        with self.database.write() as connection:
-            return outbox.free(connection, owner)
 
     def record(self, *notifications: Notification) -> None:
         with self.database.write() as connection:
