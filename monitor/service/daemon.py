@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Self
 
@@ -37,6 +38,9 @@ from monitor.web import WebServer, create_app
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
+
+STANDBY_PATIENCE = 3
+"""How many times longer a standby waits before it tells that the database is away: the leader may have gone with it."""
 
 log = structlog.get_logger(__name__)
 
@@ -128,7 +132,7 @@ class Daemon:
             database=self._database,
             clock=clock,
             place=store.place,
-            alert_after=lambda: self._wiring.settings.database_alert_after,
+            alert_after=self._alert_after,
         )
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
@@ -137,6 +141,11 @@ class Daemon:
         self._work = self._make_work()
         self._rhythm = self._make_rhythm()
         self._heart = Heart(clock, self._rhythm.beat)
+
+    def _alert_after(self) -> timedelta:
+        """How long a database may be away before receivers are told; a standby leaves that to the leader, but not for ever."""
+        after = self._wiring.settings.database_alert_after
+        return STANDBY_PATIENCE * after if self._has_database and not self._leading.leads else after
 
     def _pages(self) -> Starlette:
         return create_app(

@@ -18,8 +18,6 @@ from monitor.receivers.apprise.services import notify, open_service
 from receivers.messages import END, FIRING, START, message
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
-pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
-
 
 def url_of(collector: Collector, path: str = "canary-token") -> str:
     return f"{collector.url.replace('http:', 'json:')}/{path}"

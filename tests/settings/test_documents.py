@@ -23,6 +23,9 @@ REJECTED = [
 ]  # fmt: skip
 
 
+ENVIRON = {"RECS_DB_PASSWORD": "x", "NTFY_TOPIC": "x"}
+
+
 def uncommented() -> str:
     return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
 
@@ -35,8 +38,11 @@ def validator() -> jsonschema.Draft202012Validator:
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
-    for name in ("recs.token", "hook.secret"):
+    for name in ("recs.token", "hook.secret", "smtp.password"):
         (tmp_path / name).write_text("0123456789\n")
+    (tmp_path / "pagerduty.key").write_text(f"{'0123456789abcdef' * 2}\n")
+    for name in ("slack.url", "ping.url"):
+        (tmp_path / name).write_text("https://hooks.example.com/services/T0/B0/x\n")
     return tmp_path
 
 
@@ -46,9 +52,9 @@ def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
 
 
 def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
-    loaded = loads(uncommented(), name="rankwatch.yaml", base_dir=base, environ={"RECS_DB_PASSWORD": "x"})
+    loaded = loads(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert [each.name for each in loaded.comparisons] == ["home-feed", "mail"]
-    assert len(loaded.receivers) == 2
+    assert len(loaded.receivers) == 6
 
 
 def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_its_block(base: Path) -> None:
@@ -58,7 +64,7 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
     for first in blocks:
         last = next(n for n in range(first, len(lines) + 1) if n not in optional)
         text = "\n".join(re.sub(r"#", "", line, count=1) if first <= n < last else line for n, line in enumerate(lines))
-        loads(text, name="rankwatch.yaml", base_dir=base, environ={"RECS_DB_PASSWORD": "x"})
+        loads(text, name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
     assert len(blocks) >= 7
 
 
