@@ -43,6 +43,8 @@ def upgrade() -> None:
     # What was sent under the earlier version has no incident: each firing is one of its own.
     for table in ("transitions", "alert_states"):
         op.execute(f"UPDATE {table} SET incident = dedup_key")
+    # While an alert fires the streak counts recovered runs now, not the breaches that led to it.
+    op.execute("UPDATE alert_states SET streak = 0 WHERE state = 'firing'")
     if op.get_bind().dialect.name == "sqlite":
         _copy_outbox(STATUS, is_new=True)
         return
