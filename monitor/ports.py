@@ -194,8 +194,8 @@ class Publisher(Protocol):
     def notified(self, receiver: str, outcome: str) -> None:
         """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
-        """Deliveries waiting, and the age of the oldest, by receiver."""
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
+        """Deliveries waiting, the age of the oldest, and deliveries held back, by receiver."""
 
     def run_abandoned(self, comparison: str) -> None:
         """Count a run that hung and was given up."""

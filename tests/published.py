@@ -192,7 +192,7 @@ def filled() -> PrometheusPublisher:
     publisher.run_finished(result())
     publisher.slots_skipped("home-feed", "missed", 2)
     publisher.notified("pager", "sent")
-    publisher.outbox({"pager": 3}, {"pager": 7.5})
+    publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2})
     publisher.database(is_up=True)
     publisher.led_by(lambda: (True, 7))
     return publisher

@@ -277,7 +277,11 @@ def _runs() -> list[Panel]:
 def _daemon() -> list[Panel]:
     sent = "rankwatch_notifications_total[$__rate_interval]"
     return [
-        _lines("Outbox", "Deliveries that wait to be sent.", {"rankwatch_outbox_pending": "{{receiver}}"}),
+        _lines(
+            "Outbox",
+            "Deliveries that wait to be sent, and those that are held back.",
+            {"rankwatch_outbox_pending": "{{receiver}}", "rankwatch_outbox_held": "{{receiver}}, held back"},
+        ),
         _lines(
             "Age of the oldest delivery",
             "How long it has waited.",

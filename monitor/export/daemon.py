@@ -30,7 +30,7 @@ class DaemonCollector(Collector):
         self._run_seconds = histogram("run_duration_seconds")
         self._stage_seconds = histogram("stage_duration_seconds")
         self._notified = counter("notifications_total")
-        self._outbox: tuple[Mapping[str, int], Mapping[str, float]] = ({}, {})
+        self._outbox: tuple[Mapping[str, int], Mapping[str, float], Mapping[str, int]] = ({}, {}, {})
         self._reload: tuple[bool, datetime | None] | None = None
         self._standing: Callable[[], tuple[bool, int | None]] | None = None
         self._is_up: bool | None = None
@@ -89,9 +89,9 @@ class DaemonCollector(Collector):
             if self._receivers is None or receiver in self._receivers:
                 self._notified.labels(receiver, outcome).inc()
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
         """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
-        self._outbox = (dict(pending), dict(oldest_s))
+        self._outbox = (dict(pending), dict(oldest_s), dict(held))
 
     def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
         """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
@@ -141,9 +141,10 @@ class DaemonCollector(Collector):
         gauges.set("database_up", (), self._is_up)
         for comparison, interval in self._intervals.items():
             gauges.set("schedule_interval_seconds", (comparison,), interval.total_seconds())
-        pending, oldest_s = self._outbox
-        for receiver in sorted({*pending, *oldest_s, *(self._receivers or ())}):
+        pending, oldest_s, held = self._outbox
+        for receiver in sorted({*pending, *oldest_s, *held, *(self._receivers or ())}):
             gauges.set("outbox_pending", (receiver,), pending.get(receiver, 0))
+            gauges.set("outbox_held", (receiver,), held.get(receiver, 0))
             gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s.get(receiver, 0.0))
         if self._reload is not None:
             ok, at = self._reload

@@ -79,9 +79,9 @@ class PrometheusPublisher:
         """See ``Publisher.notified``."""
         self._daemon.notified(receiver, outcome)
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float]) -> None:
+    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
         """See ``Publisher.outbox``."""
-        self._daemon.outbox(pending, oldest_s)
+        self._daemon.outbox(pending, oldest_s, held)
 
     def run_abandoned(self, comparison: str) -> None:
         """See ``Publisher.run_abandoned``."""

@@ -10,7 +10,7 @@ from monitor.errors import DatabaseTrouble
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
 """Why a slot did not run: nobody was there, or the last run was still at it."""
-SEND_OUTCOMES = ("sent", "retry", "dead")
+SEND_OUTCOMES = ("sent", "retry", "dead", "dropped")
 """What comes of one attempt to deliver."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
 """What the watchdog begins anew when it hangs."""
@@ -141,9 +141,10 @@ _TABLE = (
         _C,
         "notifications_total",
         "receiver outcome",
-        "Attempts to deliver: sent, retry (will be tried again) or dead (given up for good).",
+        "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be told any more).",
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
+    _series(_G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or told by another alert."),
     _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
     _series(_G, "database_up", "", "1 while the database can be read and written, else 0."),
     _series(

@@ -37,12 +37,14 @@ class Upkeep:
             abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
             self.latest = self.store.latest(comparisons, until=now + SKEW)
             self.publisher.publish(self.latest)
-            waiting = self.store.outbox(now)
+            waiting, held = self.store.outbox(now), self.store.held(now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
             return 0
         self.publisher.outbox(
-            {name: count for name, (count, _) in waiting.items()}, {name: oldest for name, (_, oldest) in waiting.items()}
+            {name: count for name, (count, _) in waiting.items()},
+            {name: oldest for name, (_, oldest) in waiting.items()},
+            {name: count for name, (count, _) in held.items()},
         )
         self.has_published = True
         return abandoned
