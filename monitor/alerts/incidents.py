@@ -11,7 +11,9 @@ from datetime import UTC, datetime, timedelta
 from monitor.model import AlertState, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
-"""How long after its beginning firings join an incident, unless told otherwise."""
+"""How long after the last one firings join an incident, unless told otherwise."""
+LONGEST = 7
+"""So many times as long after its beginning none joins it any more."""
 
 
 def name_incidents(
@@ -23,8 +25,9 @@ def name_incidents(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
-    What begins to fire joins the incident of the same severity whose oldest firing began at most ``group_for`` before, and
-    else they make a new one together. What goes on stays where it is, with who looks after it.
+    What begins to fire joins the newest incident of the same severity if the last of its firings that last began at most
+    ``group_for`` before, and the first at most `LONGEST` times that; else what begins makes a new one together. What goes on
+    stays where it is, with who looks after it.
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
@@ -34,11 +37,15 @@ def name_incidents(
 
 
 def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedelta) -> str:
-    beginnings: dict[str, datetime] = {}
+    beginnings: dict[str, list[datetime]] = {}
     for state in open_ones:
         if state.severity is start.severity and state.incident is not None:
-            beginnings[state.incident] = min(state.since, beginnings.get(state.incident, state.since))
-    recent = [(began, name) for name, began in beginnings.items() if start.slot - began <= group_for]
+            beginnings.setdefault(state.incident, []).append(state.since)
+    recent = [
+        (max(began), name)
+        for name, began in beginnings.items()
+        if start.slot - max(began) <= group_for and start.slot - min(began) <= LONGEST * group_for
+    ]
     return max(recent)[1] if recent else _new(start.comparison, start.severity, start.slot)
 
 

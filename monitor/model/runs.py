@@ -44,7 +44,7 @@ class Comparison:
     for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
     its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
     asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
-    ``group_for``: how long after its beginning firings join an incident.
+    ``group_for``: how long after its last one firings join an incident.
     ``ignored``: conditions under which alerts wait for no verdict, so that what stands ends. ``stale_after``: runs that may be
     due in a row without one that succeeds.
     """

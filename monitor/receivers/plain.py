@@ -12,15 +12,16 @@ _WIDEST_ITEM = 40
 
 
 def text_of(account: Account, *, has_title: bool = True) -> str:
-    """The title, then what changed, why, examples, links and commands; parts that are empty are left out.
+    """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
 
+    Parts that are empty are left out.
     ``has_title``: without it the title is left out too, for those who show it elsewhere.
     """
     parts = chain(
         [[account.title]] if has_title else [],
-        map(_change, account.changes),
-        [account.more],
         _part("Why", account.why),
+        map(_in_full, account.changes[:1]),
+        [[f"{change.heading}: {change.reason}" for change in account.changes[1:]] + [*account.more]],
         _part("What the drop is made of", (f"{name}: {share}" for name, share in account.shares)),
         _part("Items that gained most", account.entered),
         _part("Items that lost most", account.left),
@@ -31,7 +32,7 @@ def text_of(account: Account, *, has_title: bool = True) -> str:
     return "\n\n".join("\n".join(lines) for part in parts if (lines := tuple(part))) + "\n"
 
 
-def _change(change: ChangeAccount) -> Iterator[str]:
+def _in_full(change: ChangeAccount) -> Iterator[str]:
     yield change.heading
     yield f"  {change.reason}"
     yield from (f"  {name}: {value}" for name, value in change.facts)

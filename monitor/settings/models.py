@@ -124,8 +124,8 @@ class ComparisonOptions(Options):
     )
     group_for: Duration | None = Field(
         default=None,
-        description="How long after its beginning further firings of the same severity join an incident and are told as part "
-        "of it (default: a day, or three intervals where these are longer).",
+        description="How long after its last firing began further ones of the same severity join an incident and are told as "
+        "part of it, at most seven times that after its first (default: a day, or three intervals where these are longer).",
     )
     deadline: Duration | None = Field(
         default=None,

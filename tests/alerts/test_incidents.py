@@ -43,6 +43,15 @@ def test_what_begins_within_a_day_joins_and_later_ones_do_not() -> None:
         assert (change.incident == first.incident) is joins
 
 
+def test_an_incident_that_grows_is_joined_for_longer_but_not_for_ever() -> None:
+    (oldest,), _ = named(begin(SLOT))
+    for days, joins in ((7, True), (8, False)):
+        (last,), _ = named(begin(SLOT + (days - 1) * GROUP_FOR, segment="a=1"))
+        last = replace(last, incident=oldest.incident)
+        _, (change,) = named(begin(SLOT + days * GROUP_FOR, segment="a=2"), before=(oldest, last))
+        assert (change.incident == oldest.incident) is joins, days
+
+
 def test_an_incident_of_another_severity_is_not_joined_and_of_two_the_newer_is() -> None:
     (old,), _ = named(begin(SLOT))
     (new,), _ = named(begin(SLOT + HOUR, segment="a=1"), before=(old,), group_for=timedelta(0))

@@ -39,9 +39,9 @@ WHOLE = account(
 def test_text_has_its_parts_in_order_and_lists_side_by_side() -> None:
     assert text_of(WHOLE).split("\n\n") == [
         "SimilarityLow firing on feed",
+        "Why:\n  Items moved.",
         "SimilarityLow firing\n  0.2, below 0.3\n  users: 1,874",
         "and 3 more",
-        "Why:\n  Items moved.",
         "What the drop is made of:\n  order: 80 %",
         "Items that gained most:\n  new hit",
         "Items that lost most:\n  old hit",

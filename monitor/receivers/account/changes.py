@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from monitor.alerts.verdicts import figure
+from monitor.alerts.verdicts import figure, tell_apart
 from monitor.model import ALL, COVERAGE, FROZEN, Message, Severity, Transition
 from monitor.receivers.account.parts import ChangeAccount
 from monitor.receivers.account.writing import say
@@ -111,7 +111,7 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
     facts = [
         (_measured(change), f"{shown}{interval}"),
         ("users", f"{change.users:,}"),
-        ("threshold", f"{change.direction} {change.threshold:.12g}"),
+        ("threshold", f"{change.direction} {tell_apart(change.value, change.threshold)[1]}"),
     ]
     return facts if change.normal is None else [*facts, ("normal before", f"{change.normal:.3g}")]
 

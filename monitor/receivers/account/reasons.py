@@ -33,6 +33,7 @@ _PARTS: Mapping[Part, str] = {
     Part.COMPOSITION: "other users asked",
     Part.MISSING: "other users answered",
 }
+_NOTHING = frozenset({"0 %", "0.0000"})
 
 
 def tell_why(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
@@ -53,7 +54,8 @@ def share_out(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     told = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
     drop = 0.0 if explanation.before is None else explanation.now - explanation.before
     is_shared = drop > 0 and max((abs(amount) for _, amount in told), default=0.0) <= _CANCELLED * drop
-    return tuple((_PARTS[part], _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
+    shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
+    return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
 
 
 def name_items(items: Sequence[ExposedItem]) -> tuple[str, ...]:

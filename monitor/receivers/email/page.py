@@ -20,9 +20,10 @@ def page_of(account: Account) -> str:
         part
         for part in (
             f'<h2 style="color:{_COLOURS[account.status]}">{escape(account.title)}</h2>',
-            *map(_change, account.changes),
-            *(f"<p>{escape(line)}</p>" for line in account.more),
             _list("Why", map(escape, account.why)),
+            *map(_in_full, account.changes[:1]),
+            *(f"<p>{escape(f'{change.heading}: {change.reason}')}</p>" for change in account.changes[1:]),
+            *(f"<p>{escape(line)}</p>" for line in account.more),
             _titled("What the drop is made of", _table(account.shares)),
             _list("Items that gained most", map(escape, account.entered)),
             _list("Items that lost most", map(escape, account.left)),
@@ -35,7 +36,7 @@ def page_of(account: Account) -> str:
     return f"{_HEAD}{body}\n</body></html>\n"
 
 
-def _change(change: ChangeAccount) -> str:
+def _in_full(change: ChangeAccount) -> str:
     return f"<h3>{escape(change.heading)}</h3>\n<p>{escape(change.reason)}</p>\n{_table(change.facts)}"
 
 

@@ -1,4 +1,4 @@
-"""An account as Slack's blocks: the headline, each change, why, two users' lists, links and commands.
+"""An account as Slack's blocks: the headline, the weightiest change, why, the others, two users' lists, links and commands.
 
 Limits of Block Kit: 50 blocks a message, 3,000 characters a text, ten fields of 2,000 a section.
 https://docs.slack.dev/reference/block-kit/blocks
@@ -37,10 +37,10 @@ def _blocks(account: Account) -> Iterator[dict[str, object]]:
     yield _section(bold(headline_of(account)))
     first, *others = account.changes
     yield {**_section(_reason(first, is_alone=not others)), "fields": _fields(first)}
-    if others or account.more:
-        yield _section(stack([*(_line(change) for change in others), *map(escape, account.more)]))
     if why := _why(account):
         yield _section(stack(why))
+    if others or account.more:
+        yield _section(stack([*(_line(change) for change in others), *map(escape, account.more)]))
     for example in account.examples:
         yield _section(fence(_lists(example)))
     yield _section(" · ".join(link(name, url) for name, url in account.links))
