@@ -26,6 +26,10 @@ def wait_for(look: Callable[[], T], what: str, *, timeout_s: float = 20.0) -> T:
     pytest.fail(f"not seen within {timeout_s} s: {what}")
 
 
+STARTS_WITHIN_S = 90.0
+"""A busy machine takes its time to load the program."""
+
+
 class ServeProcess:
     """A running daemon; ``log`` is what it wrote to standard error."""
 
@@ -36,7 +40,11 @@ class ServeProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "monitor", "serve", "--config", str(config)], stderr=sink, stdout=sink, cwd=config.parent
             )
-        self.url = str(wait_for(lambda: self._address(begin), f"the daemon's address in {log}"))
+        try:
+            self.url = str(wait_for(lambda: self._address(begin), f"the daemon's address in {log}", timeout_s=STARTS_WITHIN_S))
+        except BaseException:
+            self.kill()
+            raise
 
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode()
