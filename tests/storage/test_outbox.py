@@ -4,13 +4,14 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
-from sqlalchemy import Engine, event, select
+from sqlalchemy import select
 
 from factories import SLOT
 from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus
 from monitor.storage import SqlStore
 from monitor.storage.tables import notifications
+from statements import count_statements
 from storage.worked import HOUR, fired, lease, note, resolved, run
 
 MINUTE = timedelta(minutes=1)
@@ -176,21 +177,6 @@ def test_nothing_is_owed_without_receivers(store: SqlStore) -> None:
     assert store.outbox(SLOT) == {}
 
 
-def statements(act: Callable[[], object]) -> int:
-    """How many statements it takes."""
-    seen: list[str] = []
-
-    def see(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        seen.append(statement)
-
-    event.listen(Engine, "before_cursor_execute", see)
-    try:
-        act()
-    finally:
-        event.remove(Engine, "before_cursor_execute", see)
-    return len(seen)
-
-
 def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
     taken = []
     for name, count in (("one", 1), ("many", 100)):
@@ -206,7 +192,7 @@ def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one
             lambda refused=refused: store.record(*refused),  # type: ignore[misc]
             lambda ends=ends: store.retire(ends, receivers=("hook",)),  # type: ignore[misc]
         ]
-        taken.append([statements(act) for act in acts])
+        taken.append([count_statements(act) for act in acts])
         assert len(lease(store, NOW, receiver="hook-2", limit=200)) == 2 * count  # the starts, and their ends by now
     assert taken[0] == taken[1]
     assert store.all_alert_states() == ()
