@@ -12,7 +12,7 @@ from dataclasses import fields
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, case, delete, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, delete, select
 
 from monitor.model import AlertState, DeliveryStatus, Direction, Outcome, Severity, State, Transition
 from monitor.storage.columns import key
@@ -23,6 +23,8 @@ from monitor.storage.tables import alert_states, deliveries, transitions
 Watch = tuple[str, str, str]
 """Comparison, alert and segment, as stored."""
 
+_WATCH = ("comparison", "alert", "segment")
+_REMOVE = delete(alert_states).where(*(alert_states.c[name] == bindparam(f"its_{name}") for name in _WATCH))
 _RENAMED = {"slot": "scheduled_for", "at": "changed_at"}
 _COLUMNS = {each.name: _RENAMED.get(each.name, each.name) for each in fields(Transition) if each.name != "interval"}
 
@@ -54,7 +56,7 @@ def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknow
     if keeps_acknowledgement:
         is_same = alert_states.c.dedup_key.is_not_distinct_from(fresh.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
-    renewed = fresh.on_conflict_do_update(index_elements=["comparison", "alert", "segment"], set_=values)
+    renewed = fresh.on_conflict_do_update(index_elements=_WATCH, set_=values)
     connection.execute(renewed, [_plain(state) for state in states])
 
 
@@ -81,8 +83,9 @@ def retire(connection: Connection, changes: Sequence[Transition], receivers: Seq
     for change in changes:
         state = stored.pop(watch_of(change), None)
         if state is not None and (state.state, state.dedup_key) == (change.from_state, change.dedup_key):
-            connection.execute(delete(alert_states).where(_about(change)))
             ended.append(change)
+    if ended:
+        connection.execute(_REMOVE, [{f"its_{name}": getattr(change, name) for name in _WATCH} for change in ended])
     announce(connection, ended, receivers)
 
 
@@ -102,7 +105,7 @@ def lasting_states(connection: Connection, comparison: str) -> tuple[AlertState,
 def lasting() -> ColumnElement[bool]:
     """Whether a transition is the start of a firing that lasts, where it is joined with the states."""
     return and_(
-        *(transitions.c[name] == alert_states.c[name] for name in ("comparison", "alert", "segment")),
+        *(transitions.c[name] == alert_states.c[name] for name in _WATCH),
         transitions.c.to_state == State.FIRING,
         transitions.c.from_state != State.FIRING,
         transitions.c.dedup_key.is_not_distinct_from(alert_states.c.dedup_key),
@@ -167,10 +170,11 @@ def _owe_what_lasts(connection: Connection, lasting: Sequence[AlertState], recei
     wanted = dict.fromkeys(receivers)
     missing = [(start, receiver) for start in begun for receiver in wanted if (start, key(receiver)) not in owed]
     if missing:
-        connection.execute(deliveries.insert(), [_owed(start, receiver, begun[start]) for start, receiver in missing])
+        connection.execute(deliveries.insert(), [owing(start, receiver, begun[start]) for start, receiver in missing])
 
 
-def _owed(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
+def owing(transition_id: int, receiver: str, due: datetime) -> dict[str, object]:
+    """A row of ``deliveries`` that waits."""
     return {
         "transition_id": transition_id,
         "receiver": receiver,
@@ -194,7 +198,7 @@ def announce(connection: Connection, changes: Sequence[Transition], receivers: S
     numbered = _numbered(connection, fresh)
     heard = _owed_starts(connection, fresh)
     owed = [
-        _owed(numbered[_change_of(change)], receiver, change.at)
+        owing(numbered[_change_of(change)], receiver, change.at)
         for change in fresh
         if change.is_announced
         for receiver in dict.fromkeys(receivers if change.is_start else heard.get(change.dedup_key, ()))
@@ -228,11 +232,6 @@ def _numbered(connection: Connection, changes: Sequence[Transition]) -> dict[tup
     names, slots = {change.comparison for change in changes}, {change.slot for change in changes}
     query = select(transitions).where(transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots))
     return {_change_of(transition(row)): row.id for row in connection.execute(query)}
-
-
-def _about(change: Transition) -> ColumnElement[bool]:
-    """The state that the transition moves."""
-    return and_(*(alert_states.c[name] == getattr(change, name) for name in ("comparison", "alert", "segment")))
 
 
 def _plain(item: AlertState | Transition) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, func, or_, select, update
+from sqlalchemy import Connection, Integer, Row, Select, and_, bindparam, func, or_, select, update
 
 from monitor.errors import DatabaseError
 from monitor.model import Delivery, DeliveryStatus, Notification, State, Transition
-from monitor.storage.alerting import lasting, transition
-from monitor.storage.dialects import lock_comparisons
+from monitor.storage.alerting import lasting, owing, transition
+from monitor.storage.dialects import insert, lock_comparisons
 from monitor.storage.tables import alert_states, deliveries, notifications, transitions
 
 _GONE = "the receiver has left the configuration"
@@ -27,7 +27,8 @@ def lease(
     """Lease all that waits for the receiver of the comparison whose delivery is due longest, oldest first."""
     is_free = or_(deliveries.c.leased_until.is_(None), deliveries.c.leased_until <= now)
     is_for_it = and_(deliveries.c.receiver == receiver, _IS_WAITING, is_free)
-    due = _of_deliveries(transitions.c.comparison).where(is_for_it, deliveries.c.next_attempt_at <= now)
+    is_told = transitions.c.comparison.in_(_being_told(receiver, now))
+    due = _of_deliveries(transitions.c.comparison).where(is_for_it, deliveries.c.next_attempt_at <= now, ~is_told)
     comparison = connection.execute(due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)).scalar()
     if comparison is None or _is_being_told(connection, receiver, comparison, now):
         return ()
@@ -47,13 +48,14 @@ def lease(
 def _is_being_told(connection: Connection, receiver: str, comparison: str, now: datetime) -> bool:
     """Whether somebody is at telling the receiver of the comparison: what is newer must not overtake it."""
     lock_comparisons(connection, {comparison})
-    leased = _of_deliveries(deliveries.c.id).where(
-        deliveries.c.receiver == receiver,
-        transitions.c.comparison == comparison,
-        _IS_WAITING,
-        deliveries.c.leased_until > now,
-    )
-    return connection.execute(leased.limit(1)).first() is not None
+    told = _being_told(receiver, now).where(transitions.c.comparison == comparison)
+    return connection.execute(told.limit(1)).first() is not None
+
+
+def _being_told(receiver: str, now: datetime) -> Select[Any]:
+    """Comparisons of which somebody is at telling the receiver."""
+    is_leased = and_(deliveries.c.receiver == receiver, _IS_WAITING, deliveries.c.leased_until > now)
+    return _of_deliveries(transitions.c.comparison).where(is_leased)
 
 
 def begin(connection: Connection, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
@@ -75,57 +77,74 @@ def free(connection: Connection, gone: str) -> None:
 
 
 def record(connection: Connection, found: Sequence[Notification]) -> None:
-    """Store what became of deliveries and move them, but for those that another attempt has settled meanwhile."""
-    query = _of_deliveries(*_COLUMNS).where(deliveries.c.id.in_([each.delivery_id for each in found]))
-    stored = {row.delivery_id: row for row in connection.execute(query)}
+    """Store what became of deliveries and move them, but for those that another attempt has settled meanwhile.
+
+    The number of statements does not grow with the deliveries: a run may owe a thousand, and on SQLite all others wait.
+    """
+    stored = _locked(connection, [each.delivery_id for each in found])
     for each in found:
         if each.delivery_id not in stored:
             msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
             raise DatabaseError(msg)
-        _record(connection, stored[each.delivery_id], each)
+    if news := [_noted(each) for each in found if _is_news(stored[each.delivery_id], each)]:
+        connection.execute(notifications.insert(), news)
+    if waiting := [each for each in found if stored[each.delivery_id].status in _WAITING]:
+        connection.execute(_MOVE, [_moved(each) for each in waiting])
+    instead = [
+        owing(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None
+    ]
+    if instead:
+        connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), instead)
 
 
-def _record(connection: Connection, row: Row[Any], note: Notification) -> None:
-    if (row.status, row.last_reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT:
-        connection.execute(
-            notifications.insert().values(
-                delivery_id=note.delivery_id,
-                attempted_at=note.at,
-                status=note.status,
-                reason=note.reason,
-                next_attempt_at=note.next_attempt_at,
-            )
-        )
-    is_settled = note.status not in _WAITING
-    values = {
+def _locked(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+    """Where these deliveries stand, until this transaction ends; locked in one order, so that none waits for ever."""
+    columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
+    query = select(*columns).where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id).with_for_update()
+    return {row.id: row for row in connection.execute(query)}
+
+
+def _is_news(row: Row[Any], note: Notification) -> bool:
+    return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
+
+
+def _noted(note: Notification) -> dict[str, object]:
+    return {
+        "delivery_id": note.delivery_id,
+        "attempted_at": note.at,
         "status": note.status,
         "reason": note.reason,
-        "attempts": deliveries.c.attempts + int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
-        "next_attempt_at": note.next_attempt_at or note.at,
-        "may_be_known": note.may_be_known,
-        "settled_at": note.at if is_settled else None,
-        "repeat_at": note.repeat_at,
-        "leased_by": None,
-        "leased_until": None,
+        "next_attempt_at": note.next_attempt_at,
     }
-    moved = connection.execute(update(deliveries).where(deliveries.c.id == note.delivery_id, _IS_WAITING).values(values))
-    if moved.rowcount and note.fallback is not None:
-        _owe(connection, row, note)
 
 
-def _owe(connection: Connection, row: Row[Any], note: Notification) -> None:
-    """Owe the same transition to the receiver that stands in."""
-    known = select(deliveries.c.id).where(deliveries.c.transition_id == row.id, deliveries.c.receiver == note.fallback)
-    if connection.execute(known).first() is None:
-        connection.execute(
-            deliveries.insert().values(
-                transition_id=row.id,
-                receiver=note.fallback,
-                status=DeliveryStatus.PENDING,
-                attempts=0,
-                next_attempt_at=note.at,
-            )
-        )
+_NEW = ("status", "reason", "next_attempt_at", "settled_at", "repeat_at", "may_be_known")
+_MOVE = (
+    update(deliveries)
+    .where(deliveries.c.id == bindparam("moved_id"))
+    .values(
+        {name: bindparam(f"new_{name}") for name in _NEW}
+        | {
+            "attempts": deliveries.c.attempts + bindparam("tried", type_=Integer),
+            "leased_by": None,
+            "leased_until": None,
+        }
+    )
+)
+
+
+def _moved(note: Notification) -> dict[str, object]:
+    """What `_MOVE` needs."""
+    return {
+        "moved_id": note.delivery_id,
+        "new_status": note.status,
+        "new_reason": note.reason,
+        "new_next_attempt_at": note.next_attempt_at or note.at,
+        "new_settled_at": None if note.status in _WAITING else note.at,
+        "new_repeat_at": note.repeat_at,
+        "new_may_be_known": note.may_be_known,
+        "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+    }
 
 
 def due_repetitions(connection: Connection, receiver: str, now: datetime, limit: int) -> tuple[Delivery, ...]:
@@ -209,7 +228,6 @@ _COLUMNS = (
     deliveries.c.status,
     deliveries.c.attempts,
     deliveries.c.may_be_known,
-    deliveries.c.reason.label("last_reason"),
     transitions,
 )
 

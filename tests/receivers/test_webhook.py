@@ -125,6 +125,30 @@ def test_a_thousand_alerts_are_one_request(collector: Collector) -> None:
     assert len(collector.requests) == 1
 
 
+def test_what_is_too_large_is_told_without_what_fires_still_which_is_counted(collector: Collector) -> None:
+    many = tuple(replace(FIRING, segment=f"shop={n}", dedup_key=f"{n:032x}") for n in range(9))
+    seen = replace(SEEN, segment="shop=7", dedup_key=many[7].dedup_key)
+    cases = (
+        (message(ENDED, firing=many), [("resolved", ENDED.segment)]),
+        (message(seen, firing=many), [("firing", "shop=7")]),
+        (message(firing=many, is_repetition=True), [("firing", "shop=0")]),
+    )
+    for tried, shown in cases:
+        collector.replies.append(answer(413))
+        body = told(collector, tried)
+        assert [(alert["status"], alert["labels"]["segment"]) for alert in body["alerts"]] == shown
+        first = json.loads(collector.requests[-2].body)
+        assert body["truncatedAlerts"] == len(first["alerts"]) - 1
+        assert (first["truncatedAlerts"], body["status"]) == (0, "firing")
+
+
+def test_what_is_too_large_by_its_changes_alone_is_refused_at_once(collector: Collector) -> None:
+    collector.default = answer(413)
+    with receiving(collector.url) as receiver, pytest.raises(DeliveryError) as caught:
+        receiver.send(START, now=SLOT)
+    assert (caught.value.permanent, caught.value.of_message, len(collector.requests)) == (True, True, 1)
+
+
 def test_the_same_told_again_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
         for each in (START, START, END):

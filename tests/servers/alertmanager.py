@@ -1,11 +1,11 @@
-"""A real Prometheus Alertmanager on loopback."""
+"""A real Prometheus Alertmanager on loopback, alone or as a peer of a cluster."""
 
 import json
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,10 @@ route:
 receivers:
   - name: out
 """
+_ALONE = ("--cluster.listen-address=",)
+_QUICK = ("--cluster.gossip-interval=50ms", "--cluster.pushpull-interval=1s", "--cluster.reconnect-interval=1s")
+_TURN = "--cluster.peer-timeout=3s"
+"""How long the second peer waits for the first to notify: longer than gossip takes on a busy machine."""
 
 
 class AlertmanagerServer:
@@ -30,48 +34,89 @@ class AlertmanagerServer:
 
     def __init__(self, directory: Path, notify_url: str | None = None) -> None:
         self._program = require("prometheus-alertmanager", "alertmanager")
-        self._directory, self._port = directory, free_port()
+        self._directory, self.port, self._gossip_port = directory, free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._cluster: Sequence[str] = _ALONE
         hook = f"    webhook_configs: [{{url: {json.dumps(notify_url)}, send_resolved: true}}]\n" if notify_url else ""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / "config.yml").write_text(_CONFIG + hook)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
+
+    def join(self, fellow: "AlertmanagerServer") -> None:
+        """Gossip with this one too, from the next start on."""
+        ports = (self._gossip_port, fellow._gossip_port)
+        own, other = (f"127.0.0.1:{port}" for port in ports)
+        self._cluster = (f"--cluster.listen-address={own}", f"--cluster.peer={other}", _TURN, *_QUICK)
 
     def start(self) -> None:
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start, and do not wait until it answers."""
         arguments = [
             self._program,
             f"--config.file={self._directory / 'config.yml'}",
             f"--storage.path={self._directory / 'data'}",
-            f"--web.listen-address=127.0.0.1:{self._port}",
-            "--cluster.listen-address=",
+            f"--web.listen-address=127.0.0.1:{self.port}",
+            *self._cluster,
         ]
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(arguments, stdout=log, stderr=log)
+
+    def await_ready(self) -> None:
+        """Until it answers, and in a cluster has settled, before which it would notify nobody."""
         ends_at = time.monotonic() + 20
         while not self._is_ready():
             assert time.monotonic() < ends_at, (self._directory / "log").read_text()
+            assert self._process is not None
             assert self._process.poll() is None, (self._directory / "log").read_text()
             time.sleep(0.05)
 
     def stop(self) -> None:
+        """Kill it."""
         if self._process is not None:
             self._process.kill()
             self._process.wait(10)
             self._process = None
 
+    def end(self) -> None:
+        """End it as systemd does: it says farewell to its cluster and keeps what it has notified."""
+        assert self._process is not None
+        self._process.terminate()
+        assert self._process.wait(20) == 0
+        self._process = None
+
     def alerts(self) -> list[dict[str, Any]]:
         """What it holds now, resolved ones left out by itself."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=5) as answer:  # noqa: S310 - our own server
-            held: list[dict[str, Any]] = json.load(answer)
+        held: list[dict[str, Any]] = json.loads(self._get("/api/v2/alerts"))
         return held
+
+    def peers(self) -> int:
+        """Members of its cluster as it sees it, itself included; none while it is no cluster."""
+        return len(json.loads(self._get("/api/v2/status"))["cluster"].get("peers", ()))
+
+    def received(self) -> dict[str, float]:
+        """Alerts that it was posted since its start, by version of the API."""
+        found: dict[str, float] = {}
+        for line in self._get("/metrics").decode().splitlines():
+            if line.startswith("alertmanager_alerts_received_total{"):
+                version = line.partition('version="')[2].partition('"')[0]
+                found[version] = found.get(version, 0.0) + float(line.rpartition(" ")[2])
+        return found
+
+    def _get(self, path: str) -> bytes:
+        with urllib.request.urlopen(self.url + path, timeout=5) as answer:  # noqa: S310 - our own server
+            body: bytes = answer.read()
+        return body
 
     def _is_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/-/ready", timeout=1) as answer:  # noqa: S310 - our own server
-                return bool(answer.status == 200)
+            self._get("/-/ready")
+            return bool(json.loads(self._get("/api/v2/status"))["cluster"]["status"] in ("ready", "disabled"))
         except (urllib.error.URLError, OSError):
             return False
 

@@ -1,5 +1,6 @@
 """Deliveries: who may send what when."""
 
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus
 from monitor.storage import SqlStore
 from monitor.storage.tables import notifications
+from statements import count_statements
 from storage.worked import HOUR, fired, lease, note, resolved, run
 
 MINUTE = timedelta(minutes=1)
@@ -46,6 +48,14 @@ def test_the_comparison_that_is_due_longest_comes_first(owed: SqlStore) -> None:
 
     assert [each.transition.comparison for each in lease(owed, NOW)] == ["search"]
     assert len(lease(owed, NOW)) == 3
+
+
+def test_a_comparison_that_somebody_is_telling_holds_up_no_other(owed: SqlStore) -> None:
+    lease(owed, NOW, limit=2)
+    assert lease(owed, NOW) == ()
+    run(owed, NOW, fired(NOW, comparison="search"), comparison="search", receivers=("hook",))
+
+    assert [each.transition.comparison for each in lease(owed, NOW)] == ["search"]
 
 
 def test_the_limit_is_kept_and_nothing_newer_overtakes(owed: SqlStore) -> None:
@@ -165,3 +175,24 @@ def test_nothing_is_owed_without_receivers(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT))
 
     assert store.outbox(SLOT) == {}
+
+
+def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
+    taken = []
+    for name, count in (("one", 1), ("many", 100)):
+        firing = [fired(SLOT, comparison=name, segment=f"shop={n}") for n in range(count)]
+        run(store, SLOT, *firing, comparison=name, receivers=("hook", "pager"))
+        hook, pager = (lease(store, NOW, receiver=each, limit=count) for each in ("hook", "pager"))
+        assert len(hook) == len(pager) == count
+        sent = [note(each, NOW) for each in hook]
+        refused = [note(each, NOW, DeliveryStatus.DEAD, reason="no", fallback="hook-2") for each in pager]
+        ends = [resolved(NOW, state)[1] for state, _ in firing]
+        acts: list[Callable[[], object]] = [
+            lambda sent=sent: store.record(*sent),  # type: ignore[misc]  # a default binds
+            lambda refused=refused: store.record(*refused),  # type: ignore[misc]
+            lambda ends=ends: store.retire(ends, receivers=("hook",)),  # type: ignore[misc]
+        ]
+        taken.append([count_statements(act) for act in acts])
+        assert len(lease(store, NOW, receiver="hook-2", limit=200)) == 2 * count  # the starts, and their ends by now
+    assert taken[0] == taken[1]
+    assert store.all_alert_states() == ()

@@ -31,7 +31,7 @@ from monitor.receivers.wording import clean, link_to, moment
 _NO_END = "0001-01-01T00:00:00Z"
 
 
-def body_of(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, object]:
+def body_of(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, Any]:
     """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, all of them for 0."""
     told = _told(message)
     shown = told[:max_alerts] if max_alerts else told
@@ -51,10 +51,17 @@ def body_of(message: Message, *, receiver: str, external_url: str, max_alerts: i
     }
 
 
+def count_fewest(message: Message) -> int:
+    """Alerts that the message is about, which come first: those that change, else one of those that fire still."""
+    return max(len({change.dedup_key for change in message.changes}), 1)
+
+
 def _told(message: Message) -> list[Transition]:
-    """Starts and ends that are told, then what fires still; a firing once, by the last that is known of it."""
+    """Starts and ends that are told, then what fires still, acknowledged first; a firing once, by the last that is known."""
     told = {change.dedup_key: change for change in message.changes if not change.is_acknowledgement}
-    return list({**told, **{start.dedup_key: start for start in message.firing if start.dedup_key not in told}}.values())
+    acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
+    still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
+    return list({**told, **{start.dedup_key: start for start in still if start.dedup_key not in told}}.values())
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The webhook as a receiver: one message, one request."""
+"""The webhook as a receiver: one message, one request, or a second where the first was too large."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from datetime import datetime
 
 from monitor.model import Message
 from monitor.receivers.answers import accept
-from monitor.receivers.guarded import Guard
+from monitor.receivers.guarded import Answer, Guard
 from monitor.receivers.keying import key_of
-from monitor.receivers.webhook.body import body_of
+from monitor.receivers.webhook.body import body_of, count_fewest
 from monitor.receivers.webhook.options import WebhookOptions
 from monitor.receivers.webhook.signing import SIGNATURE, TIMESTAMP, sign
+
+_TOO_LARGE = 413
 
 
 class Webhook:
@@ -44,15 +46,25 @@ class Webhook:
         return False
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post a message. DeliveryError when it is not taken."""
-        told = body_of(message, receiver=self._name, external_url=self._external_url, max_alerts=self._options.max_alerts)
-        body = json.dumps(told, allow_nan=False).encode()
-        answer = self._guard.post(body, self._headers(message, body, now))
+        """Post a message. DeliveryError when it is not taken.
+
+        Where it is too large, what fires still besides the changes is counted only, so that they get through alone.
+        """
+        answer, shown = self._post(message, self._options.max_alerts, now)
+        fewest = count_fewest(message)
+        if answer.status == _TOO_LARGE and fewest < shown:
+            answer, _ = self._post(message, fewest, now)
         accept(answer, who=self._guard.who, now=now)
 
     def close(self) -> None:
         """Close the connections."""
         self._guard.close()
+
+    def _post(self, message: Message, most: int, now: datetime) -> tuple[Answer, int]:
+        """The answer to at most so many alerts, and how many they were."""
+        told = body_of(message, receiver=self._name, external_url=self._external_url, max_alerts=most)
+        body = json.dumps(told, allow_nan=False).encode()
+        return self._guard.post(body, self._headers(message, body, now)), len(told["alerts"])
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}

@@ -1,0 +1,254 @@
+"""A thousand alerts in one run, and one of another comparison behind them, through a real loop for every kind of receiver."""
+
+import json
+import threading
+import time
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from factories import comparison, rule
+from monitor.pipeline.deliver import Outlet
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.service.clock import SystemClock
+from monitor.service.delivering import DeliveryLoop
+from monitor.storage import SqlStore, open_store
+from pipeline.outbox_process import store_run
+from servers.alertmanager import AlertmanagerServer, make_alertmanager
+from servers.pagerduty import KEY, FakePagerDuty, pagerduty
+from servers.slack import FakeSlack, slack
+from servers.smtp import MailServer, certificate, mail_server
+from servers.webhook import Collector, Reply, Request, answer, hang, serve
+from statements import count_statements
+
+__all__ = ["certificate", "mail_server", "make_alertmanager", "pagerduty", "slack"]
+
+WIDE = comparison(name="wide", rules=(rule(for_runs=1, segments="each"),))
+NARROW = comparison(name="narrow", rules=(rule(for_runs=1),))
+SEGMENTS = ("all", *(f"shop={n:04d}" for n in range(999)))
+HEALTHY = ("alertmanager", "pagerduty", "slack", "email", "webhook")
+IN_ALL = len(SEGMENTS) + 1
+MOST_BYTES = 1024 * 1024
+
+
+@dataclass(slots=True)
+class Counts:
+    """What the loops publish."""
+
+    by_outcome: Counter[tuple[str, str]] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def notified(self, receiver: str, outcome: str) -> None:
+        with self._lock:
+            self.by_outcome[receiver, outcome] += 1
+
+    def sent(self, receiver: str) -> int:
+        return self.by_outcome[receiver, "sent"]
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """Every receiver, and where it can be seen how each was told."""
+
+    store: SqlStore
+    loops: list[DeliveryLoop]
+    counts: Counts
+    alertmanager: AlertmanagerServer
+    before_alertmanager: Collector
+    pagerduty: FakePagerDuty
+    slack: FakeSlack
+    mails: MailServer
+    webhook: Collector
+    hanging: Collector
+
+    @property
+    def names(self) -> list[str]:
+        return [loop.receiver.name for loop in self.loops]
+
+    def run(self, mean: float) -> dict[str, float]:
+        """Both comparisons run, the wide one first; seconds until each healthy receiver has taken both."""
+        already = self.counts.sent("alertmanager")
+        began = time.monotonic()
+        store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=WIDE, segments=SEGMENTS)
+        store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=NARROW)
+        for loop in self.loops:
+            loop.wake()
+        took: dict[str, float] = {}
+        while len(took) < len(HEALTHY):
+            assert time.monotonic() < began + 60, (took, self.counts.by_outcome)
+            time.sleep(0.05)
+            told = [name for name in HEALTHY if self.counts.sent(name) - already == IN_ALL]
+            took |= {name: time.monotonic() - began for name in told if name not in took}
+        return took
+
+    def bodies(self) -> dict[str, list[bytes]]:
+        """What each healthy receiver was sent, refused requests included."""
+        by_http = (self.before_alertmanager, self.pagerduty.collector, self.slack.collector)
+        found = {name: [each.body for each in at.requests] for name, at in zip(HEALTHY, by_http, strict=False)}
+        return {
+            **found,
+            "email": [mail.content for mail in self.mails.mails],
+            "webhook": [each.body for each in self.webhook.requests],
+        }
+
+
+def pass_on_to(url: str) -> Callable[[Request], Reply]:
+    """Answers as the server behind does."""
+
+    def respond(request: Request) -> Reply:
+        asked = urllib.request.Request(url + request.path, request.body, {"Content-Type": "application/json"})  # noqa: S310 - ours
+        with urllib.request.urlopen(asked, timeout=10) as answered:  # noqa: S310 - our own server
+            return answer(answered.status)
+
+    return respond
+
+
+def refuse_large(request: Request) -> Reply:
+    """As many web servers do where nobody says otherwise."""
+    return answer(413 if len(request.body) > MOST_BYTES else 200)
+
+
+def opened(world_urls: dict[str, str], mails: MailServer, certificate: Path) -> list[ReceiverOptions]:
+    mail = {"host": "127.0.0.1", "port": mails.port, "sender": "rankwatch@example.com", "to": ["kim@example.com"]}
+    entries: list[dict[str, Any]] = [
+        {"alertmanager": {"urls": [world_urls["alertmanager"]], "resend_every": "1h"}},
+        {"pagerduty": {"url": world_urls["pagerduty"], "routing_key": KEY}},
+        {"slack": {"url": world_urls["slack"]}},
+        {"email": {**mail, "ca_file": str(certificate)}},
+        {"webhook": {"url": world_urls["webhook"]}},
+        {"webhook": {"url": world_urls["hanging"], "name": "hanging", "timeout": "2s"}},
+    ]
+    return [ReceiverOptions.model_validate(entry) for entry in entries]
+
+
+def looping(store: SqlStore, entries: Sequence[ReceiverOptions], counts: Counts) -> list[DeliveryLoop]:
+    publisher: Any = counts
+    return [
+        DeliveryLoop(
+            outlet=Outlet(
+                store=store, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
+            )
+        )
+        for each in open_receivers(entries, external_url="http://rankwatch.test:9108")
+    ]
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    make_alertmanager: Callable[..., AlertmanagerServer],
+    pagerduty: FakePagerDuty,
+    slack: FakeSlack,
+    mail_server: MailServer,
+    certificate: Path,
+) -> Iterator[World]:
+    behind = make_alertmanager()
+    behind.start()
+    with ExitStack() as stack:
+        collectors = []
+        for running in (serve(), serve(), serve()):
+            collectors.append(next(running))
+            stack.callback(running.close)  # type: ignore[attr-defined]
+        before, webhook, hanging = collectors
+        before.respond, webhook.respond, hanging.default = pass_on_to(behind.url), refuse_large, hang
+        store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
+        urls = {"alertmanager": before.url, "pagerduty": pagerduty.url, "slack": slack.url}
+        urls |= {"webhook": webhook.url, "hanging": hanging.url}
+        counts = Counts()
+        loops = looping(store, opened(urls, mail_server, certificate), counts)
+        for loop in loops:
+            loop.start()
+        yield World(
+            store=store,
+            loops=loops,
+            counts=counts,
+            alertmanager=behind,
+            before_alertmanager=before,
+            pagerduty=pagerduty,
+            slack=slack,
+            mails=mail_server,
+            webhook=webhook,
+            hanging=hanging,
+        )
+        for loop in loops:
+            loop.ask_to_stop()
+        for loop in loops:
+            loop.stop(10)
+
+
+def show(what: str, took: dict[str, float], bodies: dict[str, list[bytes]]) -> None:
+    print(f"\n{what}, {IN_ALL:,} alerts\n{'receiver':14}{'requests':>9}{'largest, bytes':>16}{'seconds':>9}")  # noqa: T201
+    for name in HEALTHY:
+        largest = max(map(len, bodies[name]))
+        print(f"{name:14}{len(bodies[name]):>9}{largest:>16,}{took[name]:>9.1f}")  # noqa: T201
+
+
+def test_a_thousand_alerts_are_one_message_and_starve_nobody_while_one_receiver_hangs_and_one_asks_for_a_pause(
+    world: World,
+) -> None:
+    world.slack.collector.replies.append(answer(429, {"Retry-After": "1"}))
+    took = world.run(0.1)
+    bodies = world.bodies()
+    show("begin", took, bodies)
+
+    assert {name: len(sent) for name, sent in bodies.items()} == {
+        "alertmanager": 5,  # a thousand in four requests
+        "pagerduty": 2,
+        "slack": 3,  # with the one that was refused
+        "email": 2,
+        "webhook": 6,  # one was too large for it, then each half with what it knows of the other
+    }
+    assert len(world.alertmanager.alerts()) == IN_ALL
+    assert took["slack"] >= 1.0
+    assert max(map(len, bodies["email"])) < 1_000_000
+    assert [len(json.loads(body)["alerts"]) for body in bodies["webhook"]] == [1000, 1000, 500, 1000, 500, 1]
+    assert sorted(world.pagerduty.alerts.values()) == ["triggered", "triggered"]
+    assert len(world.hanging.requests) >= 1
+    assert world.counts.sent("hanging") == 0
+    assert world.store.outbox(datetime.now(UTC))["hanging"][0] == IN_ALL
+
+    took = world.run(0.9)
+    bodies = {name: sent[len(bodies[name]) :] for name, sent in world.bodies().items()}
+    show("end", took, bodies)
+
+    assert {name: len(sent) for name, sent in bodies.items()} == {
+        "alertmanager": 5,
+        "pagerduty": 2,
+        "slack": 2,
+        "email": 2,
+        "webhook": 4,
+    }
+    assert world.alertmanager.alerts() == []
+    assert sorted(world.pagerduty.alerts.values()) == ["resolved", "resolved"]
+
+
+def test_storing_and_telling_a_thousand_alerts_takes_few_statements(tmp_path: Path) -> None:
+    publisher: Any = Counts()
+    running = serve()
+    collector = next(running)
+    entry = ReceiverOptions.model_validate({"webhook": {"url": collector.url}})
+    with ExitStack() as stack:
+        stack.callback(running.close)  # type: ignore[attr-defined]
+        store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
+        (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+        stack.callback(receiver.close)
+        outlet = Outlet(store=store, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
+        for mean in (0.1, 0.9):
+            slot = datetime.now(UTC)
+
+            def store_it(mean: float = mean, slot: datetime = slot) -> None:
+                store_run(store, mean, slot=slot, to=["webhook"], watched=WIDE, segments=SEGMENTS)
+
+            for what, act in (("store", store_it), ("tell", outlet.deliver_due)):
+                began = time.monotonic()
+                statements = count_statements(act)
+                print(f"{what} 1,000 alerts: {statements} statements, {time.monotonic() - began:.2f} s")  # noqa: T201
+                assert statements < 60
+        assert [len(json.loads(each.body)["alerts"]) for each in collector.requests] == [1000, 1000]
