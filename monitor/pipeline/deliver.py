@@ -24,6 +24,8 @@ LOOK_AGAIN = timedelta(seconds=30)
 """When what is held back is looked at again."""
 RESOLVED_FOR = timedelta(minutes=5)
 """How long ends are told again to who has to be told again and again."""
+_REPETITIONS_SLOWED = 4
+"""A repetition that fails waits as if so many attempts had failed before: nobody waits for it."""
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
@@ -81,7 +83,7 @@ class Outlet:
             )
             if not claimed or not self.is_sure():
                 break
-            counts += self._deliver(claimed, now)
+            counts += self._deliver(claimed, now, should_stop)
         return counts
 
     def repeat_due(self) -> int:
@@ -115,7 +117,7 @@ class Outlet:
             self.receiver.send(message, now=now)
         return len(told)
 
-    def _deliver(self, claimed: Sequence[Delivery], now: datetime) -> DeliveryCounts:
+    def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
         keys = [each.transition.dedup_key for each in claimed]
         situation = self.store.situation(comparison, self.receiver.name, keys, now=now)
@@ -124,6 +126,9 @@ class Outlet:
         sending = {_name(each.delivery): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING}
         messages = compose([each.transition for each in sending.values()], situation)
         for message in messages:
+            if should_stop():
+                self._put_off(list(sending.values()), now)
+                break
             of_it = [sending.pop(_change(change)) for change in message.changes]
             counts += self._send(self._brief(message), of_it)
             if counts.retry:
@@ -204,14 +209,23 @@ class Outlet:
         now = self.clock.now()
         situation = self.store.situation(due[0].transition.comparison, self.receiver.name, (), now=now)
         telling = self._telling(situation, now)
-        is_held = {_name(each): telling.why_held(each.transition) is not None for each in due}
+        is_held = {_name(each): telling.why_not_again(each.transition) is not None for each in due}
         self.store.repeat([each for each in due if is_held[_name(each)]], at=now + min(every, LOOK_AGAIN))
         telling_again = {_name(each): each for each in due if not is_held[_name(each)]}
         for message in compose_repetitions([each.transition for each in telling_again.values()]):
             if self.is_sure():
-                self.receiver.send(message, now=now)
-                self.store.repeat([telling_again[_change(start)] for start in message.firing], at=now + every)
+                self._send_again(message, [telling_again[_change(start)] for start in message.firing], every)
         return len(telling_again)
+
+    def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
+        now = self.clock.now()
+        try:
+            self.receiver.send(message, now=now)
+        except DeliveryError as error:
+            soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
+            self.store.repeat(deliveries, at=now + every if error.permanent else soon)
+            raise
+        self.store.repeat(deliveries, at=now + every)
 
     def _count(self, outcome: str, deliveries: int) -> None:
         for _ in range(deliveries):
