@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts import Addressee, Policy, Telling, compose, compose_repetitions, next_attempt
+from monitor.alerts import Addressee, Policy, Telling, asked_pause_s, compose, compose_repetitions, next_attempt
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryStatus, Message, Notification, Situation, Transition
 from monitor.ports import Clock, Publisher, Receiver, Store
@@ -33,7 +33,10 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again."""
+    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
+
+    ``asked_s``: for how long it asked to be left alone, whatever else there is to tell it.
+    """
 
     sent: int = 0
     retry: int = 0
@@ -41,6 +44,7 @@ class DeliveryCounts:
     held: int = 0
     dropped: int = 0
     retry_at: datetime | None = None
+    asked_s: float = 0.0
 
     def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
         return DeliveryCounts(
@@ -50,6 +54,7 @@ class DeliveryCounts:
             held=self.held + other.held,
             dropped=self.dropped + other.dropped,
             retry_at=other.retry_at or self.retry_at,
+            asked_s=max(self.asked_s, other.asked_s),
         )
 
 
@@ -202,7 +207,7 @@ class Outlet:
             )
         )
         self._count("retry", len(deliveries))
-        return DeliveryCounts(retry=len(deliveries), retry_at=again)
+        return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         """Repeat the firings of one comparison; those that are held back now are looked at again soon."""
