@@ -17,6 +17,7 @@ from monitor.model import (
     Claim,
     Coverage,
     Delivery,
+    DeliveryRecord,
     Direction,
     Evidence,
     Explanation,
@@ -309,6 +310,7 @@ class Store(Protocol):
     ) -> tuple[Delivery, ...]:
         """Lease what waits for this receiver, held back or not, of the comparison that has been due longest; oldest first.
 
+        A comparison of which somebody else is telling it now is passed over. Of more than ``limit`` what is due comes first.
         Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
         """
 
@@ -331,7 +333,7 @@ class Store(Protocol):
         """Starts of firings that last and ends since then, as far as this receiver was told them, in the order stored."""
 
     def revive(self, now: datetime, *, receivers: Sequence[str]) -> int:
-        """Let what these refused of firings that last be decided anew, but for what may have arrived; how many."""
+        """Let what these refused be decided anew: starts of firings that last, and ends of the last day; how many."""
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         """What is stored of the run of this slot beside its figures; empty where there is nothing."""
@@ -362,6 +364,12 @@ class Store(Protocol):
         """Store what became of deliveries and move them; one that waits on is due again at ``next_attempt_at``.
 
         An attempt that ended as the one before leaves no row of its own.
+        """
+
+    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
+        """What waits for this receiver (for all with None), the oldest ``limit`` in the order in which it was stored.
+
+        Before that the newest ``settled`` that were given up or dropped, oldest first.
         """
 
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:

@@ -1,6 +1,6 @@
 """From what a run measured to verdicts, states and transitions, and when to try a delivery again. Pure: no I/O, no clock."""
 
-from monitor.alerts.backoff import next_attempt
+from monitor.alerts.backoff import asked_pause_s, next_attempt
 from monitor.alerts.frozen import CHURN, LEAST_CHANGES, find_churn, other
 from monitor.alerts.incidents import GROUP_FOR, name_incidents
 from monitor.alerts.judging import judge_run, segments_of
@@ -25,6 +25,7 @@ __all__ = [
     "Wait",
     "Window",
     "advance",
+    "asked_pause_s",
     "compose",
     "compose_repetitions",
     "find_churn",

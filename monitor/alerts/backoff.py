@@ -16,5 +16,9 @@ def next_attempt(attempts: int, *, now: datetime, draw: float, retry_after_s: fl
     senders spread out. A receiver that asks for a pause gets it, up to an hour, and the jitter on top.
     """
     ceiling = min(CAP_S, BASE_S * 2.0 ** min(attempts, 32))
-    asked = min(max(retry_after_s or 0.0, 0.0), LONGEST_ASKED_S)
-    return now + timedelta(seconds=asked + draw * ceiling)
+    return now + timedelta(seconds=asked_pause_s(retry_after_s) + draw * ceiling)
+
+
+def asked_pause_s(retry_after_s: float | None) -> float:
+    """The pause in seconds that a receiver asked for and gets, in [0, 3600]."""
+    return min(max(retry_after_s or 0.0, 0.0), LONGEST_ASKED_S)

@@ -8,12 +8,14 @@ from datetime import datetime
 
 from monitor.alerts.matching import Matcher, is_meant
 from monitor.alerts.policy import Policy
-from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, Message, Situation, Transition
+from monitor.errors import ConfigError
+from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, Message, Silence, Situation, Transition
 
 NEVER_TOLD = "its start was never told"
 ENDED = "it ended before it could be told"
 ELSEWHERE = "routed to other receivers"
 DRY_RUN = "dry run"
+LOOKED_AFTER = "somebody looks after it"
 _MUTING = ("error", "no_data", "stale")
 """Conditions under which nothing can be said of drift."""
 
@@ -51,6 +53,8 @@ class Telling:
         of a firing that  start                        acknowledgement                end
         ================  ===========================  =============================  ====================================
         lasts             sent, or held by `why_held`  sent once the start was told   (there is none)
+                          or because it is looked
+                          after before it is told
         is over:
         start was told    (was sent)                   dropped                        sent; held while the rule's firing
                                                                                       on all users stands for it
@@ -59,7 +63,7 @@ class Telling:
         never told        dropped                      dropped                        dropped
         ================  ===========================  =============================  ====================================
 
-        What is routed to others and was not told before is dropped.
+        What is routed to others and was not told before is dropped, unless this one stands in for who refused it.
         """
         known = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
         told: set[str | None] = {*self.situation.told, *known}
@@ -76,16 +80,26 @@ class Telling:
         if self.policy.is_muted(start):
             return DRY_RUN
         for silence in self.situation.silences:
-            if silence.is_active(self.now) and is_meant(map(Matcher.parse, silence.matchers), start):
+            if silence.is_active(self.now) and _is_silenced(silence, start):
                 return f"silence {silence.id} of {silence.author} until {silence.ends_at:%Y-%m-%d %H:%M} UTC: {silence.comment}"
         if (reason := self.policy.in_maintenance(start, self.now)) is not None or self.to.is_ungrouped:
             return reason
         return self._inhibited(start, self.situation.told if told is None else told)
 
+    def why_not_again(self, start: Transition) -> str | None:
+        """Why a firing that was told is not told again now, None when nothing speaks against it."""
+        return self.why_held(start) if self._is_addressed(start) else ELSEWHERE
+
+    def _is_addressed(self, change: Transition) -> bool:
+        """Whether it is routed to this receiver, or to one that refused it and in whose place this one stands."""
+        replaced = (name for name, other in self.policy.fallbacks.items() if other == self.to.name)
+        is_stand_in = any((name, change.dedup_key) in self.situation.refused for name in replaced)
+        return is_stand_in or self.policy.is_addressed(change, self.to.name)
+
     def _decide(self, delivery: Delivery, told: Collection[str | None]) -> Decision:
         change = delivery.transition
         is_known = change.dedup_key in told
-        if not is_known and not self.policy.is_addressed(change, self.to.name):
+        if not is_known and not self._is_addressed(change):
             return _drop(delivery, ELSEWHERE)
         if change.is_end:
             return self._end(delivery, told) if is_known else _drop(delivery, NEVER_TOLD)
@@ -94,6 +108,8 @@ class Telling:
         if change.is_acknowledgement:
             return _send(delivery) if is_known else _drop(delivery, NEVER_TOLD)
         reason = self.why_held(change, told)
+        if reason is None and not is_known and change.dedup_key in self.situation.acknowledged:
+            reason = LOOKED_AFTER
         return _send(delivery) if reason is None else _hold(delivery, reason)
 
     def _end(self, delivery: Delivery, told: Collection[str | None]) -> Decision:
@@ -105,10 +121,13 @@ class Telling:
     def _inhibited(self, start: Transition, told: Collection[str | None]) -> str | None:
         if start.metric != CONDITION:
             for other in self.situation.firing:
-                if other.metric == CONDITION and other.statistic in _MUTING and not self.policy.is_muted(other):
+                is_mute = other.metric == CONDITION and other.statistic in _MUTING and other.segment in (ALL, start.segment)
+                if is_mute and not self.policy.is_muted(other):
                     return f"nothing can be said of drift while {other.alert} fires"
         whole = self._standing_for(start)
-        if whole is not None and whole.dedup_key in told and whole.slot < start.slot:
+        if whole is None or (self.to.name, whole.dedup_key) in self.situation.refused:
+            return None
+        if whole.dedup_key in told and whole.slot < start.slot:
             return f"{start.alert} fires for all users, who stand for their segments"
         return None
 
@@ -116,6 +135,14 @@ class Telling:
         """The lasting firing of the same rule on all users, which is told in place of this segment."""
         same = (start for start in self.situation.firing if start.alert == change.alert and start.segment == ALL)
         return None if change.segment == ALL else next(same, None)
+
+
+def _is_silenced(silence: Silence, start: Transition) -> bool:
+    """Whether the silence means it; one that cannot be read means nothing, for nobody is to miss an alert over it."""
+    try:
+        return is_meant(map(Matcher.parse, silence.matchers), start)
+    except ConfigError:
+        return False
 
 
 def _send(delivery: Delivery) -> Decision:
@@ -139,11 +166,15 @@ def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
 
 
 def compose(changes: Sequence[Transition], situation: Situation) -> tuple[Message, ...]:
-    """One message an incident, in the order of its first change, without briefing."""
-    by_incident: dict[str, list[Transition]] = {}
-    for change in changes:
-        by_incident.setdefault(_incident_of(change), []).append(change)
-    return tuple(_message(name, tuple(of_it), situation) for name, of_it in by_incident.items())
+    """One message an incident, in the order of its first change, without briefing.
+
+    Acknowledgements follow in one of their own: behind a start they would be lost on who is told one thing at a time.
+    """
+    by_incident: dict[tuple[str, bool], list[Transition]] = {}
+    for change in sorted(changes, key=lambda each: each.is_acknowledgement):
+        by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
+    told = situation.told | {change.dedup_key for change in changes if change.is_start}
+    return tuple(_message(name, tuple(of_it), situation, told) for (name, _), of_it in by_incident.items())
 
 
 def compose_repetitions(starts: Sequence[Transition]) -> tuple[Message, ...]:
@@ -164,11 +195,15 @@ def compose_repetitions(starts: Sequence[Transition]) -> tuple[Message, ...]:
     )
 
 
-def _message(name: str, changes: tuple[Transition, ...], situation: Situation) -> Message:
-    told = situation.told | {change.dedup_key for change in changes if change.is_start}
+def _message(name: str, changes: tuple[Transition, ...], situation: Situation, told: Collection[str | None]) -> Message:
     firing = tuple(start for start in situation.firing if _incident_of(start) == name and start.dedup_key in told)
     return Message(
-        incident=name, comparison=changes[0].comparison, severity=changes[0].severity, changes=changes, firing=firing
+        incident=name,
+        comparison=changes[0].comparison,
+        severity=changes[0].severity,
+        changes=changes,
+        firing=firing,
+        acknowledged=situation.acknowledged,
     )
 
 

@@ -19,7 +19,7 @@ from monitor.model.alerts import (
     Verdict,
 )
 from monitor.model.coverage_share import CoverageShare, Lack
-from monitor.model.deliveries import Briefing, Delivery, DeliveryStatus, Message, MessageStatus, Notification
+from monitor.model.deliveries import Briefing, Delivery, DeliveryRecord, DeliveryStatus, Message, MessageStatus, Notification
 from monitor.model.derived import Derived, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
@@ -104,6 +104,7 @@ __all__ = [
     "CoverageRow",
     "CoverageShare",
     "Delivery",
+    "DeliveryRecord",
     "DeliveryStatus",
     "Derived",
     "Direction",

@@ -42,6 +42,23 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRecord:
+    """How one delivery stands, for people who ask why somebody was told or not.
+
+    ``reason``: why it is held, failed, was given up or dropped. ``next_attempt_at``: None once it is settled.
+    """
+
+    receiver: str
+    transition: Transition
+    status: DeliveryStatus
+    attempts: int
+    reason: str | None
+    next_attempt_at: datetime | None
+    settled_at: datetime | None
+    may_be_known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
     """What came of one attempt to deliver, or why none was made, in words.
 
@@ -86,6 +103,7 @@ class Message:
     or the ``dedup_key`` of each change where they tell firings apart. ``changes``: starts, acknowledgements and ends in the
     order they were stored; none in a repetition. ``firing``: the starts of all firings of the incident that last and that the
     receiver knows of once it has this message, oldest first; none once the incident is over. At least one of both.
+    ``acknowledged``: keys of firings that somebody looks after.
     """
 
     incident: str
@@ -95,6 +113,7 @@ class Message:
     firing: tuple[Transition, ...] = ()
     is_repetition: bool = False
     briefing: Briefing | None = None
+    acknowledged: frozenset[str] = frozenset()
 
     @property
     def starts(self) -> tuple[Transition, ...]:
@@ -108,8 +127,13 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` when nothing of the incident fires any more, ``acknowledged`` when that is all that is told."""
+        """``resolved`` when nothing of the incident fires any more, ``acknowledged`` when all that fires of it has become so.
+
+        An acknowledgement of a part would stop those who are paged for the rest.
+        """
         if not self.firing:
             return MessageStatus.RESOLVED
-        is_acknowledged = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
-        return MessageStatus.ACKNOWLEDGED if is_acknowledged else MessageStatus.FIRING
+        is_told = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
+        looked_after = self.acknowledged | {change.dedup_key for change in self.changes}
+        is_whole = all(start.dedup_key in looked_after for start in self.firing)
+        return MessageStatus.ACKNOWLEDGED if is_told and is_whole else MessageStatus.FIRING

@@ -31,9 +31,11 @@ class Situation:
 
     ``firing``: the starts of all firings that last, oldest first. ``told``: the keys of those firings, ended ones too, of which
     the receiver was told or may know. ``acknowledged``: keys of firings that somebody looks after. ``silences``: active ones.
+    ``refused``: receivers, others too, that refused for good to be told of a firing, each with its key.
     """
 
     firing: tuple[Transition, ...]
     told: frozenset[str]
     acknowledged: frozenset[str] = frozenset()
     silences: tuple[Silence, ...] = ()
+    refused: frozenset[tuple[str, str]] = frozenset()

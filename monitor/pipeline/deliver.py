@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from monitor.alerts import Addressee, Policy, Telling, compose, compose_repetitions, next_attempt
+from monitor.alerts import Addressee, Policy, Telling, asked_pause_s, compose, compose_repetitions, next_attempt
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryStatus, Message, Notification, Situation, Transition
 from monitor.ports import Clock, Publisher, Receiver, Store
@@ -24,6 +24,8 @@ LOOK_AGAIN = timedelta(seconds=30)
 """When what is held back is looked at again."""
 RESOLVED_FOR = timedelta(minutes=5)
 """How long ends are told again to who has to be told again and again."""
+_REPETITIONS_SLOWED = 4
+"""A repetition that fails waits as if so many attempts had failed before: nobody waits for it."""
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
@@ -31,7 +33,10 @@ _PAUSE_S = 0.25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again."""
+    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
+
+    ``asked_s``: for how long it asked to be left alone, whatever else there is to tell it.
+    """
 
     sent: int = 0
     retry: int = 0
@@ -39,6 +44,7 @@ class DeliveryCounts:
     held: int = 0
     dropped: int = 0
     retry_at: datetime | None = None
+    asked_s: float = 0.0
 
     def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
         return DeliveryCounts(
@@ -48,6 +54,7 @@ class DeliveryCounts:
             held=self.held + other.held,
             dropped=self.dropped + other.dropped,
             retry_at=other.retry_at or self.retry_at,
+            asked_s=max(self.asked_s, other.asked_s),
         )
 
 
@@ -81,7 +88,7 @@ class Outlet:
             )
             if not claimed or not self.is_sure():
                 break
-            counts += self._deliver(claimed, now)
+            counts += self._deliver(claimed, now, should_stop)
         return counts
 
     def repeat_due(self) -> int:
@@ -115,7 +122,7 @@ class Outlet:
             self.receiver.send(message, now=now)
         return len(told)
 
-    def _deliver(self, claimed: Sequence[Delivery], now: datetime) -> DeliveryCounts:
+    def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
         keys = [each.transition.dedup_key for each in claimed]
         situation = self.store.situation(comparison, self.receiver.name, keys, now=now)
@@ -124,6 +131,9 @@ class Outlet:
         sending = {_name(each.delivery): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING}
         messages = compose([each.transition for each in sending.values()], situation)
         for message in messages:
+            if should_stop():
+                self._put_off(list(sending.values()), now)
+                break
             of_it = [sending.pop(_change(change)) for change in message.changes]
             counts += self._send(self._brief(message), of_it)
             if counts.retry:
@@ -197,21 +207,30 @@ class Outlet:
             )
         )
         self._count("retry", len(deliveries))
-        return DeliveryCounts(retry=len(deliveries), retry_at=again)
+        return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         """Repeat the firings of one comparison; those that are held back now are looked at again soon."""
         now = self.clock.now()
         situation = self.store.situation(due[0].transition.comparison, self.receiver.name, (), now=now)
         telling = self._telling(situation, now)
-        is_held = {_name(each): telling.why_held(each.transition) is not None for each in due}
+        is_held = {_name(each): telling.why_not_again(each.transition) is not None for each in due}
         self.store.repeat([each for each in due if is_held[_name(each)]], at=now + min(every, LOOK_AGAIN))
         telling_again = {_name(each): each for each in due if not is_held[_name(each)]}
         for message in compose_repetitions([each.transition for each in telling_again.values()]):
             if self.is_sure():
-                self.receiver.send(message, now=now)
-                self.store.repeat([telling_again[_change(start)] for start in message.firing], at=now + every)
+                self._send_again(message, [telling_again[_change(start)] for start in message.firing], every)
         return len(telling_again)
+
+    def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
+        now = self.clock.now()
+        try:
+            self.receiver.send(message, now=now)
+        except DeliveryError as error:
+            soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
+            self.store.repeat(deliveries, at=now + every if error.permanent else soon)
+            raise
+        self.store.repeat(deliveries, at=now + every)
 
     def _count(self, outcome: str, deliveries: int) -> None:
         for _ in range(deliveries):

@@ -30,7 +30,7 @@ from monitor.service.tasks import Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
-from monitor.service.wiring import Wiring, require_reloadable, settle, wire, with_new_receivers
+from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.service.work import Work
 from monitor.settings import Settings, load
 from monitor.storage import SqlStore, unopened_store
@@ -234,6 +234,7 @@ class Daemon:
             self._work.refresh()
             self._loops.stop(STOP_S)
         if self._leading.leads:
+            settle_quietly(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
             self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._plan()
 

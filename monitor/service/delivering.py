@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from monitor.errors import MonitorError
+from monitor.alerts import asked_pause_s
+from monitor.errors import DeliveryError, MonitorError
 from monitor.pipeline.deliver import Outlet
 from monitor.ports import Receiver
 
@@ -32,6 +33,8 @@ class DeliveryLoop:
     _wake: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
     _progressed_s: float = 0.0
+    _paused_until_s: float = float("-inf")
+    _next_resend_s: float = float("-inf")
 
     @property
     def receiver(self) -> Receiver:
@@ -76,18 +79,12 @@ class DeliveryLoop:
         return self._stop.is_set()
 
     def _loop(self) -> None:
-        next_resend = self.outlet.clock.monotonic()
         while not self._must_stop():
-            rest = POLL_S
             try:
-                rest = self._deliver()
-                self.outlet.repeat_due()
-                every_s = self.receiver.resend_every_s
-                if every_s is not None and self.outlet.clock.monotonic() >= next_resend:
-                    next_resend = self.outlet.clock.monotonic() + every_s
-                    self.outlet.resend_told()
+                rest = self.take_turn()
             except MonitorError as error:
                 log.warning("receiver not told", receiver=self.receiver.name, reason=str(error))
+                self._pause(asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0)
                 rest = FAILED_POLL_S
             except Exception:
                 log.exception("delivery loop failed; it goes on", receiver=self.receiver.name, again_in_s=FAILED_POLL_S)
@@ -95,9 +92,29 @@ class DeliveryLoop:
             self._wake.wait(rest)
             self._wake.clear()
 
+    def take_turn(self) -> float:
+        """Tell what there is to tell, unless the receiver asked to be left alone; seconds until it is worth looking again."""
+        pause_s = self._paused_until_s - self.outlet.clock.monotonic()
+        if pause_s > 0:
+            return min(pause_s, LONGEST_REST_S)
+        rest = self._deliver()
+        if self._paused_until_s > self.outlet.clock.monotonic():
+            return rest
+        self.outlet.repeat_due()
+        every_s = self.receiver.resend_every_s
+        if every_s is not None and self.outlet.clock.monotonic() >= self._next_resend_s:
+            self._next_resend_s = self.outlet.clock.monotonic() + every_s
+            self.outlet.resend_told()
+        return rest
+
     def _deliver(self) -> float:
         """Deliver what is due; seconds until it is worth looking again."""
         counts = self.outlet.deliver_due(should_stop=self._must_stop)
+        self._pause(counts.asked_s)
         if counts.retry_at is None:
             return POLL_S
         return min(max((counts.retry_at - self.outlet.clock.now()).total_seconds(), 0.1), LONGEST_REST_S)
+
+    def _pause(self, asked_s: float) -> None:
+        if asked_s > 0:
+            self._paused_until_s = self.outlet.clock.monotonic() + asked_s

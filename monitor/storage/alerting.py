@@ -7,9 +7,10 @@ ends that does not follow from the stored state. What is refused is judged again
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
-from datetime import datetime
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, case, delete, select
@@ -25,6 +26,7 @@ Watch = tuple[str, str, str]
 
 _WATCH = ("comparison", "alert", "segment")
 _REMOVE = delete(alert_states).where(*(alert_states.c[name] == bindparam(f"its_{name}") for name in _WATCH))
+_NEXT = timedelta(microseconds=1)
 _RENAMED = {"slot": "scheduled_for", "at": "changed_at"}
 _COLUMNS = {each.name: _RENAMED.get(each.name, each.name) for each in fields(Transition) if each.name != "interval"}
 
@@ -41,7 +43,7 @@ def store(
     names = {state.comparison for state in states} | {change.comparison for change in changes}
     lock_comparisons(connection, names)
     stored = _stored(connection, names)
-    admitted, caused = admit(stored, states, changes)
+    admitted, caused = _told_apart(connection, *admit(stored, states, changes))
     upsert(connection, admitted)
     announce(connection, caused, receivers)
     _owe_what_lasts(connection, [state for state in admitted if state.state is State.FIRING], receivers)
@@ -86,7 +88,7 @@ def retire(connection: Connection, changes: Sequence[Transition], receivers: Seq
             ended.append(change)
     if ended:
         connection.execute(_REMOVE, [{f"its_{name}": getattr(change, name) for name in _WATCH} for change in ended])
-    announce(connection, ended, receivers)
+    announce(connection, _in_free_slots(connection, ended), receivers)
 
 
 def read(connection: Connection, comparison: str | None) -> tuple[AlertState, ...]:
@@ -136,6 +138,52 @@ def transition(row: Any) -> Transition:  # noqa: ANN401 - a row of transitions
     values["interval"] = None if row.interval_low is None else (row.interval_low, row.interval_high)
     kinds = {"from_state": State, "to_state": State, "direction": Direction, "severity": Severity}
     return Transition(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))
+
+
+def _told_apart(
+    connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition]
+) -> tuple[list[AlertState], list[Transition]]:
+    """The same, told apart from what was stored of these slots before, and the ends as their starts are known.
+
+    A slot comes again when a clock was set back, or when a rule was removed and put back: what begins to fire in it then is no
+    firing that was told already.
+    """
+    apart = _in_free_slots(connection, changes)
+    keys = {new.dedup_key: _another_key(new) for old, new in zip(changes, apart, strict=True) if new != old and new.is_start}
+    renamed = [replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states]
+    return renamed, [
+        replace(change, dedup_key=keys.get(change.dedup_key, change.dedup_key)) for change in _as_started(connection, apart)
+    ]
+
+
+def _another_key(start: Transition) -> str:
+    return hashlib.sha256(f"{start.dedup_key} {start.slot.isoformat()}".encode()).hexdigest()[:32]
+
+
+def _in_free_slots(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
+    """The changes, each in the first slot from its own on in which none like it is stored."""
+    free = list(changes)
+    while known := _numbered(connection, free):
+        moved = [replace(each, slot=each.slot + _NEXT) if _change_of(each) in known else each for each in free]
+        if moved == free:
+            break
+        free = moved
+    return free
+
+
+def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
+    """The changes, ends under metric and labels of their starts: by these receivers know them, whatever the rule says now."""
+    keys = {change.dedup_key for change in changes if change.is_end} - {None}
+    query = select(transitions).where(
+        transitions.c.dedup_key.in_(keys), transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING
+    )
+    starts = {row.dedup_key: transition(row) for row in connection.execute(query)} if keys else {}
+    return [
+        replace(change, labels=start.labels, metric=start.metric, statistic=start.statistic)
+        if change.is_end and (start := starts.get(change.dedup_key)) is not None
+        else change
+        for change in changes
+    ]
 
 
 def _stored(connection: Connection, names: Iterable[str]) -> dict[Watch, AlertState]:

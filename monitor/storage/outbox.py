@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Integer, Row, Select, and_, bindparam, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bindparam, case, func, or_, select, update
 
 from monitor.errors import DatabaseError
-from monitor.model import Delivery, DeliveryStatus, Notification, State, Transition
+from monitor.model import Delivery, DeliveryRecord, DeliveryStatus, Notification, State, Transition
 from monitor.storage.alerting import lasting, owing, transition
 from monitor.storage.dialects import insert, lock_comparisons
 from monitor.storage.tables import alert_states, deliveries, notifications, transitions
 
 _GONE = "the receiver has left the configuration"
+_LONGEST_LEASE = timedelta(minutes=10)
+_LONGEST_HELD = timedelta(minutes=2)
+_LONGEST_PAUSE = timedelta(hours=2)
+"""More than anybody leases, holds back or puts off a delivery for."""
+_REFUSED_FOR = timedelta(days=1)
+"""How long an end that was refused for good is worth another try."""
 _WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 _IS_WAITING = deliveries.c.status.in_(_WAITING)
 _STARTS = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
@@ -24,38 +30,53 @@ _ENDS = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state !=
 def lease(
     connection: Connection, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
 ) -> tuple[Delivery, ...]:
-    """Lease all that waits for the receiver of the comparison whose delivery is due longest, oldest first."""
-    is_free = or_(deliveries.c.leased_until.is_(None), deliveries.c.leased_until <= now)
-    is_for_it = and_(deliveries.c.receiver == receiver, _IS_WAITING, is_free)
-    is_told = transitions.c.comparison.in_(_being_told(receiver, now))
-    due = _of_deliveries(transitions.c.comparison).where(is_for_it, deliveries.c.next_attempt_at <= now, ~is_told)
+    """Lease all that waits for the receiver of the comparison whose delivery is due longest, oldest first.
+
+    Of more than ``limit`` first what is due: what is held must not stand before it.
+    """
+    is_for_it = and_(deliveries.c.receiver == receiver, _IS_WAITING)
+    at_it = _of_deliveries(transitions.c.comparison).where(is_for_it, _is_leased(now))
+    due = _of_deliveries(transitions.c.comparison).where(
+        is_for_it, _is_due(now), ~_is_leased(now), transitions.c.comparison.not_in(at_it)
+    )
     comparison = connection.execute(due.order_by(deliveries.c.next_attempt_at, transitions.c.id).limit(1)).scalar()
     if comparison is None or _is_being_told(connection, receiver, comparison, now):
         return ()
     waiting = (
         _of_deliveries(*_COLUMNS)
-        .where(is_for_it, transitions.c.comparison == comparison)
-        .order_by(transitions.c.id)
+        .where(is_for_it, ~_is_leased(now), transitions.c.comparison == comparison)
+        .order_by(case((_is_due(now), 0), else_=1), transitions.c.id)
         .limit(limit)
         .with_for_update(skip_locked=True, of=deliveries)
     )
     rows = connection.execute(waiting).all()
-    ours = update(deliveries).where(deliveries.c.id.in_([row.delivery_id for row in rows]), _IS_WAITING, is_free)
+    ours = update(deliveries).where(deliveries.c.id.in_([row.delivery_id for row in rows]), _IS_WAITING, ~_is_leased(now))
     connection.execute(ours.values(leased_by=owner, leased_until=until))
-    return tuple(_delivery(row) for row in rows)
+    return tuple(_delivery(row) for row in sorted(rows, key=lambda row: row.id))
+
+
+def _is_due(now: datetime) -> ColumnElement[bool]:
+    """Whether it may be sent; also where it is put off for longer than anything ever is, by a clock that was set back since."""
+    is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
+    is_held_too_long = and_(deliveries.c.status == DeliveryStatus.HELD, deliveries.c.next_attempt_at > now + _LONGEST_HELD)
+    return or_(
+        deliveries.c.next_attempt_at <= now, is_untried, is_held_too_long, deliveries.c.next_attempt_at > now + _LONGEST_PAUSE
+    )
+
+
+def _is_leased(now: datetime) -> ColumnElement[bool]:
+    """Whether somebody is at it; a lease that ends later than any can is one of a clock that was set back since."""
+    ends_at = func.coalesce(deliveries.c.leased_until, now)
+    return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
 
 
 def _is_being_told(connection: Connection, receiver: str, comparison: str, now: datetime) -> bool:
     """Whether somebody is at telling the receiver of the comparison: what is newer must not overtake it."""
     lock_comparisons(connection, {comparison})
-    told = _being_told(receiver, now).where(transitions.c.comparison == comparison)
-    return connection.execute(told.limit(1)).first() is not None
-
-
-def _being_told(receiver: str, now: datetime) -> Select[Any]:
-    """Comparisons of which somebody is at telling the receiver."""
-    is_leased = and_(deliveries.c.receiver == receiver, _IS_WAITING, deliveries.c.leased_until > now)
-    return _of_deliveries(transitions.c.comparison).where(is_leased)
+    leased = _of_deliveries(deliveries.c.id).where(
+        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, _IS_WAITING, _is_leased(now)
+    )
+    return connection.execute(leased.limit(1)).first() is not None
 
 
 def begin(connection: Connection, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
@@ -90,21 +111,20 @@ def record(connection: Connection, found: Sequence[Notification]) -> None:
         connection.execute(notifications.insert(), news)
     if waiting := [each for each in found if stored[each.delivery_id].status in _WAITING]:
         connection.execute(_MOVE, [_moved(each) for each in waiting])
-    instead = [
-        owing(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None
-    ]
-    if instead:
-        connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), instead)
+    _owe_stand_ins(
+        connection,
+        [(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None],
+    )
 
 
-def _locked(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+def _locked(connection: Connection, ids: Sequence[int]) -> Mapping[int, Any]:
     """Where these deliveries stand, until this transaction ends; locked in one order, so that none waits for ever."""
     columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
     query = select(*columns).where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id).with_for_update()
     return {row.id: row for row in connection.execute(query)}
 
 
-def _is_news(row: Row[Any], note: Notification) -> bool:
+def _is_news(row: Any, note: Notification) -> bool:  # noqa: ANN401 - a row of deliveries
     return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
 
 
@@ -131,6 +151,15 @@ _MOVE = (
         }
     )
 )
+_OWE_AGAIN = (
+    update(deliveries)
+    .where(
+        deliveries.c.transition_id == bindparam("its_transition"),
+        deliveries.c.receiver == bindparam("stand_in"),
+        deliveries.c.status == DeliveryStatus.DROPPED,
+    )
+    .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
+)
 
 
 def _moved(note: Notification) -> dict[str, object]:
@@ -145,6 +174,16 @@ def _moved(note: Notification) -> dict[str, object]:
         "new_may_be_known": note.may_be_known,
         "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
     }
+
+
+def _owe_stand_ins(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
+    """Owe the same transitions to the receivers that stand in, also where they were routed past those before."""
+    if not refused:
+        return
+    again = [{"its_transition": number, "stand_in": receiver, "due_at": at} for number, receiver, at in refused]
+    connection.execute(_OWE_AGAIN, again)
+    fresh = [owing(number, receiver, at) for number, receiver, at in refused]
+    connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)
 
 
 def due_repetitions(connection: Connection, receiver: str, now: datetime, limit: int) -> tuple[Delivery, ...]:
@@ -188,13 +227,25 @@ def keys_told(connection: Connection, receiver: str, comparison: str, keys: Iter
     return frozenset(connection.execute(query).scalars())
 
 
+def refused(connection: Connection, comparison: str, keys: Iterable[str | None]) -> frozenset[tuple[str, str]]:
+    """Receivers that refused for good to be told that these firings begin, each with the firing's key."""
+    query = _of_deliveries(deliveries.c.receiver, transitions.c.dedup_key).where(
+        transitions.c.comparison == comparison,
+        transitions.c.dedup_key.in_([key for key in keys if key is not None]),
+        deliveries.c.status == DeliveryStatus.DEAD,
+        _STARTS,
+    )
+    return frozenset((row.receiver, row.dedup_key) for row in connection.execute(query))
+
+
 def revive(connection: Connection, receivers: Sequence[str], now: datetime) -> int:
-    """Let what was given up or dropped of firings that last be decided anew, unless it may have arrived; how many."""
+    """Let what was given up or dropped be decided anew: starts of firings that last, and ends refused lately; how many."""
     is_known = deliveries.c.receiver.in_(list(receivers))
-    is_settled = deliveries.c.status.in_((DeliveryStatus.DEAD, DeliveryStatus.DROPPED))
-    given_up = and_(is_known, is_settled, ~deliveries.c.may_be_known)
-    query = _of_deliveries(deliveries.c.id).join(alert_states, lasting()).where(given_up)
-    ids = list(connection.execute(query).scalars())
+    given_up = deliveries.c.status.in_((DeliveryStatus.DEAD, DeliveryStatus.DROPPED))
+    starts = _of_deliveries(deliveries.c.id).join(alert_states, lasting()).where(is_known, given_up)
+    lately = and_(deliveries.c.status == DeliveryStatus.DEAD, deliveries.c.settled_at >= now - _REFUSED_FOR)
+    ends = _of_deliveries(deliveries.c.id).where(is_known, lately, _ENDS)
+    ids = [number for query in (starts, ends) for number in connection.execute(query).scalars()]
     again = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
     connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(again))
     return len(ids)
@@ -220,6 +271,31 @@ def waiting(connection: Connection, now: datetime, status: DeliveryStatus) -> Ma
     )
     rows = connection.execute(query)
     return {receiver: (count, max(0.0, (now - oldest).total_seconds())) for receiver, count, oldest in rows}
+
+
+def records(connection: Connection, receiver: str | None, *, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
+    """The newest that were given up or dropped, and the oldest that wait, each in the order they were stored."""
+    query = _of_deliveries(*_COLUMNS, deliveries.c.next_attempt_at, deliveries.c.settled_at)
+    if receiver is not None:
+        query = query.where(deliveries.c.receiver == receiver)
+    over = query.where(deliveries.c.status.in_((DeliveryStatus.DEAD, DeliveryStatus.DROPPED)))
+    newest = connection.execute(over.order_by(deliveries.c.settled_at.desc(), deliveries.c.id.desc()).limit(settled)).all()
+    oldest = connection.execute(query.where(_IS_WAITING).order_by(deliveries.c.id).limit(limit)).all()
+    return tuple(_record_of(row) for row in (*reversed(newest), *oldest))
+
+
+def _record_of(row: Row[Any]) -> DeliveryRecord:
+    status = DeliveryStatus(row.status)
+    return DeliveryRecord(
+        receiver=row.receiver,
+        transition=transition(row),
+        status=status,
+        attempts=row.attempts,
+        reason=row.last_reason,
+        next_attempt_at=row.next_attempt_at if status in _WAITING else None,
+        settled_at=row.settled_at,
+        may_be_known=row.may_be_known,
+    )
 
 
 _COLUMNS = (

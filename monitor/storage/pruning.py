@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Delete, Table, and_, delete, exists, or_, select
 
 from monitor.model import DeliveryStatus, RunStatus, State
-from monitor.storage import lists
+from monitor.storage import lists, silences
 from monitor.storage.connecting import Database
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.results import PARTS
@@ -34,9 +34,9 @@ TRANSITIONS_AT_ONCE = 500
 def prune(
     database: Database, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
 ) -> Mapping[str, int]:
-    """Delete scores, evidence with explanations, and whole runs and transitions of slots before these; rows deleted by table.
+    """Delete scores, evidence with explanations, runs and transitions of slots before these; rows deleted by table.
 
-    Kept lists go with the scores, and earlier where ``now`` nothing needs them any more.
+    Silences go with runs of their end. Kept lists go with the scores, and earlier where ``now`` nothing needs them any more.
     """
     counts: Counter[str] = Counter()
     for run_id in _runs_with(database, scores, max(scores_before, runs_before)):
@@ -50,7 +50,9 @@ def prune(
             counts += _execute(connection, kept_lists.delete().where(kept_lists.c.run_id == run_id))
     counts += _repeat(database, _some_runs, runs_before)
     counts += _repeat(database, _some_transitions, runs_before)
-    return dict(counts)
+    with database.write() as connection:
+        counts += Counter(silences=silences.prune(connection, runs_before))
+    return dict(+counts)
 
 
 def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]], what: object) -> Counter[str]:

@@ -17,6 +17,7 @@ from monitor.model import (
     Claim,
     Coverage,
     Delivery,
+    DeliveryRecord,
     DeliveryStatus,
     Direction,
     Evidence,
@@ -307,6 +308,7 @@ class SqlStore:
                 told=outbox.keys_told(connection, receiver, comparison, asked),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
                 silences=tuple(silence for silence in active if silence.is_active(now)),
+                refused=outbox.refused(connection, comparison, asked),
             )
 
     def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
@@ -332,6 +334,10 @@ class SqlStore:
     def revive(self, now: datetime, *, receivers: Sequence[str]) -> int:
         with self.database.write() as connection:
             return outbox.revive(connection, receivers, now)
+
+    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
+        with self.database.read() as connection:
+            return outbox.records(connection, receiver, settled=settled, limit=limit)
 
     def outbox(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         with self.database.read() as connection:

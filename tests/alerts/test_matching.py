@@ -52,3 +52,19 @@ def test_an_alert_is_matched_by_our_names_first_and_by_its_rule_s_labels() -> No
 
 def test_a_name_from_outside_cannot_become_a_matcher() -> None:
     assert not Matcher.parse("segment=all").matches(labels_of(transition(segment='all" or segment=~".*')))
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*b", ".*.*.*.*.*.*.*x", "(.*a){20}b"])
+def test_no_expression_takes_for_ever_on_a_name_of_a_megabyte(pattern: str) -> None:
+    matcher = Matcher.parse(f"segment=~{pattern}")
+    assert not matcher.matches({"segment": "a" * 1_000_000})
+
+
+@pytest.mark.parametrize("pattern", ["a)(b", "(?=a)", r"(a)\1", "a{1001}", "[", "a\ud800"])
+def test_an_expression_that_cannot_be_bounded_or_read_is_refused(pattern: str) -> None:
+    with pytest.raises(ConfigError, match="is no regular expression"):
+        Matcher.parse(f"segment=~{pattern}")
+
+
+def test_what_no_database_could_store_is_matched_all_the_same() -> None:
+    assert Matcher.parse("segment=~a.+z").matches({"segment": "a\ud800\x00\nz"})

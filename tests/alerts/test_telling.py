@@ -138,6 +138,20 @@ def test_drift_is_held_while_nothing_can_be_said_of_it(statistic: str, status: D
     assert decide(START, lasting=(START, firing), ungrouped=True) == [(SENT, None)]
 
 
+@pytest.mark.parametrize(("segment", "status"), [(ALL, HELD), ("country=UK", HELD), ("country=FR", SENT)], ids=str)
+def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only(segment: str, status: DeliveryStatus) -> None:
+    drift = replace(START, segment="country=UK")
+    assert [found for found, _ in decide(drift, lasting=(drift, replace(condition("no_data"), segment=segment)))] == [status]
+    assert decide(START, lasting=(START, replace(condition("no_data"), segment="country=UK"))) == [(SENT, None)]
+
+
+def test_a_silence_that_cannot_be_read_holds_nothing_back() -> None:
+    silence = Silence(
+        id=1, matchers=("segment=~(",), author="a", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT + MINUTE
+    )
+    assert decide(START, silences=(silence,)) == [(SENT, None)]
+
+
 def test_a_condition_whose_rule_is_muted_holds_nothing_back() -> None:
     muted = Policy(muted=frozenset({("home-feed", "NoData")}))
     assert decide(START, lasting=(START, condition("error")), policy=muted) == [(SENT, None)]

@@ -1,15 +1,20 @@
 import json
+from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from monitor.alerts import Policy
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.clock import SystemClock
 from monitor.service.notifying import send_test
 from monitor.settings import load
+from monitor.storage import open_store
+from pipeline.outbox_process import store_run
+from pipeline.test_deliver import REFUSED, FakeClock, FakeReceiver, deliver
 from servers.smtp import MailServer, certificate, mail_server  # noqa: F401 - fixtures
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
 from service.watching import write_world
@@ -98,3 +103,29 @@ def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrive
     told = list(send_test(load(config), "webhook", SystemClock(), wait=timedelta(minutes=1), pause=waited.append))
     assert [(each.status.value, each.trouble is None) for each in told] == [("firing", False), ("resolved", True)]
     assert waited == [60.0]
+
+
+def listed(config: Path, *args: str) -> str:
+    done = CliRunner().invoke(app, ["notify", "ls", *args, "--config", str(config)])
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    config, clock, receiver = write_world(tmp_path, url), FakeClock(), FakeReceiver(errors=[REFUSED])
+    with closing(open_store(url, create=True)) as store:
+        store_run(store, 0.1, to=("fake", "other"))
+        deliver(store, receiver, clock, policy=Policy(muted=frozenset({("home-feed", "SimilarityLow")})))
+        waits, untried = (json.loads(line) for line in listed(config, "--json").splitlines())
+        assert (waits["receiver"], waits["status"], waits["attempts"], waits["reason"]) == ("fake", "held", 0, "dry run")
+        assert (waits["change"], waits["segment"], waits["since"]) == ("starts", "all", "2024-01-08T00:00:00Z")
+        assert waits["message"].startswith("mean of extended_tau is 0.1")
+        assert (untried["receiver"], untried["status"], untried["reason"]) == ("other", "pending", None)
+
+        clock.pass_by(60)
+        deliver(store, receiver, clock)
+        assert listed(config, "fake", "--json") == ""
+        table = listed(config, "--all")
+        assert "fake answered 401" in table
+        assert table.index("dead") < table.index("pending")

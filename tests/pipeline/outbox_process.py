@@ -22,7 +22,7 @@ from monitor.storage import open_store
 WATCHED = comparison(rules=(rule(for_runs=1),))
 
 
-def store_run(
+def store_run(  # noqa: PLR0913 - each with a default
     store: Store,
     mean: float,
     *,
@@ -30,10 +30,11 @@ def store_run(
     to: Sequence[str] = ("fake",),
     watched: Comparison = WATCHED,
     segments: Sequence[str] = ("all",),
+    rerun: bool = False,
 ) -> tuple[Transition, ...]:
     """One run in which every segment has this mean, judged and stored; the transitions are owed to the receivers ``to``."""
     claim = store.claim(
-        watched.name, slot, owner="run", now=slot, until=slot + timedelta(hours=1), config_hash=watched.config_hash, rerun=False
+        watched.name, slot, owner="run", now=slot, until=slot + timedelta(hours=1), config_hash=watched.config_hash, rerun=rerun
     )
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)

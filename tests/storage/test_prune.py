@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from factories import SLOT
-from monitor.model import DeliveryStatus, RunStatus
+from monitor.model import DeliveryStatus, RunStatus, Silence
 from monitor.storage import SqlStore, pruning
 from storage.worked import HOUR, attempt, claimed, fired, lease, note, resolved, result, run, scores
 
@@ -103,3 +103,14 @@ def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it
     (left,) = store.transitions(comparison=None, limit=None)
     assert (left.segment, left.is_start, store.firing()) == ("country=UK", True, (left,))
     assert len(store.all_alert_states()) == 2
+
+
+def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStore) -> None:
+    for ends_at in (SLOT, SLOT + 2 * DAY):
+        wanted = Silence(
+            id=0, matchers=("segment=all",), author="anna", comment="", created_at=NEVER, starts_at=NEVER, ends_at=ends_at
+        )
+        store.add_silence(wanted)
+
+    assert prune(store, runs=SLOT + DAY) == {"silences": 1}
+    assert [each.ends_at for each in store.silences(ending_after=None)] == [SLOT + 2 * DAY]
