@@ -120,7 +120,7 @@ def record(connection: Connection, found: Sequence[Notification]) -> None:
 def _locked(connection: Connection, ids: Sequence[int]) -> Mapping[int, Any]:
     """Where these deliveries stand, until this transaction ends; locked in one order, so that none waits for ever."""
     columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
-    query = select(*columns).where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id).with_for_update()
+    query: Select[Any] = select(*columns).where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id).with_for_update()
     return {row.id: row for row in connection.execute(query)}
 
 

@@ -1,4 +1,9 @@
-"""Two real Alertmanagers that gossip, told by delivery loops in real time; what they notify is all that anybody hears."""
+"""Two real Alertmanagers that gossip, told by delivery loops in real time; what they notify is all that anybody hears.
+
+A pair tells of an end at once and twice in all where its peers hear of it further apart than their ``group_interval``, here a
+second: the one that does not know yet says that the alert fires still, and then that it ended too. That is Alertmanager's
+way with every sender, so it is let pass here, once; anything else that is said twice or out of turn fails the test.
+"""
 
 import json
 import time
@@ -85,6 +90,12 @@ class Pair:
     def await_pages(self, name: str, *said: str) -> None:
         self.await_that(lambda: self.pages.said.get(name, [])[: len(said)] == list(said), f"{name} is said to be {said}")
 
+    def await_end(self, name: str) -> None:
+        """Until both know, and what is said last is that it ended."""
+        for server in (self.first, self.second):
+            self.await_over(name, by=server)
+        self.await_that(lambda: self.pages.said[name] in (BOTH, 2 * BOTH), f"{name} is said to be over")
+
     def await_held(self, *names: str, by: AlertmanagerServer) -> None:
         def is_held() -> bool:
             return set(names) <= {alert["labels"]["comparison"] for alert in by.alerts()}
@@ -142,7 +153,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
         made.await_that(lambda: first.peers() == second.peers() == 2, "they are one cluster")
         yield made
         assert pages.complaints == []
-        assert {name for name, said in pages.said.items() if said[-1] == "resolved"} == pages.expected
+        assert pages.said.keys() == pages.expected
+        print("\n".join(f"{name}: {', '.join(said)}" for name, said in pages.said.items()))  # noqa: T201
         for server in (first, second):
             assert server.received()["v2"] > 0
             assert server.received().get("v1", 0) == 0
@@ -155,13 +167,10 @@ def test_a_pair_says_once_that_an_alert_began_and_once_that_it_ended(pair: Pair)
         pair.await_held("both-up", by=server)
 
     pair.run("both-up", 0.9)
-    for server in (pair.first, pair.second):
-        pair.await_over("both-up", by=server)
-    pair.await_pages("both-up", *BOTH)
-    assert pair.pages.said["both-up"] == BOTH
+    pair.await_end("both-up")
 
 
-def test_one_that_was_killed_learns_what_began_before_and_meanwhile_and_says_nothing_twice(pair: Pair) -> None:
+def test_one_that_was_killed_learns_what_began_before_and_meanwhile(pair: Pair) -> None:
     pair.run("before", 0.1)
     pair.await_pages("before", "firing")
     pair.first.stop()
@@ -176,13 +185,10 @@ def test_one_that_was_killed_learns_what_began_before_and_meanwhile_and_says_not
     for name in ("before", "meanwhile"):
         pair.run(name, 0.9)
     for name in ("before", "meanwhile"):
-        pair.await_pages(name, *BOTH)
-        assert pair.pages.said[name] == BOTH
-    pair.await_over("before", "meanwhile", by=pair.first)
+        pair.await_end(name)
 
 
 def test_an_end_arrives_through_the_other_while_one_is_cut_off_and_reaches_that_one_later(pair: Pair) -> None:
-    """One that cannot hear us may say at its next ``group_interval`` that it fires still, as of any alert."""
     pair.run("cut-off", 0.1)
     pair.await_held("cut-off", by=pair.first)
     pair.await_pages("cut-off", "firing")
@@ -195,8 +201,7 @@ def test_an_end_arrives_through_the_other_while_one_is_cut_off_and_reaches_that_
 
     pair.proxy.cut()  # what was under way is lost
     pair.proxy.resume()
-    pair.await_over("cut-off", by=pair.first)
-    pair.await_that(lambda: pair.pages.said["cut-off"][-1] == "resolved", "the end is the last that is said")
+    pair.await_end("cut-off")
 
 
 def test_what_fires_goes_on_firing_in_a_pair_that_restarts_and_is_not_said_again(pair: Pair) -> None:
@@ -211,8 +216,7 @@ def test_what_fires_goes_on_firing_in_a_pair_that_restarts_and_is_not_said_again
         pair.await_held("lasting", by=server)
     pair.await_that(lambda: pair.first.peers() == pair.second.peers() == 2, "they are one cluster again")
 
+    assert pair.pages.said["lasting"] == ["firing"]
+
     pair.run("lasting", 0.9)
-    pair.await_pages("lasting", *BOTH)
-    assert pair.pages.said["lasting"] == BOTH
-    for server in (pair.first, pair.second):
-        pair.await_over("lasting", by=server)
+    pair.await_end("lasting")
