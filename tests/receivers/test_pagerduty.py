@@ -89,6 +89,7 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
         message(EVERYBODY),
         message(BRITISH, firing=(EVERYBODY, BRITISH)),
         message(acknowledgement(), firing=(EVERYBODY, BRITISH)),
+        message(acknowledgement(), firing=(EVERYBODY, BRITISH), acknowledged=frozenset({"uk"})),
         message(end(), firing=(BRITISH,)),
         repetition(BRITISH),
         message(end(segment="country=UK", dedup_key="uk")),
@@ -98,7 +99,7 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
         send(pagerduty, each)
         stood.append(tuple(pagerduty.alerts.values()))
     assert [event["event_action"] for event in pagerduty.events] == [
-        *("trigger", "trigger", "acknowledge", "trigger", "trigger", "resolve")
+        *("trigger", "trigger", "trigger", "acknowledge", "trigger", "trigger", "resolve")
     ]
     assert {event["dedup_key"] for event in pagerduty.events} == {"home-feed:critical:2024-01-08"}
     assert stood[-1] == ("resolved",)

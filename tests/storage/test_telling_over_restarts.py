@@ -24,7 +24,8 @@ MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
 STANDS_FOR = ("somebody looks after it", "who stand for their segments", "to be told with the end of")
-FAILURES = st.sampled_from(["down", "refused", "lost", "taken", "killed before", "killed after"])
+FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
+FATES = st.none() | FAILURES
 
 
 class KilledError(BaseException):
@@ -106,8 +107,16 @@ class Told(RuleBasedStateMachine):
             return
         self.process += 1
 
+    @rule(means=st.sampled_from([(0.1,) * 3, (0.9,) * 3]) | st.tuples(*[st.sampled_from([0.1, 0.9])] * 3), fate=FATES)
+    def run_the_next_slot_and_tell(self, means: tuple[float, ...], fate: str | None) -> None:
+        self._run(means)
+        self.deliver([fate] if fate else [])
+
     @rule(means=st.tuples(*[st.sampled_from([0.1, 0.9])] * 3))
     def run_the_next_slot(self, means: tuple[float, ...]) -> None:
+        self._run(means)
+
+    def _run(self, means: tuple[float, ...]) -> None:
         self.at += 15 * MINUTE
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
         before = self.store.alert_states(WATCHED.name)
@@ -184,5 +193,5 @@ def _incidents(changes: list[Transition]) -> set[str]:
 
 TestTold = Told.TestCase
 TestTold.settings = settings(
-    max_examples=25, stateful_step_count=14, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=30, stateful_step_count=12, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
