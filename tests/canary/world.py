@@ -1,0 +1,271 @@
+"""A configuration with a canary in every place where a secret can stand, and a hostile world that has heard them all."""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import psycopg
+from psycopg import sql
+from sqlalchemy import make_url
+
+from canary.marks import canary
+from servers import free_port
+from servers.postgres import PostgresServer
+from servers.smtp import MailServer
+from servers.smtp import serve as serve_mail
+from servers.webhook import Collector, Cut, Reply, Request, answer, hang, head
+from servers.webhook import serve as serve_hook
+from service.watching import APART, SIMILAR, USERS
+
+Way = Literal["direct", "file", "environment"]
+SINGER = "singer"
+FAULTS = ("refuse", "fail", "redirect", "hang", "odd", "cookie", "garbage", "lie", "plain", "untrusted", "nowhere", "closed")
+"""How a place answers that is not good: the last four by never hearing of the request."""
+UNHEARD = FAULTS[-4:]
+
+
+def echo_of(request: Request) -> bytes:
+    """Everything that was asked."""
+    lines = [request.path, *(f"{name}: {value}" for name, value in request.headers.items())]
+    return "\n".join(lines).encode() + b"\n" + request.body[:4000]
+
+
+def _send(data: bytes) -> Reply:
+    def reply(_collector: Collector, sock: socket.socket) -> None:
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_RDWR)
+
+    return reply
+
+
+def reply_to(request: Request) -> Reply:
+    """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
+    behaviour = request.path.split("/")[1]
+    told, line = echo_of(request), request.path
+    echo = json.dumps({"message": told.decode("latin-1"), "errors": [line], "status": "invalid event"}).encode()
+    headers = {"X-Echo": line, "Set-Cookie": f"{line}=1; {line}"}
+    if behaviour == "good":
+        return _welcome(request)
+    return {
+        "refuse": answer(400, headers, echo),
+        "fail": answer(500, headers, echo),
+        "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
+        "hang": hang,
+        "odd": _send(head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line.encode() + b"\r\n\r\n"),
+        "cookie": answer(401, {f"Set-Cookie": f"{line} {line}=1"}, echo),
+        "garbage": _send(told),
+        "lie": answer(200, headers, echo),
+    }[behaviour]
+
+
+def _welcome(request: Request) -> Reply:
+    if "/recs/" in request.path:
+        return answer(200, body=json.dumps(SIMILAR).encode())
+    return answer(200, body=b'{"status": "success"}' if request.path.endswith("/v2/enqueue") else b"ok")
+
+
+@dataclass
+class World:
+    """Servers that listen, and where secrets are to stand when they are not in the configuration itself."""
+
+    folder: Path
+    hook: Collector
+    secure: Collector
+    mail: MailServer
+    hostile_mail: MailServer
+    certificate: Path
+    closed: int = field(default_factory=free_port)
+    environ: dict[str, str] = field(default_factory=dict)
+    way: Way = "direct"
+
+    def given(self, key: str, text: str) -> dict[str, str]:
+        """The secret under this key, given in the way of the day."""
+        if self.way == "direct":
+            return {key: text}
+        name = f"S{len(self.environ)}"
+        self.environ[name] = text
+        if self.way == "environment":
+            return {key: f"${{{name}}}"}
+        (self.folder / name).write_text(text + "\n")
+        return {f"{key}_file": name}
+
+    def place(self, behaviour: str) -> str:
+        """Where somebody answers so, or nobody."""
+        return {
+            "plain": f"{self.hook.url.replace('http', 'https')}/plain",
+            "untrusted": f"{self.secure.url}/untrusted",
+            "nowhere": "http://nowhere.invalid/nowhere",
+            "closed": f"http://127.0.0.1:{self.closed}/closed",
+        }.get(behaviour, f"{self.hook.url}/{behaviour}")
+
+    def url(self, behaviour: str, what: str) -> str:
+        return f"{self.place(behaviour)}/{canary(what + 'path')}?k={canary(what + 'query')}"
+
+    def receivers(self) -> list[dict[str, Any]]:
+        given = self.given
+        found: list[dict[str, Any]] = []
+        for way in ("good", *FAULTS):
+            base = {"name": f"hook-{way}", "timeout": "500ms", "headers": given("X-Key", canary(f"hook{way}header"))}
+            secret = given("secret", canary(f"hook{way}secret"))
+            found.append({"webhook": base | given("url", self.url(way, f"hook{way}")) | secret})
+        for way in ("good", "refuse", "fail", "redirect", "odd", "garbage", "lie"):
+            told = {"name": f"slack-{way}", "timeout": "500ms"}
+            found.append({"slack": told | given("url", self.url(way, f"slack{way}"))})
+            told = {"name": f"pager-{way}", "timeout": "500ms", "url": self.place(way)}
+            found.append({"pagerduty": told | given("routing_key", canary(f"pager{way}"))})
+        for way, auth in (
+            ("good", {"basic_auth": {"username": "me", **given("password", canary("basic"))}}),
+            ("refuse", given("bearer_token", canary("bearer"))),
+        ):
+            found.append({"alertmanager": {"name": f"peer-{way}", "urls": [self.place(way)], "timeout": "500ms", **auth}})
+        for name, server in (("mail-good", self.mail), ("mail-refuse", self.hostile_mail)):
+            login = {"username": "me", **given("password", canary("mail"))}
+            where = {"host": "127.0.0.1", "port": server.port, "ca_file": str(self.certificate), "timeout": "1s"}
+            found.append({"email": {"name": name, "sender": "r@x.test", "to": ["kim@x.test"], **where, **login}})
+        place = self.hook.url.replace("http", "json")
+        for way in ("good", "refuse", "garbage"):
+            url = f"{place}/{way}/{canary(f'apprise{way}path')}?-k={canary(f'apprise{way}query')}"
+            found.append({"apprise": {"name": f"apprise-{way}", "timeout": "1s", "urls": given("one", url)}})
+        return found
+
+    def pings(self) -> list[dict[str, Any]]:
+        ways = ("good", "refuse", "odd", "garbage", "untrusted", "nowhere")
+        return [{"name": f"ping-{way}", "timeout": "500ms", **self.given("url", self.url(way, f"ping{way}"))} for way in ways]
+
+    def http(self, behaviour: str, what: str) -> dict[str, Any]:
+        url = f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}"
+        return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4} | self.given("url", url)}
+
+    def comparisons(self, source: str, every: str) -> list[dict[str, Any]]:
+        given = self.given
+        asked = self.http("good", "source")
+        asked["http"] |= given("token", canary("sourcetoken")) | {
+            "method": "POST",
+            "body": {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]},
+            "headers": given("X-Key", canary("sourceheader")),
+        }
+        sql_of = lambda **rest: {"sql": {**given("url", source), **rest}}  # noqa: E731 - each with a secret of its own
+        feed = {
+            "name": "feed",
+            "every": every,
+            "k": 5,
+            "baseline": asked,
+            "candidate": sql_of(table="lists", user="user_id", items="items"),
+            "users": sql_of(table="users", user="user_id"),
+            "metrics": ["extended_tau", "rbo"],
+            "item_weights": sql_of(table="items", item="item", weight="weight"),
+            "item_titles": sql_of(table="items", item="item", title="title"),
+            "relevance": sql_of(table="bought", user="user_id", item="item"),
+            "noise_floor": {"retrain": sql_of(table="lists", user="user_id", items="items")},
+            "rules": [{"alert": "SimilarityLow", "metric": "extended_tau", "below": 0.35, "severity": "critical"}],
+        }
+        return [feed, *self.broken(source)]
+
+    def broken(self, source: str) -> Iterator[dict[str, Any]]:
+        url = make_url(source)
+        away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql")
+        odd = url.update_query_dict({"connect_timeout": canary("sqlquery")})
+        wrong = url.set(password=canary("sqlwrong")) if url.password else url.set(database=f"{url.database}-not-there")
+        others = {
+            "away": away.set(username="me", password=canary("sqlaway")),
+            "wrong": wrong,
+            **({"odd": odd, "at": url.set(password="@", host="X")} if url.password else {}),
+        }
+        for name, place in others.items():
+            text = place.render_as_string(hide_password=False)
+            if name == "at":  # an @ that was not escaped: what follows it is taken for the host
+                text = text.replace("%40@X", f"pass@{canary('sqlat')}@127.0.0.1")
+            options = self.given("url", text) | {"table": "lists", "user": "user_id", "items": "items"}
+            yield self.comparison_of(f"sql-{name}", {"sql": options})
+        for way in FAULTS:
+            yield self.comparison_of(f"http-{way}", self.http(way, f"source{way}"))
+        signed = self.http("refuse", "sourceuser")
+        key = "url" if "url" in signed["http"] else "url_file"
+        signed["http"].pop(key)
+        where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
+        signed["http"] |= self.given("url", f"{where}/{{user}}")
+        yield self.comparison_of("http-user", signed)
+
+    def comparison_of(self, name: str, candidate: dict[str, Any]) -> dict[str, Any]:
+        lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
+        least = {"deadline": "5s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
+        return {"name": name, "every": "1h", "k": 5, "baseline": lists, "candidate": candidate, **least}
+
+    def write(self, way: Way, *, database: str, source: str, every: str = "1h") -> Path:
+        """The configuration with every secret given in this way."""
+        self.way = way
+        lines = (json.dumps({"user_id": f"u{i}", "items": SIMILAR}) for i in range(USERS))
+        (self.folder / "baseline.jsonl").write_text("\n".join(lines) + "\n")
+        tree = {
+            "listen": "127.0.0.1:0",
+            "log": {"level": "debug", "format": "json"},
+            **self.given("database", database),
+            "comparisons": self.comparisons(source, every),
+            "receivers": self.receivers(),
+            "pings": self.pings(),
+        }
+        path = self.folder / f"{way}.yaml"
+        path.write_text(json.dumps(tree))
+        return path
+
+
+def fill(connection: psycopg.Connection) -> None:
+    """The tables that sources read."""
+    connection.execute("CREATE TABLE lists (user_id text, items int[])")
+    connection.execute("CREATE TABLE users (user_id text)")
+    connection.execute("CREATE TABLE items (item int, weight float, title text)")
+    connection.execute("CREATE TABLE bought (user_id text, item int)")
+    users = [f"u{number}" for number in range(20)]
+    with connection.cursor() as cursor:
+        cursor.executemany("INSERT INTO lists VALUES (%s, %s)", [(user, APART) for user in users])
+        cursor.executemany("INSERT INTO users VALUES (%s)", [(user,) for user in users])
+        cursor.executemany("INSERT INTO items VALUES (%s, 1, %s)", [(item, f"title {item}") for item in (*APART, *SIMILAR)])
+
+
+@contextmanager
+def singer(server: PostgresServer, database: str) -> Iterator[str]:
+    """URL of that database for a user whose password is a canary."""
+    url = make_url(database)
+    name = f"{SINGER}_{os.getpid()}_{threading.get_ident()}"
+    role, password = sql.Identifier(name), canary("database")
+    with server.connect(str(url.database)) as admin:
+        admin.execute(sql.SQL("CREATE ROLE {} LOGIN SUPERUSER PASSWORD {}").format(role, sql.Literal(password)))
+    try:
+        yield url.set(username=name, password=password).render_as_string(hide_password=False)
+    finally:
+        with server.connect(str(url.database)) as admin:
+            admin.execute(sql.SQL("REASSIGN OWNED BY {} TO CURRENT_USER").format(role))
+            admin.execute(sql.SQL("DROP OWNED BY {}; DROP ROLE {}").format(role, role))
+
+
+def _refuse_mail(server: MailServer) -> None:
+    told = canary("mail")
+    server.plan("AUTH", *[f"535 5.7.8 {told} is wrong", f"435 {told}"] * 50)
+
+
+@contextmanager
+def hostile_world(folder: Path, certificate: Path) -> Iterator[World]:
+    """Everybody who is told or asked, most of them hostile."""
+    import ssl  # noqa: PLC0415
+
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    with ExitStack() as opened:
+        enter = opened.enter_context
+        hook = enter(contextmanager(serve_hook)())
+        hook.respond = reply_to
+        secure = enter(contextmanager(serve_hook)(tls))
+        mails = [enter(contextmanager(serve_mail)(certificate)) for _ in range(2)]
+        for mail in mails:
+            mail.login = ("me", canary("mail"))
+        _refuse_mail(mails[1])
+        yield World(folder=folder, hook=hook, secure=secure, mail=mails[0], hostile_mail=mails[1], certificate=certificate)
+
+
+__all__ = ["FAULTS", "UNHEARD", "Cut", "World", "fill", "hostile_world", "singer"]
