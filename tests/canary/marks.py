@@ -47,6 +47,11 @@ def songs_in(output: str | bytes) -> set[str]:
     return found | ({f"{MARK} in hexadecimal digits"} if _HEX in text.lower() else set())
 
 
+def owners_in(output: str | bytes) -> frozenset[str]:
+    """Places whose secrets stand there."""
+    return frozenset(owner_of(song) for song in songs_in(output))
+
+
 def _decoded(coded: bytes) -> str:
     """The canary that a run of base64 holds, wherever in it a group of four begins."""
     for start in range(4):

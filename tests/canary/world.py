@@ -1,27 +1,31 @@
 """A configuration with a canary in every place where a secret can stand, and a hostile world that has heard them all."""
 
+import base64
 import json
 import os
+import re
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 import psycopg
 from psycopg import sql
 from sqlalchemy import make_url
 
-from canary.marks import canary
+from canary.marks import canary, owners_in
 from servers import free_port
 from servers.postgres import PostgresServer
 from servers.smtp import MailServer
 from servers.smtp import serve as serve_mail
-from servers.webhook import Collector, Cut, Reply, Request, answer, hang, head
+from servers.webhook import Collector, Reply, Request, answer, hang, head
 from servers.webhook import serve as serve_hook
-from service.watching import APART, SIMILAR, USERS
+from service.watching import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
@@ -30,10 +34,10 @@ FAULTS = ("refuse", "fail", "redirect", "hang", "odd", "cookie", "garbage", "lie
 UNHEARD = FAULTS[-4:]
 
 
-def echo_of(request: Request) -> bytes:
-    """Everything that was asked."""
+def all_of(request: Request) -> bytes:
+    """Everything that was sent."""
     lines = [request.path, *(f"{name}: {value}" for name, value in request.headers.items())]
-    return "\n".join(lines).encode() + b"\n" + request.body[:4000]
+    return "\n".join(lines).encode() + b"\n" + request.body
 
 
 def _send(data: bytes) -> Reply:
@@ -47,8 +51,9 @@ def _send(data: bytes) -> Reply:
 def reply_to(request: Request) -> Reply:
     """Answer by the first part of the path; a fault repeats what it was told wherever an answer has room."""
     behaviour = request.path.split("/")[1]
-    told, line = echo_of(request), request.path
-    echo = json.dumps({"message": told.decode("latin-1"), "errors": [line], "status": "invalid event"}).encode()
+    told, line = all_of(request)[:4000], request.path
+    coded = [base64.b64encode(request.body[:100]).decode(), quote(request.body[:100]), told.decode("latin-1")]
+    echo = json.dumps({"message": line, "errors": coded, "status": "invalid event"}).encode()
     headers = {"X-Echo": line, "Set-Cookie": f"{line}=1; {line}"}
     if behaviour == "good":
         return _welcome(request)
@@ -83,6 +88,7 @@ class World:
     closed: int = field(default_factory=free_port)
     environ: dict[str, str] = field(default_factory=dict)
     way: Way = "direct"
+    heard: list[tuple[str, frozenset[str]]] = field(default_factory=list)
 
     def given(self, key: str, text: str) -> dict[str, str]:
         """The secret under this key, given in the way of the day."""
@@ -94,6 +100,11 @@ class World:
             return {key: f"${{{name}}}"}
         (self.folder / name).write_text(text + "\n")
         return {f"{key}_file": name}
+
+    def listen(self, request: Request) -> Reply:
+        """Remember whose secrets a request held, and answer it."""
+        self.heard.append((request.path, owners_in(all_of(request))))
+        return reply_to(request)
 
     def place(self, behaviour: str) -> str:
         """Where somebody answers so, or nobody."""
@@ -139,7 +150,9 @@ class World:
         return [{"name": f"ping-{way}", "timeout": "500ms", **self.given("url", self.url(way, f"ping{way}"))} for way in ways]
 
     def http(self, behaviour: str, what: str) -> dict[str, Any]:
-        url = f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}"
+        return self.asking(f"{self.place(behaviour)}/recs/{{user}}/{canary(what + 'path')}?k={canary(what + 'query')}")
+
+    def asking(self, url: str) -> dict[str, Any]:
         return {"http": {"timeout": "500ms", "retries": 0, "concurrency": 4} | self.given("url", url)}
 
     def comparisons(self, source: str, every: str) -> list[dict[str, Any]]:
@@ -150,7 +163,10 @@ class World:
             "body": {"key": canary("sourcebody"), "deep": [{"key": canary("sourcedeep")}]},
             "headers": given("X-Key", canary("sourceheader")),
         }
-        sql_of = lambda **rest: {"sql": {**given("url", source), **rest}}  # noqa: E731 - each with a secret of its own
+
+        def sql_of(**rest: str) -> dict[str, Any]:
+            return {"sql": given("url", source) | rest}
+
         feed = {
             "name": "feed",
             "every": every,
@@ -175,33 +191,21 @@ class World:
         others = {
             "away": away.set(username="me", password=canary("sqlaway")),
             "wrong": wrong,
-            **({"odd": odd, "at": url.set(password="@", host="X")} if url.password else {}),
+            **({"odd": odd} if url.password else {}),
         }
         for name, place in others.items():
             text = place.render_as_string(hide_password=False)
-            if name == "at":  # an @ that was not escaped: what follows it is taken for the host
-                text = text.replace("%40@X", f"pass@{canary('sqlat')}@127.0.0.1")
             options = self.given("url", text) | {"table": "lists", "user": "user_id", "items": "items"}
-            yield self.comparison_of(f"sql-{name}", {"sql": options})
+            yield comparison_of(f"sql-{name}", {"sql": options})
         for way in FAULTS:
-            yield self.comparison_of(f"http-{way}", self.http(way, f"source{way}"))
-        signed = self.http("refuse", "sourceuser")
-        key = "url" if "url" in signed["http"] else "url_file"
-        signed["http"].pop(key)
+            yield comparison_of(f"http-{way}", self.http(way, f"source{way}"))
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
-        signed["http"] |= self.given("url", f"{where}/{{user}}")
-        yield self.comparison_of("http-user", signed)
-
-    def comparison_of(self, name: str, candidate: dict[str, Any]) -> dict[str, Any]:
-        lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
-        least = {"deadline": "5s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
-        return {"name": name, "every": "1h", "k": 5, "baseline": lists, "candidate": candidate, **least}
+        yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
 
     def write(self, way: Way, *, database: str, source: str, every: str = "1h") -> Path:
         """The configuration with every secret given in this way."""
         self.way = way
-        lines = (json.dumps({"user_id": f"u{i}", "items": SIMILAR}) for i in range(USERS))
-        (self.folder / "baseline.jsonl").write_text("\n".join(lines) + "\n")
+        write_lists(self.folder / "baseline.jsonl", SIMILAR)
         tree = {
             "listen": "127.0.0.1:0",
             "log": {"level": "debug", "format": "json"},
@@ -213,6 +217,12 @@ class World:
         path = self.folder / f"{way}.yaml"
         path.write_text(json.dumps(tree))
         return path
+
+
+def comparison_of(name: str, candidate: dict[str, Any]) -> dict[str, Any]:
+    lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
+    least = {"deadline": "5s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
+    return {"name": name, "every": "1h", "k": 5, "baseline": lists, "candidate": candidate, **least}
 
 
 def fill(connection: psycopg.Connection) -> None:
@@ -252,20 +262,16 @@ def _refuse_mail(server: MailServer) -> None:
 @contextmanager
 def hostile_world(folder: Path, certificate: Path) -> Iterator[World]:
     """Everybody who is told or asked, most of them hostile."""
-    import ssl  # noqa: PLC0415
-
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
     with ExitStack() as opened:
         enter = opened.enter_context
         hook = enter(contextmanager(serve_hook)())
-        hook.respond = reply_to
         secure = enter(contextmanager(serve_hook)(tls))
         mails = [enter(contextmanager(serve_mail)(certificate)) for _ in range(2)]
         for mail in mails:
             mail.login = ("me", canary("mail"))
         _refuse_mail(mails[1])
-        yield World(folder=folder, hook=hook, secure=secure, mail=mails[0], hostile_mail=mails[1], certificate=certificate)
-
-
-__all__ = ["FAULTS", "UNHEARD", "Cut", "World", "fill", "hostile_world", "singer"]
+        world = World(folder=folder, hook=hook, secure=secure, mail=mails[0], hostile_mail=mails[1], certificate=certificate)
+        hook.respond = world.listen
+        yield world
