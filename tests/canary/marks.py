@@ -130,12 +130,12 @@ def told_by(error: BaseException) -> str:
 
 
 def chain_of(error: BaseException) -> Iterable[BaseException]:
-    """The error and all that stand behind it, shown or not."""
+    """The error and all that stand behind it, but for what was cut off by ``from None``: nothing that logs shows that."""
     seen: dict[int, BaseException] = {}
     waiting: list[BaseException | None] = [error]
     while waiting:
         each = waiting.pop()
         if each is not None and id(each) not in seen:
             seen[id(each)] = each
-            waiting += [each.__cause__, each.__context__]
+            waiting += [each.__cause__, None if each.__suppress_context__ else each.__context__]
     return seen.values()

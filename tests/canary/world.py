@@ -103,7 +103,8 @@ class World:
 
     def listen(self, request: Request) -> Reply:
         """Remember whose secrets a request held, and answer it."""
-        self.heard.append((request.path, owners_in(all_of(request))))
+        if request.path.startswith("/"):  # not the greeting of TLS
+            self.heard.append((request.path, owners_in(all_of(request))))
         return reply_to(request)
 
     def place(self, behaviour: str) -> str:
@@ -186,7 +187,7 @@ class World:
     def broken(self, source: str) -> Iterator[dict[str, Any]]:
         url = make_url(source)
         away = url.set(host="127.0.0.1", port=self.closed, drivername="postgresql")
-        odd = url.update_query_dict({"connect_timeout": canary("sqlquery")})
+        odd = url.update_query_dict({"keepalives_idle": canary("sqlquery")})
         wrong = url.set(password=canary("sqlwrong")) if url.password else url.set(database=f"{url.database}-not-there")
         others = {
             "away": away.set(username="me", password=canary("sqlaway")),
@@ -223,6 +224,14 @@ def comparison_of(name: str, candidate: dict[str, Any]) -> dict[str, Any]:
     lists = {"file": {"path": "baseline.jsonl", "user": "user_id", "items": "items"}}
     least = {"deadline": "5s", "users": {"all": True, "sample": 4}, "metrics": ["rbo"]}
     return {"name": name, "every": "1h", "k": 5, "baseline": lists, "candidate": candidate, **least}
+
+
+def write_small(folder: Path, database: str) -> Path:
+    """A configuration of a database and little else."""
+    tree = {"database": database, "comparisons": [comparison_of("feed", {"file": {"path": "x", "user": "u", "items": "i"}})]}
+    path = folder / "small.yaml"
+    path.write_text(json.dumps(tree))
+    return path
 
 
 def fill(connection: psycopg.Connection) -> None:
