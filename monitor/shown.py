@@ -15,7 +15,7 @@ _DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duck
 
 
 def display_url(url: str | SecretStr) -> str:
-    """A URL that nobody has checked: scheme, host and port, and for a database its name or file; no user, password, path or query.
+    """An unchecked URL: scheme, host and port, for a database its name or file too; no user, password, path or query.
 
     Where an unescaped character leaves it open what is host and what password, neither is shown.
     """

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import re
 import socket
 import ssl
 import threading
@@ -63,7 +62,7 @@ def reply_to(request: Request) -> Reply:
         "redirect": answer(302, headers | {"Location": f"http://127.0.0.1:1{line}"}, echo),
         "hang": hang,
         "odd": _send(head(200, {"Content-Length": "0"})[:-2] + b"no header but " + line.encode() + b"\r\n\r\n"),
-        "cookie": answer(401, {f"Set-Cookie": f"{line} {line}=1"}, echo),
+        "cookie": answer(401, {"Set-Cookie": f"{line} {line}=1"}, echo),
         "garbage": _send(told),
         "lie": answer(200, headers, echo),
     }[behaviour]

@@ -78,7 +78,7 @@ def listening(place: Path) -> Iterator[list[bytes]]:
     told: list[bytes] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.bind(str(place))
-        channel.setblocking(False)
+        channel.settimeout(0)
         yield told
         while True:
             try:
@@ -196,7 +196,9 @@ def broken(text: str) -> dict[str, str]:
 def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
     sung = {name: owners for name, output in stage.outputs.items() if (owners := owners_in(output))}
     assert sung == {}
-    assert {"direct: log", "environment: page /metrics", "sqlite: rankwatch.db", "sqlite: rankwatch.db.lock"} < set(stage.outputs)
+    assert {"direct: log", "environment: page /metrics", "sqlite: rankwatch.db", "sqlite: rankwatch.db.lock"} < set(
+        stage.outputs
+    )
     assert b"READY=1" in stage.outputs["direct: systemd"]
     assert all(stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications"))
 
@@ -242,11 +244,14 @@ def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at
 ) -> None:
     settings = loaded(stage, "file", monkeypatch)
     with closing(wire(settings)) as wiring:
-        told = {each.name: error_of(lambda each=each: each.send(START, now=SLOT)) for each in wiring.receivers}
+        told = {each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers}
         for name, watched in wiring.watched.items():
             asked = PullRequest(users=pd.Index(["u1", "u2"]), k=5, slot=SLOT, timeout_s=2.0)
-            told[name] = error_of(lambda watched=watched, asked=asked: watched.arms.candidate.pull(asked))
-    assert {name for name, text in told.items() if "Error" in text} >= {f"hook-{way}" for way in REFUSING} | {"sql-wrong", "sql-odd"}
+            told[name] = error_of(partial(watched.arms.candidate.pull, asked))
+    assert {name for name, text in told.items() if "Error" in text} >= {f"hook-{way}" for way in REFUSING} | {
+        "sql-wrong",
+        "sql-odd",
+    }
     assert {name: owners for name, text in told.items() if (owners := owners_in(text))} == {}
 
 
