@@ -25,6 +25,8 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from monitor.shown import display_url
+
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
@@ -173,7 +175,7 @@ class Options(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """Fields for ``repr``: no URL is shown beyond its host and database."""
         for name, value in super().__repr_args__():
-            yield name, display_url(value) if isinstance(value, str) and "://" in value else value
+            yield name, _shown(value)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -193,6 +195,12 @@ class Options(BaseModel):
         return schema
 
 
+def _shown(value: object) -> object:
+    if isinstance(value, tuple):
+        return tuple(_shown(item) for item in value)
+    return display_url(value) if isinstance(value, str) and "://" in value else value
+
+
 def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, object]:
     """Replace ``Header_file: path`` entries of a mapping of secrets by ``Header: text``."""
     read: dict[str, object] = {}
@@ -203,22 +211,6 @@ def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, o
         elif name not in read:
             read[name] = value if name == key else _read_secret(value, base)
     return read
-
-
-def display_url(url: str | SecretStr) -> str:
-    """A URL that may be shown: scheme, host and port, and for a database its name or file; no user, password, path or query."""
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url
-    scheme, separator, rest = text.partition("://")
-    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return "..."
-    credentials, _, rest = rest.rpartition("@")
-    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: nobody can tell
-        return f"{scheme}://..."
-    place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{scheme}://{place}{slash}{path}" if scheme.startswith(_DATABASES) else f"{scheme}://{place}"
-
-
-_DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
 
 
 class OneOf(Options):

@@ -16,7 +16,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
-from urllib.parse import urlsplit
 
 import requests
 from requests.adapters import HTTPAdapter
@@ -26,6 +25,7 @@ from urllib3.exceptions import HTTPError, NameResolutionError
 
 from monitor.errors import DeliveryError
 from monitor.receivers.resolving import Addresses, addresses_of
+from monitor.shown import origin
 
 MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
@@ -240,10 +240,3 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         seen.add(id(link))
         yield link
         waiting += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]
-
-
-def origin(url: str) -> str:
-    """Scheme, host and port of a URL: the part of it that is no secret."""
-    parts = urlsplit(url)
-    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
-    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")

@@ -8,6 +8,10 @@ from typing import Literal
 
 import structlog
 
+_CHATTY = ("apscheduler", "alembic", "asyncio", "uvicorn", "sqlalchemy", "psycopg")
+_TELLTALES = ("aiohttp", "apprise", "urllib3")
+"""These log addresses with their paths and queries, and what others answered; what goes wrong there is raised as well."""
+
 
 def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
     """Set up structlog and let what libraries log pass through it, on standard error."""
@@ -39,6 +43,9 @@ def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
-    for noisy in ("apscheduler", "alembic", "aiohttp", "urllib3", "asyncio", "uvicorn"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
+    least = logging.getLevelNamesMapping()[level.upper()]
+    root.setLevel(least)
+    for chatty in _CHATTY:
+        logging.getLogger(chatty).setLevel(max(least, logging.WARNING))
+    for telltale in _TELLTALES:
+        logging.getLogger(telltale).setLevel(logging.CRITICAL + 1)

@@ -1,6 +1,5 @@
 """The YAML language: one file becomes typed settings, or a list of everything that is wrong with it."""
 
-from monitor.options import display_url
 from monitor.settings.cron import Cron
 from monitor.settings.example import example_text
 from monitor.settings.loading import load, loads, locate
@@ -22,7 +21,6 @@ __all__ = [
     "Schedule",
     "Settings",
     "config_hash",
-    "display_url",
     "example_text",
     "json_schema",
     "load",

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, SecretStr, ValidationInfo, field_validat
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import NoiseFloor
-from monitor.options import Duration, OneOf, Options, display_url
+from monitor.options import Duration, OneOf, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.fields import (
@@ -28,6 +28,7 @@ from monitor.settings.fields import (
 )
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.telling import MaintenanceOptions, RouteOptions
+from monitor.shown import display_url
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 

@@ -9,6 +9,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from monitor.errors import ConfigError
+from monitor.shown import require_whole_password
 
 _DRIVERS = {
     "sqlite": "sqlite+pysqlite",
@@ -25,6 +26,7 @@ def parse_url(url: SecretStr | str) -> URL:
     text = url.get_secret_value() if isinstance(url, SecretStr) else url
     try:
         parsed = make_url(text)
+        require_whole_password(parsed)
     except (ArgumentError, ValueError):
         msg = f"database: not a database URL: {_FORMS}; write special characters of the password as %XX"
         raise ConfigError(msg) from None

@@ -16,6 +16,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
+from monitor.shown import without_secrets
 from monitor.storage.address import describe, file_of
 
 _T = DatabaseTrouble
@@ -136,8 +137,6 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
 
 
 def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:
-    line = str(error).partition("\n")[0]
-    for secret in filter(None, (url.password, *map(str, url.query.values()))):
-        line = line.replace(str(secret), "***")
+    line = without_secrets(str(error).partition("\n")[0], url)
     code = f" (SQLSTATE {state})" if state else ""
     return DatabaseError(f"{describe(url)} refused a statement{code}: {line}")

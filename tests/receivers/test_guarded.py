@@ -10,7 +10,8 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 import pytest
 
 from monitor.errors import DeliveryError
-from monitor.receivers.guarded import MAX_BODY_BYTES, Guard, origin
+from monitor.receivers.guarded import MAX_BODY_BYTES, Guard
+from monitor.shown import origin
 from servers import free_port, require
 from servers.webhook import (
     Collector,

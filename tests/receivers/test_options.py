@@ -124,3 +124,9 @@ def test_the_json_schema_takes_what_the_options_take() -> None:
     jsonschema.validate({"receivers": good}, schema)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"receivers": [{"webhook": {"address": "https://hooks.test"}}]}, schema)
+
+
+def test_the_path_of_a_peer_is_shown_by_no_repr() -> None:
+    (entry,) = parsed({"alertmanager": {"urls": ["http://host:9093/canary"]}})
+    assert "canary" not in repr(entry)
+    assert "http://host:9093" in repr(entry)

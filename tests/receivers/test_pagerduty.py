@@ -1,3 +1,4 @@
+import base64
 import json
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -181,12 +182,13 @@ def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
 
 
 def test_the_reason_is_told_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:
-    errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", 7]
+    coded = base64.b64encode(KEY.encode()).decode().rstrip("=")
+    errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", f"is {coded}", 7]
     told = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})
     error = failure(pagerduty, answer(400, body=told.encode()))
     assert str(error) == (
         f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "
-        "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***)"
+        "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***; is ***)"
     )
 
 

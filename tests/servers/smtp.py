@@ -54,6 +54,7 @@ class MailServer:
     offers: tuple[str, ...] = ("STARTTLS", "AUTH PLAIN", "SIZE 1000000")
     answers: dict[str, deque["str | Act"]] = field(default_factory=dict)
     by_recipient: dict[str, str] = field(default_factory=dict)
+    login: tuple[str, str] = LOGIN
     mails: list[Mail] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
     steps: list[str] = field(default_factory=list)
@@ -174,7 +175,7 @@ class Dialogue(socketserver.BaseRequestHandler):
         if mechanism == "LOGIN":
             self.sock.sendall(b"334 UGFzc3dvcmQ6\r\n")
             given = ["", *given, base64.b64decode(self.file.readline()).decode()]
-        if f"AUTH {mechanism}" not in self.host.offers or given != ["", *LOGIN]:
+        if f"AUTH {mechanism}" not in self.host.offers or given != ["", *self.host.login]:
             self.host.faults.append(f"AUTH {mechanism} {given}")
         self.is_known = self._answer("AUTH")
 

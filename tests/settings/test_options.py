@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
-from monitor.options import Duration, OneOf, Options, display_url, format_duration, parse_duration
+from monitor.options import Duration, OneOf, Options, format_duration, parse_duration
+from monitor.shown import display_url
 
 DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
 

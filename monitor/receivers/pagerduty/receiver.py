@@ -15,6 +15,7 @@ from monitor.receivers.pagerduty.options import PagerDutyOptions
 from monitor.receivers.wording import clean
 
 _LONGEST_REASON = 200
+_LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
@@ -90,4 +91,5 @@ def _reason(answer: Answer, key: str) -> str | None:
 
 
 def _gives_away(word: str, key: str) -> bool:
-    return word.lower() in key.lower() or key.lower() in word.lower()
+    """Whether it is of the key; or longer than any word, as the key is in some encoding."""
+    return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -84,6 +84,8 @@ class HttpOptions(Options):
     method: Literal["GET", "POST"] = Field(default="GET", description="How to ask; both must be safe to repeat.")
     body: Any = Field(
         default=None,
+        repr=False,  # it may hold a key, and so neither a repr nor a dump shows it
+        exclude=True,
         description='JSON to POST; `{user}`, `{k}` and `{slot:...}` in its texts are filled in, `"{k}"` alone as a number.',
     )
     headers: Annotated[dict[str, SecretStr], AfterValidator(_check_headers)] = Field(

@@ -13,12 +13,14 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, Operat
 from sqlalchemy.pool import NullPool
 
 from monitor.errors import ConfigError, SourceError
+from monitor.shown import without_secrets
 from monitor.sources.columns import require_columns
 from monitor.sources.deadlines import Deadline, TooLateError
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
+_LONGEST_REASON = 300
 _CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
 
 Parameters = Mapping[str, Any]
@@ -98,11 +100,8 @@ class ReadOnlyDatabase:
 
     def _told(self, error: DBAPIError) -> str:
         """First line of what the database said. The statement and its parameters are in the other lines, and stay there."""
-        told = (str(error.orig).strip().splitlines() or ["no reason given"])[0][:300]
-        secrets = [str(self._url.password or ""), *map(str, self._url.query.values())]
-        for secret in filter(None, secrets):
-            told = told.replace(secret, "***")
-        return told
+        told = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
+        return without_secrets(told, self._url)[:_LONGEST_REASON]
 
 
 def _engine(url: sa.URL) -> sa.Engine:

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_val
 from sqlalchemy.exc import ArgumentError
 
 from monitor.options import Duration, Options, resolve_path
+from monitor.shown import require_whole_password
 from monitor.sources.fields import GRADE, ITEM, TITLE, WEIGHT, ColumnName, ListColumns
 
 
@@ -25,6 +26,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     except (ArgumentError, ValueError):
         msg = "is no database URL: expected postgresql://user:password@host:5432/name or sqlite:///path/to/file.db"
         raise ValueError(msg) from None
+    require_whole_password(url)
     if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":memory:", "file:")):
         return secret
     return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))

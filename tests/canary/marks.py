@@ -1,0 +1,141 @@
+"""Canaries: secrets that are known again wherever and however they stand. Each sings its place's name."""
+
+import base64
+import pickle
+import re
+import traceback
+from collections.abc import Iterable, Iterator
+from typing import Any, get_args
+from urllib.parse import unquote_to_bytes
+
+from pydantic import BaseModel, SecretStr
+
+MARK = "c4n4rys1ngs"
+_WHOLE = re.compile(rb"c4n4rys1ngs[a-z0-9]*")
+
+
+def canary(place: str) -> str:
+    """The secret of that place: letters and digits, of 32 characters at least, since some keys have to be."""
+    assert re.fullmatch("[a-z]+", place)
+    return f"{MARK}{place}".ljust(32, "0")
+
+
+def owner_of(song: str) -> str:
+    """The place whose secret that is."""
+    return song.removeprefix(MARK).rstrip("0")
+
+
+def _in_base64() -> Iterator[bytes]:
+    """What every base64 text that holds the mark holds: one for each place in a group of three bytes."""
+    for offset in range(3):
+        coded = base64.b64encode(bytes(offset) + MARK.encode())
+        whole = (offset + len(MARK)) * 8 // 6
+        yield coded[-(-offset * 8 // 6) : whole]
+
+
+_BASE64 = tuple(_in_base64())
+_HEX = MARK.encode().hex().encode()
+
+
+def songs_in(output: str | bytes) -> set[str]:
+    """Canaries that stand there: plain in either case, percent-encoded, in base64 or in hexadecimal digits."""
+    raw = output.encode(errors="surrogateescape") if isinstance(output, str) else output
+    text = raw + b"\n" + unquote_to_bytes(raw)
+    found = {each.decode() for each in _WHOLE.findall(text.lower())}
+    for coded in _BASE64:
+        found |= {_decoded(around) for around in re.findall(rb"[A-Za-z0-9+/_-]*" + coded + rb"[A-Za-z0-9+/_-]*", text)}
+    return found | ({f"{MARK} in hexadecimal digits"} if _HEX in text.lower() else set())
+
+
+def owners_in(output: str | bytes) -> frozenset[str]:
+    """Places whose secrets stand there."""
+    return frozenset(owner_of(song) for song in songs_in(output))
+
+
+def _decoded(coded: bytes) -> str:
+    """The canary that a run of base64 holds, wherever in it a group of four begins."""
+    for start in range(4):
+        piece = coded[start:].replace(b"-", b"+").replace(b"_", b"/")
+        if found := _WHOLE.search(base64.b64decode(piece[: len(piece) // 4 * 4])):
+            return found[0].decode()
+    return f"{MARK} in base64"
+
+
+def secret_fields(model: type[BaseModel]) -> set[tuple[str, str]]:
+    """Class and name of every option below this one that can hold a secret: SecretStr, or whatever the user writes."""
+    found: set[tuple[str, str]] = set()
+    waiting: list[type[BaseModel]] = [model]
+    seen: set[type[BaseModel]] = set()
+    while waiting:
+        each = waiting.pop()
+        if each in seen:
+            continue
+        seen.add(each)
+        for name, field in each.model_fields.items():
+            parts = list(_parts(field.annotation))
+            waiting += [part for part in parts if isinstance(part, type) and issubclass(part, BaseModel)]
+            if SecretStr in parts or Any in parts:
+                found.add((each.__name__, name))
+    return found
+
+
+def _parts(annotation: Any) -> Iterator[Any]:
+    yield annotation
+    for part in get_args(annotation):
+        yield from _parts(part)
+
+
+def options_in(value: object) -> Iterator[BaseModel]:
+    """The value and every option below it."""
+    if isinstance(value, BaseModel):
+        yield value
+        for name in type(value).model_fields:
+            yield from options_in(getattr(value, name))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from options_in(item)
+
+
+def singing_fields(settings: BaseModel) -> set[tuple[str, str]]:
+    """Class and name of every option that holds a canary."""
+    return {
+        (type(each).__name__, name)
+        for each in options_in(settings)
+        for name in type(each).model_fields
+        if songs_in("".join(_revealed(getattr(each, name))))
+    }
+
+
+def _revealed(value: object) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _revealed(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _revealed(item)
+
+
+def told_by(error: BaseException) -> str:
+    """All that can be got out of an error: its texts, its traceback, its pickle, and the same of what it was raised from."""
+    told = ["".join(traceback.format_exception(error))]
+    for each in chain_of(error):
+        told += [str(each), repr(each), repr(each.args), repr(getattr(each, "__notes__", ""))]
+        told += "".join(traceback.TracebackException.from_exception(each, compact=False).format())
+    told.append(repr(pickle.dumps(error)))
+    return "\n".join(told)
+
+
+def chain_of(error: BaseException) -> Iterable[BaseException]:
+    """The error and all that stand behind it, but for what was cut off by ``from None``: nothing that logs shows that."""
+    seen: dict[int, BaseException] = {}
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        each = waiting.pop()
+        if each is not None and id(each) not in seen:
+            seen[id(each)] = each
+            waiting += [each.__cause__, None if each.__suppress_context__ else each.__context__]
+    return seen.values()

@@ -1,0 +1,333 @@
+"""A canary in every place where a secret can stand, and every output walked: it sings where it must, and nowhere else."""
+
+import base64
+import itertools
+import json
+import os
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, get_args
+
+import pandas as pd
+import psycopg
+import pytest
+import requests
+import typer
+from psycopg import sql
+from sqlalchemy import make_url
+from typer.testing import CliRunner
+
+from canary.marks import canary, options_in, owners_in, secret_fields, singing_fields, told_by
+from canary.processes import command
+from canary.world import FAULTS, UNHEARD, Way, World, fill, hostile_world, singer, write_small
+from factories import SLOT
+from monitor.cli.main import app
+from monitor.errors import MonitorError
+from monitor.model import PullRequest
+from monitor.receivers import verify
+from monitor.service.wiring import wire
+from monitor.settings import Settings, load
+from monitor.storage import open_store
+from receivers.messages import START
+from servers.daemon import wait_for
+from servers.postgres import PostgresServer
+from servers.smtp import certificate  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
+
+REFUSING = set(FAULTS) - {"odd", "lie"}
+PLACE = re.compile("path$|query$|header$|token$|body$|deep$|password$")
+NEVER_SENT = re.compile("secret$|^sql|^database|^mail|" + "|".join(UNHEARD))
+ARGUMENTS = {
+    "replay": ["--from", "2024-01-08", "--to", "2024-01-08"],
+    "backfill": ["feed"],
+    "backtest": ["--rules", "/nowhere.yaml"],
+    "suggest": ["feed"],
+    "gate": ["feed", "--margin", "0.1"],
+    "show": ["feed"],
+    "silence add": ["comparison=feed", "--for", "1h", "--comment", "x"],
+    "silence expire": ["1"],
+    "db downgrade": ["base"],
+}
+"""What commands must be given besides the configuration."""
+
+
+@dataclass
+class Stage:
+    """What is left when both daemons have ended: the world, the configurations and every output by its name."""
+
+    world: World
+    configs: dict[Way, Path]
+    url: str
+    outputs: dict[str, bytes] = field(default_factory=dict)
+
+
+@contextmanager
+def listening(place: Path) -> Iterator[list[bytes]]:
+    """What systemd would be told at this socket; complete once the block has ended."""
+    told: list[bytes] = []
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.bind(str(place))
+        channel.settimeout(0)
+        yield told
+        while True:
+            try:
+                told.append(channel.recv(4096))
+            except BlockingIOError:
+                return
+
+
+@pytest.fixture(scope="module")
+def stage(
+    tmp_path_factory: pytest.TempPathFactory,
+    certificate: Path,  # noqa: F811 - the fixture
+    postgres_server: PostgresServer,
+) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("canary")
+    with (
+        postgres_server.database() as plain,
+        singer(postgres_server, plain) as url,
+        psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection,
+        hostile_world(folder, certificate) as world,
+    ):
+        fill(connection)
+        lite = folder / "lite"
+        lite.mkdir()
+        configs: dict[Way, Path] = {
+            "direct": world.write("direct", database=url, source=url, every="1s"),
+            "file": world.write("file", database=url, source=url),
+            "environment": world.write("environment", database=f"sqlite:///{lite}/rankwatch.db", source=url, every="1s"),
+        }
+        stage = Stage(world=world, configs=configs, url=url)
+        with ThreadPoolExecutor(2) as pool:
+            for outputs in pool.map(lambda way: play(stage, way), ("direct", "environment")):
+                stage.outputs |= outputs
+        stage.outputs |= {f"postgresql: {table}": rows for table, rows in dump(connection)}
+        stage.outputs |= {f"sqlite: {file.name}": file.read_bytes() for file in lite.iterdir()}
+        stage.outputs |= {f"mail {number}": mail.content for number, mail in enumerate(world.mail.mails)}
+        yield stage
+
+
+def play(stage: Stage, way: Way) -> dict[str, bytes]:
+    """A daemon's life: everybody is asked and told, somebody looks at it, a reload goes wrong, it ends."""
+    config, log, world = stage.configs[way], stage.world.folder / f"{way}.log", stage.world
+    with listening(world.folder / f"{way}.sock") as told:
+        environ = world.environ | {"NOTIFY_SOCKET": str(world.folder / f"{way}.sock")}
+        with command(["serve", "--config", str(config)], environ, log) as process:
+            address = wait_for(lambda: log.exists() and re.search(rb"serves (\S+)/metrics", log.read_bytes()), "its address")
+            assert address
+            await_all(world)
+            names = [each["name"] for each in json.loads(config.read_text())["comparisons"]]
+            outputs = {f"{way}: page {page}": body for page, body in pages(address[1].decode(), names)}
+            outputs |= process_of(process)
+            if way == "direct":
+                reload_broken(process, config, log)
+                process.terminate()
+                process.join(30)
+                assert process.exitcode == 0
+    return outputs | {f"{way}: log": log.read_bytes(), f"{way}: systemd": b"\n".join(told)}
+
+
+def await_all(world: World) -> None:
+    """Wait until every secret that ought to be sent was; those of both daemons are the same."""
+    wanted = {owner for owner in owners_in("\n".join(world.environ.values())) if not NEVER_SENT.search(owner)}
+    ends_at = time.monotonic() + 30
+    while missing := wanted - {owner for _, owners in list(world.heard) for owner in owners}:
+        assert time.monotonic() < ends_at, missing
+        time.sleep(0.1)
+
+
+def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
+    for page in ("/", "/metrics", "/-/healthy", "/-/ready", *(f"/comparisons/{name}" for name in names)):
+        answer = wait_for(partial(_got, url + page), page)
+        assert answer is not None
+        yield page, answer.content + repr(answer.headers).encode()
+
+
+def _got(url: str) -> requests.Response | None:
+    answer = requests.get(url, timeout=10)
+    return answer if answer.status_code == 200 else None
+
+
+def process_of(process: BaseProcess) -> dict[str, bytes]:
+    """What `ps` shows of it."""
+    home = Path(f"/proc/{process.pid}")
+    return {f"{process.pid}: {part}": (home / part).read_bytes() for part in ("cmdline", "comm", "status")}
+
+
+def reload_broken(process: BaseProcess, config: Path, log: Path) -> None:
+    assert process.pid
+    right = config.read_text()
+    config.write_text(broken(right)["misspelt"])
+    os.kill(process.pid, signal.SIGHUP)
+    wait_for(lambda: b"configuration not reloaded" in log.read_bytes(), "the reload that goes wrong")
+    config.write_text(right)
+
+
+def dump(connection: psycopg.Connection) -> Iterator[tuple[str, bytes]]:
+    """Every row of every table."""
+    found = connection.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'").fetchall()
+    for (table,) in found:
+        rows = connection.execute(sql.SQL("SELECT t::text FROM {} AS t").format(sql.Identifier(table))).fetchall()
+        yield table, "\n".join(row for (row,) in rows).encode()
+
+
+def broken(text: str) -> dict[str, str]:
+    """The configuration with a mistake at every secret."""
+    key = re.compile(r'"(database|url|token|password|bearer_token|secret|routing_key|X-Key|one)((?:_file)?)":')
+    last = text.rindex(canary("x")[:8]) if canary("x")[:8] in text else text.rindex('"url')
+    return {
+        "misspelt": key.sub(r'"\1x\2":', text),
+        "of the wrong shape": re.sub(key.pattern + r' ("[^"]*")', r'"\1\2": [\3]', text),
+        "no YAML": text[: last + 20],
+    }
+
+
+def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
+    sung = {name: owners for name, output in stage.outputs.items() if (owners := owners_in(output))}
+    assert sung == {}
+    assert {"direct: log", "environment: page /metrics", "sqlite: rankwatch.db", "sqlite: rankwatch.db.lock"} < set(
+        stage.outputs
+    )
+    assert b"READY=1" in stage.outputs["direct: systemd"]
+    assert all(stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications"))
+
+
+def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage: Stage) -> None:
+    world = stage.world
+    for path, owners in world.heard:
+        assert len({PLACE.sub("", owner) for owner in owners}) == 1, (path, owners)
+    assert world.secure.requests == []
+    (signed, *_) = (each for each in world.hook.requests if canary("hookgoodpath") in each.path)
+    assert verify(canary("hookgoodsecret"), signed.headers, signed.body, now=datetime.now(UTC))
+    assert world.mail.mails
+    assert all(mail.is_known for mail in world.mail.mails)
+    assert "AUTH" in world.hostile_mail.steps
+
+
+def loaded(stage: Stage, way: Way, patch: pytest.MonkeyPatch) -> Settings:
+    for name, value in stage.world.environ.items():
+        patch.setenv(name, value)
+    return load(stage.configs[way])
+
+
+@pytest.mark.parametrize("way", get_args(Way))
+def test_every_option_that_can_hold_a_secret_holds_one_here_and_no_other_does(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
+    unsung = {("Settings", "database")} if way == "environment" else set()  # a SQLite file
+    assert singing_fields(loaded(stage, way, monkeypatch)) == secret_fields(Settings) - unsung
+
+
+def test_no_repr_and_no_dump_of_settings_and_parts_holds_a_secret(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = loaded(stage, "file", monkeypatch)
+    shown = [text for each in options_in(settings) for text in (repr(each), str(each), repr(each.model_dump()))]
+    shown.append(settings.model_dump_json())
+    with closing(wire(settings)) as wiring, closing(open_store(settings.database, create=False)) as store:
+        parts = [*wiring.receivers, *wiring.pings, *wiring.watched.values(), store, store.database, wiring]
+        shown += [text for part in parts for text in (repr(part), str(part))]
+    assert owners_in("\n".join(shown)) == set()
+
+
+def test_no_error_of_a_receiver_or_source_holds_a_secret_however_it_is_looked_at(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = loaded(stage, "file", monkeypatch)
+    with closing(wire(settings)) as wiring:
+        told = {each.name: error_of(partial(each.send, START, now=SLOT)) for each in wiring.receivers}
+        for name, watched in wiring.watched.items():
+            asked = PullRequest(users=pd.Index(["u1", "u2"]), k=5, slot=SLOT, timeout_s=2.0)
+            told[name] = error_of(partial(watched.arms.candidate.pull, asked))
+    assert {name for name, text in told.items() if "Error" in text} >= {f"hook-{way}" for way in REFUSING} | {
+        "sql-wrong",
+        "sql-odd",
+    }
+    assert {name: owners for name, text in told.items() if (owners := owners_in(text))} == {}
+
+
+def error_of(act: Callable[[], object]) -> str:
+    """Everything that an action says: its answer, or all of its error, also as a log has it."""
+    try:
+        return repr(act())
+    except MonitorError as error:
+        return told_by(error)
+
+
+def commands(found: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if not hasattr(found, "commands"):
+        yield " ".join(path), found
+        return
+    for name, each in found.commands.items():
+        yield from commands(each, (*path, name))
+
+
+READING = {
+    name: ARGUMENTS.get(name, [])
+    for name, each in commands(typer.main.get_command(app))
+    if any(parameter.name == "config" for parameter in each.params) and name != "init"
+}
+"""Every command that reads the configuration, and what it must be given besides."""
+
+
+def told_of(name: str, config: Path) -> tuple[str, bool]:
+    """All that a command says, and whether it failed."""
+    result = CliRunner().invoke(app, [*name.split(), *READING[name], "--config", str(config)])
+    is_error = isinstance(result.exception, Exception)
+    return result.output + (told_by(result.exception) if result.exception and is_error else ""), result.exit_code != 0
+
+
+def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage: Stage, tmp_path: Path) -> None:
+    configs = []
+    for mistake, text in broken(stage.configs["direct"].read_text()).items():
+        configs.append(tmp_path / f"{mistake}.yaml")
+        configs[-1].write_text(text)
+        assert owners_in(text)
+    told = {name: told_of(name, config) for name, config in zip(READING, itertools.cycle(configs), strict=False)}
+    told |= {f"{config.name}": told_of("runs", config) for config in configs}
+    assert {name for name, (_, has_failed) in told.items() if not has_failed} == set()
+    assert {name: owners for name, (text, _) in told.items() if (owners := owners_in(text))} == {}
+
+
+@pytest.mark.parametrize("trouble", ["password", "query", "host", "at", "port"])
+def test_no_command_shows_a_secret_of_a_database_that_cannot_be_used(stage: Stage, tmp_path: Path, trouble: str) -> None:
+    url = make_url(stage.url)
+    changed = {
+        "password": url.set(password=canary("wrong")),
+        "query": url.update_query_dict({"keepalives_idle": canary("query")}),
+        "host": url.set(host="nowhere.invalid"),
+        "port": url.set(port=stage.world.closed),
+    }
+    text = changed.get(trouble, url).render_as_string(hide_password=False)
+    config = write_small(tmp_path, text.replace("@127", "@" + canary("rest") + "@127") if trouble == "at" else text)
+    told = {name: told_of(name, config) for name in READING if name in {"runs", "db upgrade", "alerts ls"}}
+    assert told["runs"][1]
+    assert {name: owners for name, (text, _) in told.items() if (owners := owners_in(text))} == {}
+
+
+def test_a_command_that_tries_all_says_no_secret(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded(stage, "file", monkeypatch)
+    for name in ("check", "notify test", "runs", "show", "alerts ls"):
+        text, _ = told_of(name, stage.configs["file"])
+        assert text
+        assert owners_in(text) == set(), name
+    schema = CliRunner().invoke(app, ["config", "schema"]).output
+    assert owners_in(schema) == set()
+
+
+def test_a_canary_is_found_in_every_disguise() -> None:
+    secret = canary("place")
+    coded = [base64.b64encode(b"x" * offset + secret.encode() + b'"}').decode() for offset in range(3)]
+    percent = "".join(f"%{byte:02X}" for byte in secret.encode())
+    assert [owners_in(f"before {each} after") for each in (secret, secret.upper(), percent, *coded)] == [{"place"}] * 6
+    assert owners_in(secret.encode().hex())
+    assert owners_in("nothing") == set()
