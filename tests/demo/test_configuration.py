@@ -7,7 +7,7 @@ from monitor.demo.configuration import COMPARISON, EXPECTED, METRICS, Addresses,
 from monitor.demo.place import Place, write_secret, write_users
 from monitor.demo.story import FAST, NORMAL
 from monitor.demo.world import World
-from monitor.model import Direction
+from monitor.model import CONDITION, Direction
 from monitor.settings import Settings, load, to_comparison, to_schedule
 from monitor.sources import open_users
 
@@ -48,7 +48,7 @@ def test_database_listen_address_and_comparison_are_those_of_the_demo(place: Pla
 
 
 def test_rules_are_those_that_the_fault_should_break(settings: Settings) -> None:
-    low, apart = to_comparison(settings.comparisons[0]).rules
+    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).rules if rule.metric != CONDITION)
     assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED}
     assert (low.direction, low.threshold, low.resolve_at, low.segments, low.for_runs) == (Direction.BELOW, 0.4, 0.5, "each", 2)
     assert (apart.direction, apart.threshold, apart.resolve_at, apart.segments) == (Direction.ABOVE, 0.1, 0.05, "all")
