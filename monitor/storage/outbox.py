@@ -304,6 +304,7 @@ _COLUMNS = (
     deliveries.c.status,
     deliveries.c.attempts,
     deliveries.c.may_be_known,
+    deliveries.c.reason.label("last_reason"),
     transitions,
 )
 

@@ -205,8 +205,12 @@ def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
 
 def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage: Stage) -> None:
     world = stage.world
+    heard: dict[str, set[str]] = {}
     for path, owners in world.heard:
-        assert len({PLACE.sub("", owner) for owner in owners}) == 1, (path, owners)
+        places = {PLACE.sub("", owner) for owner in owners}
+        assert len(places) <= 1, (path, owners)
+        heard.setdefault(path, set()).update(places)  # a daemon that is ended may be cut off in the middle of a request
+    assert all(len(places) == 1 for places in heard.values()), heard
     assert world.secure.requests == []
     (signed, *_) = (each for each in world.hook.requests if canary("hookgoodpath") in each.path)
     assert verify(canary("hookgoodsecret"), signed.headers, signed.body, now=datetime.now(UTC))
