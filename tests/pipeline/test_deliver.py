@@ -16,7 +16,7 @@ import pytest
 
 from factories import SLOT, comparison, rule
 from monitor.alerts import Matcher, Policy, Route, Window, retire
-from monitor.errors import DatabaseError, DeliveryError
+from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, State, Transition
 from monitor.pipeline.deliver import LEASE, LOOK_AGAIN, RESOLVED_FOR, Outlet, drain
 from monitor.ports import Receiver
@@ -83,9 +83,13 @@ class FakeReceiver:
 @dataclass
 class FakePublisher:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, DeliveryTrouble]] = field(default_factory=Counter)
 
     def notified(self, receiver: str, outcome: str) -> None:
         self.counts[receiver, outcome] += 1
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        self.troubles[receiver, trouble] += 1
 
 
 DOWN = DeliveryError("fake is down", permanent=False)
