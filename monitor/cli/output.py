@@ -17,8 +17,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from monitor.model import spell
-
 if TYPE_CHECKING:
     from monitor.model import Evidence
 
@@ -34,6 +32,12 @@ def visible(text: str) -> str:
 def say(text: str = "") -> None:
     """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
     sys.stdout.write(visible(text) + "\n")
+
+
+def _spell(value: datetime) -> str:
+    from monitor.model import spell  # brings pandas
+
+    return spell(value)
 
 
 def print_json(value: object) -> None:
@@ -54,7 +58,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return spell(value)
+        return _spell(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -105,7 +109,7 @@ _STYLES = {
 
 def instant(value: datetime) -> str:
     """ISO 8601 in UTC for people, to the second."""
-    return spell(value.replace(microsecond=0))
+    return _spell(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:
