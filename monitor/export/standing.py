@@ -45,7 +45,7 @@ def of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[M
 def write(families: Iterable[Metric]) -> bytes:
     """The families in Prometheus' text format, without timestamps.
 
-    A gauge histogram has `_sum` and `_count` too: node_exporter and Pushgateway, for whom it is a histogram, would show them as 0.
+    A gauge histogram has `_sum` and `_count` too: node_exporter and Pushgateway take it for a histogram, and would show 0.
     """
     return generate_latest(_Families([_counted(family) for family in families]))
 

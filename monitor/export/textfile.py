@@ -29,7 +29,7 @@ def require_textfile(path: Path) -> Path:
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Put the page in the file's place at once, so that nobody reads half of one; OSError, with the path, leaves the old one."""
+    """Put the page in the file's place at once, so that nobody reads half of one. OSError, with the path, leaves the old."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=f".{path.name}.", delete=False) as draft:
             _replace(path, draft, page)
