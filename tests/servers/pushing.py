@@ -50,7 +50,7 @@ def _await(url: str, process: subprocess.Popen[bytes]) -> None:
             requests.get(f"{url}/", timeout=5)
         except OSError:
             if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"{process.args} did not start")
+                pytest.fail(f"{process.args!r} did not start")
             time.sleep(0.05)
         else:
             return
