@@ -32,9 +32,9 @@ from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
 from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.service.work import Work
-from monitor.settings import Settings, load
+from monitor.settings import Settings, access_of, load
 from monitor.storage import SqlStore, unopened_store
-from monitor.web import WebServer, create_app
+from monitor.web import Access, WebServer, create_app, open_access
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
@@ -100,14 +100,15 @@ class Daemon:
     def start(self) -> None:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
-            self._wiring = wire(load(self._config))
+            settings = load(self._config)
+            access = _open_access(settings)
+            self._wiring = wire(settings)
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
-            settings = self._wiring.settings
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._equip()
             opened.callback(self._leading.stop)
-            self._web = WebServer(self._pages(), *settings.listen_address)
+            self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
             self._has_database = self._is_opened()
@@ -202,7 +203,9 @@ class Daemon:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
             try:
-                new = wire(require_reloadable(load(self._config), self._wiring.settings))
+                settings = require_reloadable(load(self._config), self._wiring.settings)
+                access = _open_access(settings)
+                new = wire(settings)
                 if self._leading.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
@@ -210,6 +213,7 @@ class Daemon:
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
             old, self._wiring = self._wiring, new
+            self._web.follow(access)
             self._put_in_force()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
@@ -329,3 +333,11 @@ class Daemon:
         if trouble := self._leading.leadership.trouble:
             return trouble
         return None if self._upkeep.has_published else "nothing was read from the database yet"
+
+
+def _open_access(settings: Settings) -> Access:
+    """Who may look, from the web configuration file; what of it is not honoured to the letter is logged."""
+    access = open_access(access_of(settings))
+    for key, told in access.notes:
+        log.warning("web configuration: not done to the letter", key=key, instead=told)
+    return access

@@ -1,4 +1,4 @@
-"""Who may look, and how what they see travels: a web configuration file in the form of Prometheus' exporter-toolkit, in force."""
+"""Who may look, and how it travels: a web configuration file in the form of Prometheus' exporter-toolkit, in force."""
 
 from monitor.web.access.guarding import Guard
 from monitor.web.access.opening import Access, open_access

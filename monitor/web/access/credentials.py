@@ -18,13 +18,11 @@ _MOST_REMEMBERED = 1024
 class Credentials:
     """Users and the hashes of their passwords.
 
-    Each wrong attempt costs the same, whether or not there is such a user and whatever the cost of their hash: so many rounds as
-    the costliest hash asks for. What was right once is remembered as a digest under a key of this process alone.
+    Each attempt costs the same, whether or not there is such a user and whatever the cost of their hash: so many rounds
+    as the costliest hash asks for. What was right once is remembered as a digest under a key of this process alone.
     """
 
-    def __init__(
-        self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw
-    ) -> None:
+    def __init__(self, users: Mapping[str, SecretStr], *, compare: Callable[[bytes, bytes], bool] = bcrypt.checkpw) -> None:
         hashes = {name: secret.get_secret_value() for name, secret in users.items()}
         self._hashes = {name.encode(): hashed.encode() for name, hashed in hashes.items()}
         costs = {cost_of(hashed) for hashed in hashes.values()} or {4}

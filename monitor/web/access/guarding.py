@@ -30,8 +30,8 @@ _PLAIN = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 class Guard:
     """The application behind ``access``, which may be replaced at any moment from any thread.
 
-    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords, however many, take one core and never
-    hold up those whose password was right before.
+    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords, however many, take one core and
+    never hold up those whose password was right before.
     """
 
     def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
@@ -41,6 +41,7 @@ class Guard:
         self._waiting: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or let the application do so."""
         access = self.access
         scope[IS_KNOWN] = False
         refusal = await self._refuse(access, scope)
@@ -75,7 +76,7 @@ class Guard:
     async def _verify(self, credentials: Credentials, pair: tuple[bytes, bytes], who: str) -> bool:
         self._waiting[who] += 1
         try:
-            return await run_sync(credentials.verify, *pair, limiter=self._thread)
+            return await run_sync(credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True)
         finally:
             self._waiting[who] -= 1
             self._waiting += Counter()  # forgets who does not wait any more

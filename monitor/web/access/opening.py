@@ -10,7 +10,7 @@ from monitor.web.access.credentials import Credentials
 from monitor.web.access.options import AccessOptions, TlsOptions
 from monitor.web.access.pacing import Bucket
 from monitor.web.access.rotating import Certificates
-from monitor.web.access.tls import names_in
+from monitor.web.access.tls import names_in, shorten
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def open_access(options: AccessOptions | None) -> Access:
         headers={name: value for name, value in options.http_server_config.headers.items() if value},
         bucket=Bucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None,
         certificates=Certificates(tls) if tls.is_on else None,
-        names=None if tls.client_allowed_sans is None else frozenset(tls.client_allowed_sans),
+        names=None if tls.client_allowed_sans is None else frozenset(map(shorten, tls.client_allowed_sans)),
         tls=tls if tls.is_on else None,
         notes=options.notes,
     )

@@ -143,7 +143,7 @@ class TlsOptions(_Part):
         if self.verifies_certificates and not self._has_client_ca:
             yield f"client_auth_type: {self.client_auth_type} needs client_ca or client_ca_file, to verify certificates against"
         if self._has_client_ca and not self.verifies_certificates:
-            yield "client_ca is given and clients are not asked for certificates: set client_auth_type: RequireAndVerifyClientCert"
+            yield "client_ca is for certificates that nobody is asked for: set client_auth_type: RequireAndVerifyClientCert"
         if self.client_allowed_sans is not None and not self.must_show_certificate:
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
         yield from self._wrong_versions()

@@ -116,10 +116,11 @@ def names_in(certificate: dict[str, object] | None) -> frozenset[str]:
     """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl tells it; IP addresses in short form."""
     named = (certificate or {}).get("subjectAltName", ())
     pairs = named if isinstance(named, tuple) else ()
-    return frozenset(_short(value) if kind == "IP Address" else value for kind, value in pairs)
+    return frozenset(shorten(value) if kind == "IP Address" else value for kind, value in pairs)
 
 
-def _short(address: str) -> str:
+def shorten(address: str) -> str:
+    """An IP address in its short form; anything else as it is."""
     try:
         return ipaddress.ip_address(address.strip()).compressed
     except ValueError:
