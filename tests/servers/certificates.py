@@ -49,7 +49,7 @@ def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = 
     subprocess.run(
         [
             *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", f"/CN={name}", "-keyout", pair.key, "-out", pair.cert, *options, *added),
+            *("-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(pair.cert), *options, *added),
         ],
         check=True,
         capture_output=True,
