@@ -20,6 +20,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.emergency import Emergency
 from monitor.service.heart import Heart
 from monitor.service.leading import Leading
+from monitor.service.letting_in import let_in
 from monitor.service.loops import DeliveryLoops
 from monitor.service.opening import look_again, open_in_time
 from monitor.service.outage import DatabaseWatch
@@ -32,9 +33,9 @@ from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
 from monitor.service.wiring import Wiring, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.service.work import Work
-from monitor.settings import Settings, access_of, load
+from monitor.settings import Settings, load
 from monitor.storage import SqlStore, unopened_store
-from monitor.web import Access, WebServer, create_app, open_access
+from monitor.web import WebServer, create_app
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
@@ -101,8 +102,8 @@ class Daemon:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
             settings = load(self._config)
-            access = _open_access(settings)
-            self._wiring = wire(settings)
+            access = let_in(settings)
+            self._wiring = wire(settings, on_ping=self._publisher.pinged)
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
@@ -204,8 +205,8 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load(self._config), self._wiring.settings)
-                access = _open_access(settings)
-                new = wire(settings)
+                access = let_in(settings)
+                new = wire(settings, on_ping=self._publisher.pinged)
                 if self._leading.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
@@ -228,7 +229,14 @@ class Daemon:
     def _enforce(self, wiring: Wiring) -> None:
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
-        self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
+        settings = wiring.settings
+        self._publisher.watch(
+            tuple(wiring.watched),
+            wiring.receiver_names,
+            intervals=intervals,
+            pings=tuple(each.name for each in settings.pings),
+            max_series=settings.max_series,
+        )
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._set_going()
 
@@ -333,11 +341,3 @@ class Daemon:
         if trouble := self._leading.leadership.trouble:
             return trouble
         return None if self._upkeep.has_published else "nothing was read from the database yet"
-
-
-def _open_access(settings: Settings) -> Access:
-    """Who may look, from the web configuration file; what of it is not honoured to the letter is logged."""
-    access = open_access(access_of(settings))
-    for key, told in access.notes:
-        log.warning("web configuration: not done to the letter", key=key, instead=told)
-    return access
