@@ -23,7 +23,7 @@ def check(
     users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration and its web configuration file, ask both arms for a few users, and show their lists side by side.
+    """Validate the configuration and its web configuration file, ask both arms for a few users, show their lists side by side.
 
     Exit 3 when an arm could not be read or when no list could be compared.
     """

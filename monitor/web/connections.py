@@ -9,6 +9,7 @@ import asyncio
 import ssl
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,17 +130,17 @@ class GuardedProtocol(H11Protocol):
         return not self.transport.is_closing(), self._has_asked, self._born
 
     async def _encrypt(self, line: asyncio.Transport, context: ssl.SSLContext, access: Access) -> None:
-        try:
-            encrypted = await self.loop.start_tls(
-                line,
-                self,
-                context,
-                server_side=True,
-                ssl_handshake_timeout=self.limits.handshake_s,
-                ssl_shutdown_timeout=_GOODBYE_S,
-            )
-        except OSError:  # ssl.SSLError, a time-out, and whoever went away
-            encrypted = None
+        encrypted: asyncio.Transport | None = None
+        if not line.is_closing():  # start_tls would wait for what is gone
+            with suppress(OSError):  # ssl.SSLError, a time-out, and whoever went away
+                encrypted = await self.loop.start_tls(
+                    line,
+                    self,
+                    context,
+                    server_side=True,
+                    ssl_handshake_timeout=self.limits.handshake_s,
+                    ssl_shutdown_timeout=_GOODBYE_S,
+                )
         self._handshake = None
         if encrypted is None or encrypted.is_closing() or not access.admits(encrypted.get_extra_info("peercert")):
             line.abort()

@@ -1,12 +1,15 @@
 """Encryption and client certificates over real sockets, and certificates that change while the server runs."""
 
+import gc
 import os
 import shutil
 import socket
 import ssl
+import threading
 import time
+from asyncio.sslproto import _SSLProtocolTransport
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -358,3 +361,25 @@ def test_an_encrypted_reader_that_takes_no_answer_is_cut_off(health: Any, author
             connections = site.server._server.server_state.connections
             wait_for(lambda: any(one.cycle for one in connections), "the request")  # type: ignore[union-attr] # h11's
             wait_for(lambda: not connections, "the slow reader's end")
+
+
+def test_connections_that_give_way_before_their_handshake_begins_leave_nothing_behind(
+    health: Any, authority: Authority, server_pair: Pair
+) -> None:
+    with ExitStack() as many:
+        site = many.enter_context(
+            serving(health, tls=authority.client_context(), limits=Limits(connections=2), tls_server_config=tls_of(server_pair))
+        )
+        loop, release = site.server._server._loop, threading.Event()
+        many.callback(release.set)
+        assert loop is not None
+        loop.call_soon_threadsafe(release.wait, 20)  # all of them are accepted in one go
+        for _ in range(40):
+            many.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=20))
+        release.set()
+
+        assert is_let_in(site)
+        connections = site.server._server.server_state.connections
+        wait_for(lambda: len(connections) <= 2, "room")
+    left = [each for each in gc.get_objects() if isinstance(each, _SSLProtocolTransport) and not each.is_closing()]
+    assert left == []
