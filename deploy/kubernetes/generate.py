@@ -1,5 +1,4 @@
 """Writes components/operator/prometheusrule.yaml from ../prometheus/*.rules.yml: python deploy/kubernetes/generate.py."""  # noqa: INP001 - a script
-"""Writes components/operator/prometheusrule.yaml from ../prometheus/*.rules.yml, text for text: `python generate.py`."""
 
 from __future__ import annotations
 
