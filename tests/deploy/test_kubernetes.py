@@ -234,3 +234,21 @@ def test_another_configuration_is_another_rollout(deploy: Path, kustomize: Build
     config.write_text(config.read_text(encoding="utf-8").replace("every: 15m", "every: 30m"), encoding="utf-8")
 
     assert _of_kind(kustomize(base), "ConfigMap")["metadata"]["name"] != before
+
+
+def test_the_overlay_that_the_documentation_shows_builds(deploy: Path, kustomize: Build, tmp_path: Path) -> None:
+    shutil.copytree(deploy / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
+    text = (deploy / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "kustomization.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    for name in ("egress.yaml", "rankwatch.yaml"):
+        shutil.copy(deploy / "kubernetes" / "base" / name, mine)
+    changed = (mine / "rankwatch.yaml").read_text(encoding="utf-8").replace("home-feed", "mail")
+    (mine / "rankwatch.yaml").write_text(changed, encoding="utf-8")
+
+    objects = kustomize(mine)
+
+    assert {container["image"] for pod in _pods(objects) for container in _containers(pod)} == {
+        "YOUR-REGISTRY/rankwatch@sha256:..."
+    }
+    assert _of_kind(objects, "ConfigMap")["data"]["rankwatch.yaml"] == changed
