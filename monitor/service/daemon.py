@@ -100,7 +100,7 @@ class Daemon:
     def start(self) -> None:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
-            self._wiring = wire(load(self._config))
+            self._wiring = wire(load(self._config), on_ping=self._publisher.pinged)
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             settings = self._wiring.settings
             self._store = unopened_store(settings.database)
@@ -202,7 +202,7 @@ class Daemon:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
             try:
-                new = wire(require_reloadable(load(self._config), self._wiring.settings))
+                new = wire(require_reloadable(load(self._config), self._wiring.settings), on_ping=self._publisher.pinged)
                 if self._leading.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
@@ -224,7 +224,14 @@ class Daemon:
     def _enforce(self, wiring: Wiring) -> None:
         intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
-        self._publisher.watch(tuple(wiring.watched), wiring.receiver_names, intervals=intervals)
+        settings = wiring.settings
+        self._publisher.watch(
+            tuple(wiring.watched),
+            wiring.receiver_names,
+            intervals=intervals,
+            pings=tuple(each.name for each in settings.pings),
+            max_series=settings.max_series,
+        )
         self._publisher.reloaded(ok=True, at=self._clock.now())
         self._set_going()
 

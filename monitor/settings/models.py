@@ -191,6 +191,13 @@ class Settings(Options):
         description="SQLAlchemy URL, SQLite or PostgreSQL. A relative SQLite path starts at this file's directory.",
         examples=["sqlite:///rankwatch.db", "postgresql://rankwatch:${DB_PASSWORD}@db.internal/rankwatch"],
     )
+    max_series: int = Field(
+        default=10_000,
+        ge=0,
+        le=1_000_000,
+        description="Most series of segments on /metrics; of more the smallest segments are left out, which "
+        "`rankwatch_series_cut` counts. Segment `all` and alerts that fire or are pending are always there.",
+    )
     lease: LeaseTime = Field(
         default=timedelta(seconds=15),
         description="Of several daemons on one PostgreSQL database one leads; how long after it stopped or froze another takes "
