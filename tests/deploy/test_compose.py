@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from servers.daemon import serving, wait_for
+from servers.daemon import STARTS_WITHIN_S, serving, wait_for
 from servers.postgres import PostgresServer
 
 
@@ -39,11 +39,16 @@ def recommenders(services: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with log.open("wb") as sink:
         process = subprocess.Popen([sys.executable, "-m", "monitor", *command.split()], stdout=sink, stderr=sink)
     try:
-        found = wait_for(lambda: re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8")), "the recommenders")
-        yield found[1], home
+        yield wait_for(lambda: _address(log), "the recommenders", timeout_s=STARTS_WITHIN_S), home
     finally:
         process.terminate()
-        assert process.wait(20) == 0, log.read_text(encoding="utf-8")
+        code = process.wait(20)
+    assert code == 0, log.read_text(encoding="utf-8")
+
+
+def _address(log: Path) -> str:
+    found = re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8"))
+    return found[1] if found else ""
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The manifests, built by a real kustomize and held against the published schemas. No cluster takes part."""
 
 import copy
+import importlib
 import runpy
 import shutil
 from collections.abc import Iterator
@@ -10,7 +11,6 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from cloudcoil.models.prometheus_operator import v1 as operator
 
 import monitor
 from monitor.settings import load
@@ -36,6 +36,8 @@ def built(deploy: Path, kustomize: Build) -> dict[str, list[Object]]:
 def _faults(one: Object) -> list[str]:
     """What is wrong with an object, unknown fields included."""
     if one["apiVersion"] == GROUP:
+        # Four seconds to import: not for everybody who collects tests.
+        operator = importlib.import_module("cloudcoil.models.prometheus_operator.v1")
         model = getattr(operator, one["kind"]).model_validate(one)
         # The models drop what they do not know: an object comes back whole, or it held such a thing.
         kept = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
