@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,20 +30,30 @@ def run_recommenders(
     The users of the day stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or
     the address cannot be used.
     """
-    host, port = address
     try:
         with ended_by_sigterm(), occupy(directory or DEFAULT) as place:
             arms = Arms(place=place)
             scenes = turn_days(arms, UNSEEN)
             begun = next(scenes)
-            with serve(_app(arms), name="recommenders", host=host, port=port) as url:
+            with _served(arms, address) as url:
                 console.print(f"Recommenders serve {url}/baseline and {url}/candidate; users in {place.users}", soft_wrap=True)
                 _go_on(begun, scenes, console, wait)
-    except OSError as error:
-        msg = f"cannot serve the recommenders at {host}:{port}: {error.strerror}; choose another address"
-        raise ConfigError(msg) from None
     except KeyboardInterrupt:
         return 0
+
+
+@contextmanager
+def _served(arms: Arms, address: tuple[str, int]) -> Iterator[str]:
+    app, (host, port) = web.Application(), address
+    app.add_subapp("/baseline", arms.baseline.app())
+    app.add_subapp("/candidate", arms.candidate.app())
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(serve(app, name="recommenders", host=host, port=port))
+        except OSError as error:
+            msg = f"cannot serve the recommenders at {host}:{port}: {error.strerror}; choose another address"
+            raise ConfigError(msg) from None
+        yield url
 
 
 def turn_days(arms: Arms, story: Story) -> Iterator[Scene]:
@@ -64,10 +75,3 @@ def _go_on(scene: Scene, scenes: Iterator[Scene], console: Console, wait: Callab
             console.print(f"day {scene.day}: {NOTED[scene.chapter]}", soft_wrap=True)
         wait(UNSEEN.day_s)
         scene = next(scenes)
-
-
-def _app(arms: Arms) -> web.Application:
-    app = web.Application()
-    app.add_subapp("/baseline", arms.baseline.app())
-    app.add_subapp("/candidate", arms.candidate.app())
-    return app
