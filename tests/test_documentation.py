@@ -1,17 +1,51 @@
 """Documentation that lags behind the code fails here."""
 
+import re
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-import typer
 from typer.main import get_command
 
-from monitor.cli.main import app
+import monitor
+from monitor import errors
+from monitor.cli import exits, running
+from monitor.cli.main import EPILOG, app
+from monitor.export import OF_DAEMONS, PREFIX
 from monitor.export import reference as series_reference
 from monitor.settings.reference import reference as settings_reference
+from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
-README = (ROOT / "README.md").read_text()
+README, DEPLOYING, STABILITY = ((ROOT / name).read_text() for name in ("README.md", "deploy/README.md", "deploy/STABILITY.md"))
+EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every command and subcommand with its names, the root without any."""
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, (*path, name))
+
+
+COMMANDS = dict(commands(get_command(app)))
+LEAVES = [path for path, command in COMMANDS.items() if not hasattr(command, "commands")]
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def section(text: str, title: str) -> str:
+    """What stands below that heading."""
+    return text.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+def rows() -> list[str]:
+    """Lines of README's table of commands."""
+    return [line for line in section(README, "Commands").splitlines() if line.startswith("| `rankwatch ")]
 
 
 def test_readme_holds_every_series_as_the_code_tells_it() -> None:
@@ -23,17 +57,113 @@ def test_the_configuration_reference_is_what_the_options_say() -> None:
     assert settings_reference().strip() in (ROOT / "config" / "README.md").read_text()
 
 
-@pytest.mark.parametrize("name", sorted(get_command(app).commands))  # type: ignore[attr-defined] # a click group
-def test_readme_names_every_command(name: str) -> None:
-    assert f"`rankwatch {name}" in README
+@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+def test_readme_s_table_has_a_row_for_every_command_that_names_its_subcommands(path: tuple[str, ...]) -> None:
+    whole = [row for row in rows() if row.startswith(f"| `rankwatch {' '.join(path)}`")]
+    of_group = [row for row in rows() if row.startswith(f"| `rankwatch {path[0]}`") and re.search(rf"`{path[-1]}\b", row)]
+    assert len(whole or of_group) == 1
 
 
-def test_every_command_has_help() -> None:
-    group = get_command(app)
-    assert isinstance(group, typer.core.TyperGroup)
-    assert all(command.help for command in group.commands.values())
+def test_readme_s_table_has_no_row_of_a_command_that_is_none() -> None:
+    named = [row.partition("rankwatch ")[2].partition("`")[0] for row in rows()]
+    assert {tuple(name.split()) for name in named} <= COMMANDS.keys()
 
 
-def test_readme_names_every_exit_code_of_the_errors() -> None:
-    for code in ("0 done", "1 internal failure", "2 wrong usage", "3 a source or run failed", "4 database", "5 delivery"):
-        assert code in README
+@pytest.mark.parametrize("path", COMMANDS, ids=lambda path: " ".join(path) or "itself")
+def test_every_command_and_each_of_its_options_has_help(path: tuple[str, ...]) -> None:
+    assert COMMANDS[path].help
+    assert [one.name for one in COMMANDS[path].params if not getattr(one, "help", None)] == []
+
+
+def test_readme_s_table_names_no_option_that_is_none() -> None:
+    for row in rows():
+        group = row.partition("rankwatch ")[2].partition("`")[0].split()[0]
+        known = {name for path, each in COMMANDS.items() if path[:1] == (group,) for one in each.params for name in one.opts}
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", row)) <= known, row
+
+
+def test_readme_and_help_tell_the_same_exit_codes() -> None:
+    assert EPILOG.partition(";")[0] in one_line(README)
+    assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
+
+
+def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from tree(inner)
+
+
+def test_the_tree_of_errors_tells_each_one_s_exit_code_which_readme_names() -> None:
+    ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
+    told = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
+    assert told == {kind.__name__: str(kind.exit_code) for kind in ours}
+    assert {*told.values(), str(exits.OUTPUT_EXIT), str(running.FAILED_EXIT)} <= {*EXIT_CODES}
+
+
+def test_readme_and_its_help_tell_the_exit_codes_of_the_gate() -> None:
+    of_gate = one_line(README).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
+    for text in (of_gate, COMMANDS["gate",].help, exits.__doc__ or ""):
+        named = set(re.findall(r"\b\d+\b", text))
+        assert {
+            str(code) for code in (*exits.EXITS.values(), exits.USAGE_EXIT, exits.INTERNAL_EXIT, exits.OUTPUT_EXIT)
+        } <= named
+
+
+def test_readme_names_every_environment_variable_that_the_program_reads() -> None:
+    source = "\n".join(path.read_text() for path in sorted((ROOT / "monitor").rglob("*.py")))
+    read = {*re.findall(r'environ(?:\.get\(|\[)\s*"(\w+)"', source), *re.findall(r'"(RANKWATCH_\w+)"', source)}
+    handed_on = {"PYTHONPATH"}
+    assert read - handed_on >= {"RANKWATCH_CONFIG", "RANKWATCH_PUSH", "RANKWATCH_ENGINE", "NOTIFY_SOCKET", "WATCHDOG_USEC"}
+    listed = README.partition("| environment variable |")[2].partition("\n\n")[0]
+    assert {name for name in read - handed_on if f"`{name}`" not in listed} == set()
+
+
+def test_what_run_once_leaves_out_is_told() -> None:
+    told = section(DEPLOYING, "Without a daemon")
+    assert {name for name in OF_DAEMONS if f"`{PREFIX}{name}`" not in told} == set()
+    wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith(("--textfile", "--push"))}
+    assert {name for name in wanted if name not in told} == set()
+
+
+def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yml"
+    path.write_text(section(DEPLOYING, "Without a daemon").partition("```yaml\n")[2].partition("```")[0])
+    command = [require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(path)]
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    assert "2 rules found" in checked.stdout
+
+
+@pytest.mark.parametrize("title", ["Deprecation", "Metrics", "Configuration", "Database", "Command line", "Messages", "Python"])
+def test_the_stability_policy_says_what_is_promised(title: str) -> None:
+    assert title == "Deprecation" or "Promised: " in section(STABILITY, title)
+    assert section(STABILITY, title)
+
+
+def test_security_and_stability_are_linked_from_readme() -> None:
+    for name in ("SECURITY.md", "deploy/STABILITY.md", "deploy/README.md", "CHANGELOG.md", "CONTRIBUTING.md"):
+        assert f"]({name})" in README
+        assert (ROOT / name).exists()
+
+
+def documents() -> list[Path]:
+    return [*ROOT.glob("*.md"), *(path for part in ("config", "deploy", "monitor") for path in (ROOT / part).rglob("*.md"))]
+
+
+@pytest.mark.parametrize("path", documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_between_documents_leads_somewhere(path: Path) -> None:
+    for target, _, anchor in (link.partition("#") for link in re.findall(r"\]\(([^)\s]+)\)", path.read_text())):
+        if ":" not in target:
+            there = (path.parent / target).resolve() if target else path
+            assert there.exists(), target
+            assert not anchor or anchor in anchors(there), f"{target}#{anchor}"
+
+
+def anchors(path: Path) -> set[str]:
+    headings = re.findall(r"(?m)^#+ (.+)$", path.read_text())
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_stability_policy_names_what_python_may_import() -> None:
+    assert "`monitor.__all__`" in STABILITY
+    assert all(hasattr(monitor, name) for name in monitor.__all__)

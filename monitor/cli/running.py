@@ -2,50 +2,90 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.exits import say_unwritten
 from monitor.cli.output import instant, number, print_json, print_table, progress, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one, parse_instant
 from monitor.errors import MonitorError
+from monitor.visible import visible
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
 
 FAILED_EXIT = 3
+PUSH_VARIABLE = "RANKWATCH_PUSH"
 
 
-def run_once(
+def run_once(  # noqa: PLR0913 - the command's options
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     comparison: OneComparison = None,
+    textfile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.prom", help="Write how things stand then for node_exporter's textfile collector."),
+    ] = None,
+    push: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar=PUSH_VARIABLE,
+            help="Push the same to a Pushgateway; user:password@ belongs into the variable.",
+        ),
+    ] = None,
+    push_instance: Annotated[
+        str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
+    ] = "",
+    push_ca_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, tell receivers what fires, and exit.
+    """Run one slot of each comparison, tell receivers what fires, and exit: rankwatch without a daemon.
 
-    Exit 0 when all ran, 3 when one failed, 5 when a receiver could not be told.
+    Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not be told, 74 when the textfile could
+    not be written. What was run stays stored; file and push tell of a run that failed, too.
     """
+    from monitor.service.leaving import places_of
     from monitor.service.wiring import one_shot
 
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
+    places = places_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
     with one_shot(config, settles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
-        errors = [each for each in outcomes if isinstance(each, MonitorError)]
         _print(results, as_json=as_json)
-        try:
-            service.deliver()
-        except MonitorError as error:
-            errors.append(error)
+        owed = _failure_of(service.deliver)
+        left = list(places.leave(service, comparison))
+    _raise([*(each for each in outcomes if isinstance(each, MonitorError)), *left, *owed])
+    _exit(results)
+
+
+def _failure_of(call: Callable[[], None]) -> tuple[MonitorError, ...]:
+    try:
+        call()
+    except MonitorError as error:
+        return (error,)
+    return ()
+
+
+def _raise(errors: Sequence[MonitorError | OSError]) -> None:
+    """Raise the last one, if there is any, and tell of those before it."""
     for each in errors[:-1]:
-        typer.echo(f"rankwatch: {each}", err=True)
+        if isinstance(each, OSError):
+            say_unwritten(each)
+        else:
+            typer.echo(f"rankwatch: {visible(str(each))}", err=True)
     if errors:
         raise errors[-1]
-    _exit(results)
 
 
 def replay(  # noqa: PLR0913 - the command's options

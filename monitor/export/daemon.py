@@ -186,7 +186,7 @@ class DaemonCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """The families as they stand now."""
-        yield from self._gauges().families()
+        yield from self.gauges().families()
         for metric in self._counted():
             for family in metric.collect():
                 yield without_created(family)
@@ -195,7 +195,8 @@ class DaemonCollector(Collector):
         of_delivery = (self._notified, self._delivery_errors, self._pings)
         return (*self._of_comparisons, *of_delivery, self._database_errors, self._jumps, self._restarts)
 
-    def _gauges(self) -> Gauges:
+    def gauges(self) -> Gauges:
+        """What it does not count."""
         gauges = Gauges()
         gauges.set("database_up", (), self._is_up)
         for comparison, interval in self._intervals.items():

@@ -17,6 +17,7 @@ from monitor.export.exposition import render
 from monitor.export.families import counter, without_created
 from monitor.export.latest import latest_families
 from monitor.export.series import COLLECTORS, SERIES
+from monitor.export.standing import standing
 from monitor.model import LatestRun, RunResult
 
 log = structlog.get_logger(__name__)
@@ -160,3 +161,7 @@ class PrometheusPublisher:
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and the response's headers."""
         return render(self._registry, accept, accept_encoding)
+
+    def standing(self) -> tuple[Metric, ...]:
+        """What is left behind by a process that ends: see `monitor.export.standing`."""
+        return standing((*self._snapshot.collect(), *self._daemon.gauges().families()))

@@ -1,4 +1,4 @@
-"""POST over HTTP that ends in time, whatever the other side does.
+"""POST and PUT over HTTP that end in time, whatever the other side does.
 
 One deadline holds for the whole exchange: looking up the name, connecting to any of its addresses, TLS, sending, headers and
 body. At most 256 KiB of an answer are read and none of it is ever unpacked.
@@ -174,10 +174,17 @@ class Guard:
 
         DeliveryError without an answer; ``may_be_known`` from when all had been sent.
         """
+        return self._send("POST", body, headers)
+
+    def put(self, body: bytes, headers: Mapping[str, str]) -> Answer:
+        """The same by PUT."""
+        return self._send("PUT", body, headers)
+
+    def _send(self, method: str, body: bytes, headers: Mapping[str, str]) -> Answer:
         exchange = _Exchange(time.monotonic() + self._timeout_s)
         token = _EXCHANGE.set(exchange)
         try:
-            return self._exchange(body, headers)
+            return self._exchange(method, body, headers)
         except (requests.RequestException, HTTPError, OSError) as error:
             failure = DeliveryError(self._explain(error), permanent=False, may_be_known=exchange.is_sent)
         finally:
@@ -189,8 +196,9 @@ class Guard:
         """Close the connections kept alive; may be called twice."""
         self._session.close()
 
-    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> Answer:
-        response = self._session.post(
+    def _exchange(self, method: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+        response = self._session.request(
+            method,
             self._url,
             data=body,
             headers={"Accept-Encoding": "identity", "User-Agent": "rankwatch", **headers},

@@ -227,13 +227,12 @@ class Daemon:
             self._enforce(self._wiring)
 
     def _enforce(self, wiring: Wiring) -> None:
-        intervals = {name: watched.schedule.longest for name, watched in wiring.watched.items()}
         self._runner.pings = wiring.pings
         settings = wiring.settings
         self._publisher.watch(
             tuple(wiring.watched),
             wiring.receiver_names,
-            intervals=intervals,
+            intervals=wiring.intervals,
             pings=tuple(each.name for each in settings.pings),
             max_series=settings.max_series,
         )

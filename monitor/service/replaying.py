@@ -8,13 +8,15 @@ from datetime import datetime
 
 from monitor.alerts import Policy
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
+from monitor.export import PrometheusPublisher
 from monitor.model import RunResult, spell
 from monitor.pipeline.backfill import Filled
 from monitor.pipeline.deliver import Outlet, drain
-from monitor.ports import Clock, Publisher, Receiver, RunWatcher, Store
+from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.labelling import fill
 from monitor.service.running import Runner, Watched, chosen, whoami
+from monitor.service.upkeep import show_stored
 
 MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
@@ -30,7 +32,7 @@ class OneShot:
     watched: Mapping[str, Watched]
     receivers: tuple[Receiver, ...]
     store: Store
-    publisher: Publisher
+    publisher: PrometheusPublisher
     policy: Policy = field(default_factory=Policy)
     clock: Clock = field(default_factory=SystemClock)
     pings: tuple[RunWatcher, ...] = ()
@@ -97,6 +99,12 @@ class OneShot:
             )
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
+
+    def publish(self, comparison: str | None) -> tuple[str, ...]:
+        """Show what is stored of the chosen comparisons; their names. DatabaseError when it cannot be read."""
+        names = tuple(watched.comparison.name for watched in chosen(self.watched, comparison))
+        show_stored(self.store, self.publisher, names, self.clock.now())
+        return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
         """A slot judged ahead of time would keep every slot before it from being judged."""

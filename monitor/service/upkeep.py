@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 
 import structlog
 
@@ -14,6 +15,19 @@ from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
 log = structlog.get_logger(__name__)
+
+
+def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
+    """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
+    latest = store.latest(comparisons, until=now + SKEW)
+    publisher.publish(latest)
+    waiting, held = store.outbox(now), store.held(now)
+    publisher.outbox(
+        {name: count for name, (count, _) in waiting.items()},
+        {name: oldest for name, (_, oldest) in waiting.items()},
+        {name: count for name, (count, _) in held.items()},
+    )
+    return latest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,17 +49,10 @@ class Upkeep:
         now = self.clock.now()
         try:
             abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
-            self.latest = self.store.latest(comparisons, until=now + SKEW)
-            self.publisher.publish(self.latest)
-            waiting, held = self.store.outbox(now), self.store.held(now)
+            self.latest = show_stored(self.store, self.publisher, comparisons, now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
             return 0
-        self.publisher.outbox(
-            {name: count for name, (count, _) in waiting.items()},
-            {name: oldest for name, (_, oldest) in waiting.items()},
-            {name: count for name, (count, _) in held.items()},
-        )
         self.has_published = True
         return abandoned
 

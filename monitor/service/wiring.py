@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -46,6 +47,11 @@ class Wiring:
     def receiver_names(self) -> tuple[str, ...]:
         """Who is owed each announcement."""
         return tuple(receiver.name for receiver in self.receivers)
+
+    @property
+    def intervals(self) -> dict[str, timedelta]:
+        """For each comparison the longest time between two of its slots."""
+        return {name: watched.schedule.longest for name, watched in self.watched.items()}
 
     def close_sources(self, timeout_s: float = -1) -> None:
         """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
@@ -126,15 +132,22 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
     ):
         if settles:
             settle(wiring, store, SystemClock())
-        publisher = PrometheusPublisher(version=__version__)
         yield OneShot(
             watched=wiring.watched,
             receivers=wiring.receivers,
             store=store,
-            publisher=publisher,
+            publisher=_publisher_of(wiring),
             policy=wiring.policy,
             pings=wiring.pings,
         )
+
+
+def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
+    publisher = PrometheusPublisher(version=__version__)
+    publisher.watch(
+        tuple(wiring.watched), wiring.receiver_names, intervals=wiring.intervals, max_series=wiring.settings.max_series
+    )
+    return publisher
 
 
 def settle(wiring: Wiring, store: Store, clock: Clock) -> None:

@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -69,12 +70,21 @@ def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_
     assert len(blocks) >= 7
 
 
-def test_the_example_shows_every_setting_of_the_top_level_of_a_comparison_and_of_a_rule() -> None:
+def models() -> set[Any]:
+    """The options of every part of the file."""
+    seen: set[Any] = set()
+    todo: list[Any] = [Settings]
+    while todo:
+        if (model := todo.pop()) not in seen:
+            seen.add(model)
+            todo.extend(found for field in model.model_fields.values() for found in models_in(field.annotation))
+    return seen
+
+
+def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file() -> None:
     shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
-    top, (comparison,) = Settings, models_in(Settings.model_fields["comparisons"].annotation)
-    (rule,) = models_in(comparison.model_fields["rules"].annotation)
-    wanted = {*keys_of(top), *keys_of(comparison), *keys_of(rule)}
-    assert wanted - shown <= {"database_file"}
+    wanted = {key for model in models() for key in keys_of(model)}
+    assert {key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}} == set()
 
 
 def test_the_example_is_the_checkouts_file() -> None:
@@ -114,16 +124,10 @@ def test_every_setting_in_the_schema_is_described() -> None:
 
 
 def test_the_reference_has_a_row_for_every_setting() -> None:
-    text = reference()
-    todo, seen = [Settings], set()
-    while todo:
-        model = todo.pop()
-        if model in seen:
-            continue
-        seen.add(model)
+    text, seen = reference(), models()
+    for model in seen:
         for key in keys_of(model):
             assert f"`{key}`" in text, f"{model.__name__}.{key}"
-        todo.extend(found for field in model.model_fields.values() for found in models_in(field.annotation))  # type: ignore[misc]  # any options
     assert len(seen) >= 15
 
 

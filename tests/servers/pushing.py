@@ -1,0 +1,56 @@
+"""What stands between a process that ends and Prometheus: a node_exporter that reads textfiles, and a Pushgateway."""
+
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from servers import free_port, require
+
+_PATIENCE_S = 30.0
+
+
+@contextmanager
+def running_node_exporter(folder: Path) -> Iterator[str]:
+    """Its URL; it reads the textfiles of the folder and nothing else."""
+    options = ["--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}"]
+    with _running(require("prometheus-node-exporter", "node_exporter"), *options) as url:
+        yield url
+
+
+@contextmanager
+def running_pushgateway(*options: str) -> Iterator[str]:
+    """Its URL; what is pushed is kept in memory alone."""
+    with _running(require("prometheus-pushgateway", "pushgateway"), "--persistence.file=", *options) as url:
+        yield url
+
+
+@contextmanager
+def _running(program: str, *options: str) -> Iterator[str]:
+    address = f"127.0.0.1:{free_port()}"
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([program, f"--web.listen-address={address}", *options], stdout=log, stderr=log)
+        try:
+            _await(f"http://{address}", process)
+            yield f"http://{address}"
+        finally:
+            process.kill()
+            process.wait(10)
+
+
+def _await(url: str, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            requests.get(f"{url}/", timeout=5)
+        except OSError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                pytest.fail(f"{process.args!r} did not start")
+            time.sleep(0.05)
+        else:
+            return

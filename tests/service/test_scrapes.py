@@ -1,0 +1,204 @@
+"""What a scrape of a real daemon shows before and after a restart, a reload, and a reload that fails."""
+
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from monitor.export import SERIES, Kind
+from monitor.model import RunStatus
+from monitor.storage import open_store
+from servers import require
+from servers.daemon import ServeProcess, serving, wait_for
+from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from service.watching import write_config, write_world
+
+Labels = frozenset[tuple[str, str]]
+Page = Mapping[tuple[str, Labels], float]
+"""Values by series."""
+OPENMETRICS = {"Accept": "application/openmetrics-text; version=1.0.0"}
+COUNTED = {one.name for one in SERIES.values() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
+RELOADED_OK, RELOADED_AT = "config_last_reload_successful", "config_last_reload_success_timestamp_seconds"
+
+
+def glance(daemon: ServeProcess) -> Page:
+    families = parse_text(daemon.metrics())
+    return {(each.name, frozenset(each.labels.items())): each.value for family in families for each in family.samples}
+
+
+def scrape(daemon: ServeProcess) -> Page:
+    """The page, which promtool has nothing to say about, and which OpenMetrics' parser reads as the same series."""
+    text = daemon.metrics()
+    checked = subprocess.run([require("promtool"), "check", "metrics"], input=text, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+    families = list(parse_openmetrics(requests.get(f"{daemon.url}/metrics", headers=OPENMETRICS, timeout=5).text))  # type: ignore[no-untyped-call]
+    page = glance(daemon)
+    assert {(each.name, frozenset(each.labels.items())) for family in families for each in family.samples} == page.keys()
+    return page
+
+
+def value(page: Page, name: str, **labels: str) -> float | None:
+    return page.get((f"rankwatch_{name}", frozenset(labels.items())))
+
+
+def of(page: Page, comparison: str) -> Page:
+    return {series: value for series, value in page.items() if ("comparison", comparison) in series[1]}
+
+
+def is_counted(series: tuple[str, Labels]) -> bool:
+    name = series[0]
+    return any(name == stem or name in {f"{stem}_{part}" for part in ("bucket", "sum", "count")} for stem in COUNTED)
+
+
+def has_run(daemon: ServeProcess, comparison: str) -> bool:
+    return value(glance(daemon), "runs_total", comparison=comparison, status="ok") == 1
+
+
+def statuses(page: Page, comparison: str) -> set[float]:
+    return {each for (name, _), each in of(page, comparison).items() if name == "rankwatch_run_status"}
+
+
+@pytest.mark.timeout(180)
+def test_after_a_restart_counters_begin_at_0_and_the_newest_run_is_back_before_the_next_one(tmp_path: Path) -> None:
+    config = write_world(tmp_path, f"sqlite:///{tmp_path}/rankwatch.db", every="1d")
+    with serving(config) as daemon:
+        wait_for(lambda: has_run(daemon, "feed"), "the first run")
+        before, again = scrape(daemon), scrape(daemon)
+        assert daemon.terminate() == 0
+    assert before.keys() == again.keys()
+
+    with serving(config) as daemon:
+        first, after = scrape(daemon), scrape(daemon)
+    assert first.keys() == after.keys()
+    assert {series: each for series, each in of(before, "feed").items() if not is_counted(series)} == {
+        series: each for series, each in of(first, "feed").items() if not is_counted(series)
+    }
+    assert value(first, "similarity_mean", comparison="feed", metric="extended_tau", segment="all") == 1.0
+    counts = {series: each for series, each in of(first, "feed").items() if is_counted(series)}
+    assert set(counts.values()) == {0.0}
+    assert before.keys() - first.keys() == {
+        series
+        for series in before
+        if series[0].startswith("rankwatch_stage_duration_seconds")  # stages are known once run
+    }
+
+
+@dataclass(frozen=True)
+class World:
+    """A daemon that watches ``kept``, and where its configuration and database lie."""
+
+    daemon: ServeProcess
+    folder: Path
+    url: str
+
+    def write(self, *names: str) -> Path:
+        return write_config(self.folder, self.url, every="1d", names=names)
+
+    def reload(self, *names: str) -> None:
+        self.write(*names)
+        self.take_up()
+
+    def take_up(self) -> None:
+        before = value(glance(self.daemon), RELOADED_AT)
+        self.daemon.send(signal.SIGHUP)
+        wait_for(lambda: value(glance(self.daemon), RELOADED_AT) != before, "the reload")
+
+    def await_run(self, comparison: str) -> None:
+        wait_for(lambda: has_run(self.daemon, comparison), f"the first run of {comparison}")
+
+    def is_ended(self, comparison: str) -> bool:
+        store = open_store(self.url, create=False)
+        try:
+            return any(run.status is not RunStatus.RUNNING for run in store.runs(comparison=comparison, limit=1))
+        finally:
+            store.close()
+
+
+@pytest.fixture(scope="module")
+def any_world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    folder = tmp_path_factory.mktemp("world")
+    url = f"sqlite:///{folder}/rankwatch.db"
+    with serving(write_world(folder, url, every="1d", names=("kept",))) as daemon:
+        yield World(daemon, folder, url)
+
+
+@pytest.fixture
+def world(any_world: World) -> World:
+    any_world.reload("kept")
+    any_world.await_run("kept")
+    return any_world
+
+
+@pytest.fixture
+def gate(collector: Collector) -> Iterator[threading.Event]:  # noqa: F811 - the fixture
+    """Sources at the collector answer, with an error, once it is set."""
+    opened = threading.Event()
+
+    def wait(told: Collector, sock: socket.socket) -> None:
+        opened.wait(60)
+        answer(404)(told, sock)
+
+    collector.default = wait
+    yield opened
+    opened.set()
+
+
+def make_slow(config: Path, source: str) -> None:
+    """Let the candidate of the last comparison wait for the gate."""
+    before, _, after = config.read_text().rpartition("candidate: {file: {path: candidate.jsonl, user: user_id, items: items}}")
+    config.write_text(f'{before}candidate: {{http: {{url: "{source}/{{user}}", timeout: 1m, retries: 0}}}}{after}')
+
+
+@pytest.mark.timeout(180)
+def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs(
+    world: World,
+    collector: Collector,  # noqa: F811 - the fixture
+    gate: threading.Event,
+) -> None:
+    world.reload("kept", "gone")
+    world.await_run("gone")
+    before = scrape(world.daemon)
+    make_slow(world.write("kept", "slow"), collector.url)
+    world.take_up()
+    during = scrape(world.daemon)
+    collector.wait_for(1)
+    world.reload("kept")
+    after = scrape(world.daemon)
+    gate.set()
+    wait_for(lambda: world.is_ended("slow"), "the end of the run of what is gone", timeout_s=60)
+    last = scrape(world.daemon)
+
+    assert any(is_counted(series) for series in of(before, "gone"))
+    assert of(during, "gone") == {}
+    assert statuses(during, "slow") == {0.0}
+    assert {each for series, each in of(during, "slow").items() if is_counted(series)} == {0.0}
+    assert value(during, "runs_total", comparison="slow", status="ok") == 0.0
+    assert value(during, "schedule_interval_seconds", comparison="slow") == 86400.0
+    assert of(after, "slow") == of(last, "slow") == {}
+    assert of(before, "kept") == of(during, "kept") == of(after, "kept") == of(last, "kept")
+    assert after.keys() == last.keys()
+
+
+@pytest.mark.timeout(180)
+def test_a_reload_that_fails_changes_one_value_and_a_mended_one_moves_its_time(world: World) -> None:
+    before = scrape(world.daemon)
+    (world.folder / "rankwatch.yaml").write_text("comparisons: [{nme: x}]\n")
+    world.daemon.send(signal.SIGHUP)
+    wait_for(lambda: value(glance(world.daemon), RELOADED_OK) == 0, "the failed reload")
+    broken = scrape(world.daemon)
+    world.reload("kept")
+    mended = scrape(world.daemon)
+
+    assert [value(page, RELOADED_OK) for page in (before, broken, mended)] == [1, 0, 1]
+    assert before.keys() == broken.keys() == mended.keys()
+    assert of(before, "kept") == of(broken, "kept") == of(mended, "kept")
+    at, still_at, then_at = (value(page, RELOADED_AT) or 0.0 for page in (before, broken, mended))
+    assert at == still_at < then_at
