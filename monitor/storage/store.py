@@ -49,6 +49,7 @@ from monitor.storage import (
     lists,
     outbox,
     parquet,
+    partitions,
     past,
     pruning,
     reading,
@@ -165,6 +166,8 @@ class SqlStore:
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
+        if result.scores is not None:
+            partitions.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
             if not claiming.conclude(connection, result):
                 return False
@@ -264,6 +267,8 @@ class SqlStore:
             return reading.unlabelled(connection, comparison, since)
 
     def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        if scores is not None:
+            partitions.make_room(self.database, run.id, at)
         with self.database.write() as connection:
             return labelling.label(connection, run, summaries, scores, at)
 
