@@ -86,7 +86,7 @@ class Database:
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
     def alone(self, statement: str, *, patience_s: float) -> bool:
-        """Run a statement of PostgreSQL that permits no transaction around it; False when it took too long and was given up.
+        """Run a statement that permits no transaction around it; False when it took too long and was given up.
 
         Asked to end by a message of its own: a limit set for the session would stay on behind a pooler. Not fenced.
         """

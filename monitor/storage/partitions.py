@@ -147,6 +147,11 @@ def rows_of(connection: Connection, partition: Partition) -> int:
     return believed if believed > 0 else used // _BYTES_A_ROW
 
 
+def is_estimated(connection: Connection, found: Sequence[Partition]) -> bool:
+    """Whether the rows of one of them are only estimated."""
+    return any(bytes_of(connection, each) > _COUNTED_BYTES for each in found)
+
+
 _BYTES_A_ROW = 110
 """With the key, of a user's name of 10 characters; measured. For what the server has not analysed yet."""
 

@@ -4,8 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
@@ -16,6 +17,9 @@ from monitor.model import (
     Briefing,
     Claim,
     Coverage,
+    Cutoffs,
+    DatabaseSize,
+    DataKind,
     Delivery,
     DeliveryRecord,
     DeliveryStatus,
@@ -27,6 +31,7 @@ from monitor.model import (
     Lease,
     Notification,
     PastRun,
+    Pruned,
     Rule,
     Run,
     RunRecord,
@@ -56,7 +61,10 @@ from monitor.storage import (
     results,
     rewinding,
     schema,
+    shrinking,
     silences,
+    sizes,
+    vacuuming,
 )
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
@@ -380,12 +388,24 @@ class SqlStore:
         with self.database.write() as connection:
             return silences.expire(connection, number, now)
 
-    def prune(
-        self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
-    ) -> Mapping[str, int]:
-        return pruning.prune(
-            self.database, scores_before=scores_before, evidence_before=evidence_before, runs_before=runs_before, now=now
-        )
+    def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
+        rows = pruning.prune(self.database, cutoffs, now, told)
+        if cutoffs.max_bytes is None:
+            return Pruned(rows=dict(rows))
+        return replace(shrinking.shrink(self.database, cutoffs.max_bytes, now, told), rows=dict(rows))
+
+    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        return shrinking.foresee(self.database, cutoffs, now)
+
+    def sizes(self) -> Mapping[DataKind, int]:
+        with self.database.read() as connection:
+            return sizes.bytes_by_kind(connection)
+
+    def measure(self) -> DatabaseSize:
+        return sizes.measure(self.database)
+
+    def vacuum(self) -> None:
+        vacuuming.vacuum(self.database)
 
     def ping(self) -> None:
         with self.database.read() as connection:
