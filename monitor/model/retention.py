@@ -42,14 +42,15 @@ class Cutoffs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was deleted, as rows by table: for its age, and ``early``, to stay under the largest size.
+    """Rows that were deleted: by table, and by kind those that went for their age and those that went ``early``, for room.
 
-    ``used_bytes``: what the database takes afterwards, None where no largest size is set; ``excess_bytes``: how much that is
-    above the size, with nothing left that may go.
+    ``used_bytes``: what the database takes afterwards, None where it has no largest size; ``excess_bytes``: how much that is
+    above it, nothing being left that may go.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
-    early: Mapping[str, int] = field(default_factory=dict)
+    aged: Mapping[DataKind, int] = field(default_factory=dict)
+    early: Mapping[DataKind, int] = field(default_factory=dict)
     used_bytes: int | None = None
     excess_bytes: int = 0
 
@@ -88,3 +89,8 @@ class DatabaseSize:
         """What a day of runs adds before anything is deleted."""
         of_run = sum(each.bytes_per_run or 0.0 for each in self.kinds if each.kind is not DataKind.DAILY)
         return of_run * self.runs_per_day
+
+    def days_until(self, max_bytes: int) -> float | None:
+        """Days until so many bytes are used if nothing were deleted, 0 when they are already; None without any growth."""
+        left = max(0, max_bytes - self.used_bytes)
+        return left / self.bytes_per_day if self.bytes_per_day > 0 else None

@@ -90,6 +90,10 @@ class Database:
 
         Asked to end by a message of its own: a limit set for the session would stay on behind a pooler. Not fenced.
         """
+        if self.is_sqlite:
+            with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as raw:
+                raw.cursor().execute(statement)
+            return True
         with translated(self.url, self._driver_error), self._engine.connect() as connection:
             driver: Any = connection.execution_options(isolation_level="AUTOCOMMIT").connection.driver_connection
             given_up = threading.Event()

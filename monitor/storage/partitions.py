@@ -161,7 +161,7 @@ def drop(database: Database, partition: Partition) -> bool:
     with database.write():
         pass  # what follows permits no transaction around it, so the lease is asked for here
     detach = f"ALTER TABLE scores DETACH PARTITION {partition.name} CONCURRENTLY"
-    with _unless_in_use():
+    with _in_use_passed_over():
         database.alone(detach, patience_s=PATIENCE_S)
     return clear(database)
 
@@ -186,22 +186,24 @@ def _is_finished(database: Database) -> bool:
 
 def _is_tried(database: Database, statement: str) -> bool:
     """Whether this succeeded without waiting for long."""
-    with _unless_in_use(), database.write() as connection:
+    with _in_use_passed_over() as passed, database.write() as connection:
         connection.execute(text(f"SET LOCAL lock_timeout = {_SHORT_S * 1000:.0f}"))
-        return connection.execute(text(statement)) is not None
-    return False
+        connection.execute(text(statement))
+    return not passed
 
 
 @contextmanager
-def _unless_in_use() -> Iterator[None]:
-    """Pass over that others use the table, or are about the same."""
+def _in_use_passed_over() -> Iterator[list[DatabaseError]]:
+    """Pass over that others use the table, or are about the same; what was passed over."""
+    passed: list[DatabaseError] = []
     try:
-        yield
+        yield passed
     except LeaseLostError:
         raise
     except DatabaseError as error:
         if error.trouble not in _IN_USE:
             raise
+        passed.append(error)
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:

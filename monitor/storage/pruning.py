@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -61,10 +61,10 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str)
     for table in (evidence, explanations):
         for run_id in runs_with(database, table, max(cutoffs.evidence, cutoffs.runs)):
             counts += delete_of_run(database, table, run_id)
-    for run_id in _read(database, lists.unneeded(max(cutoffs.lists, cutoffs.runs), now)):
+    for run_id in read_ids(database, lists.unneeded(max(cutoffs.lists, cutoffs.runs), now)):
         counts += delete_of_run(database, kept_lists, run_id)
     told("segments")
-    for run_id in _read(database, with_details(min(oldest, days.midnight(now)))):
+    for run_id in read_ids(database, with_details(min(oldest, days.midnight(now)))):
         counts += delete_details(database, run_id)
     told("runs")
     counts += _repeat(database, _some_runs, cutoffs.runs)
@@ -75,7 +75,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str)
     return +counts
 
 
-def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Mapping[str, int]:
+def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Counter[str]:
     """Rows by table that `prune` would delete; nothing is changed. Without what goes only to stay under a size."""
     counts: Counter[str] = Counter()
     with database.read() as connection:
@@ -160,7 +160,7 @@ def runs_with(database: Database, table: Table, before: datetime) -> list[int]:
     """Settled runs of older slots that have rows in the table, oldest slot first."""
     query = settled_with(table, before).order_by(runs.c.scheduled_for)
     if table is not scores:
-        return _read(database, query)
+        return read_ids(database, query)
     with database.read() as connection:
         return list(connection.scalars(query.where(runs.c.id >= partitions.first_run(connection))))
 
@@ -178,7 +178,8 @@ def with_details(before: datetime) -> Select[tuple[int]]:
     return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
 
 
-def _read(database: Database, query: Select[tuple[int]]) -> list[int]:
+def read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
+    """What the query finds."""
     with database.read() as connection:
         return list(connection.scalars(query))
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import Select, Table, func, select, true
 
-from monitor.model import ALL, Pruned
+from monitor.model import ALL, Cutoffs, DataKind, Pruned
 from monitor.storage import daily as days
 from monitor.storage import partitions, pruning, sizes
 from monitor.storage.connecting import Database
@@ -21,10 +21,32 @@ _Step = tuple[Counter[str], int]
 """Rows deleted by table, and about how many bytes that freed (where the database itself cannot tell)."""
 
 
-def shrink(database: Database, max_bytes: int, now: datetime, told: pruning.Told = str) -> Pruned:
+def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: pruning.Told = str) -> Pruned:
+    """Delete what its age lets go, then what there is no room for."""
+    aged = pruning.prune(database, cutoffs, now, told)
+    if cutoffs.max_bytes is None:
+        return Pruned(rows=dict(aged), aged=_by_kind(aged))
+    early, used = _make_room(database, cutoffs.max_bytes, now, told)
+    return Pruned(
+        rows=dict(aged + early),
+        aged=_by_kind(aged),
+        early=_by_kind(early),
+        used_bytes=used,
+        excess_bytes=max(0, used - cutoffs.max_bytes),
+    )
+
+
+def _by_kind(rows: Counter[str]) -> dict[DataKind, int]:
+    found: Counter[DataKind] = Counter()
+    for table, number in rows.items():
+        found[sizes.KIND_OF[table]] += number
+    return dict(found)
+
+
+def _make_room(database: Database, max_bytes: int, now: datetime, told: pruning.Told) -> _Step:
     """Delete the oldest scores, then lists and evidence, then summaries of segments, until the database is small enough.
 
-    The newest run of each comparison keeps all it has. ``excess_bytes`` above 0: nothing is left that may go.
+    The newest run of each comparison keeps all it has. Returns rows deleted by table, and the bytes used then.
     """
     told("size")
     early: Counter[str] = Counter()
@@ -35,7 +57,15 @@ def shrink(database: Database, max_bytes: int, now: datetime, told: pruning.Told
             used = _used(database) if database.is_sqlite else used - freed
             if used <= FILL * max_bytes:
                 break
-    return Pruned(early=dict(early), used_bytes=used, excess_bytes=max(0, used - max_bytes))
+    return early, used
+
+
+def foresee(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
+    """What would be deleted for its age, and by how much the database is too large now; nothing is changed."""
+    used = _used(database)
+    excess = 0 if cutoffs.max_bytes is None else max(0, used - cutoffs.max_bytes)
+    aged = pruning.count(database, cutoffs, now)
+    return Pruned(rows=dict(aged), aged=_by_kind(aged), used_bytes=used, excess_bytes=excess)
 
 
 def _used(database: Database) -> int:
@@ -71,9 +101,7 @@ def _evidence(database: Database, now: datetime) -> Iterator[_Step]:
 def _details(database: Database, now: datetime) -> Iterator[_Step]:
     """Of days that were added up."""
     before = days.midnight(now)
-    with database.read() as connection:
-        ids = list(connection.scalars(_oldest_first(pruning.with_details(before))))
-    for run_id in ids:
+    for run_id in pruning.read_ids(database, _oldest_first(pruning.with_details(before))):
         freed = sum(_bytes_of(database, table, run_id, is_detail=True) for table in pruning.DETAILS)
         yield pruning.delete_details(database, run_id), freed
 
@@ -85,9 +113,7 @@ def _deleting(table: Table) -> Callable[[Database, int], Counter[str]]:
 def _by_run(
     database: Database, table: Table, now: datetime, delete: Callable[[Database, int], Counter[str]]
 ) -> Iterator[_Step]:
-    with database.read() as connection:
-        ids = list(connection.scalars(_oldest_first(pruning.settled_with(table, now))))
-    for run_id in ids:
+    for run_id in pruning.read_ids(database, _oldest_first(pruning.settled_with(table, now))):
         freed = _bytes_of(database, table, run_id)
         yield delete(database, run_id), freed
 

@@ -192,13 +192,14 @@ def _postgres_used(connection: Connection, table: Table) -> int:
     heap, pages = connection.execute(size, {"name": table.name}).one()
     rows, _ = _rows(connection, table, 0)
     filled = rows * (_row_bytes(connection, table, int(pages)) + _ROW_OVERHEAD)
-    return round(total * min(1.0, filled / max(1, heap)))
+    return int(total * min(1.0, filled / max(1, int(heap))))
 
 
 def bytes_of_run(connection: Connection, table: Table, run_id: int, condition: ColumnElement[bool]) -> int:
     """About what the run's rows of this condition take on PostgreSQL, their keys not included."""
     query = select(func.sum(_widths(table) + _ROW_OVERHEAD)).where(table.c.run_id == run_id, condition)
-    return int(connection.scalar(query) or 0)
+    found: int | None = connection.scalar(query)
+    return int(found or 0)
 
 
 def _row_bytes(connection: Connection, table: Table, pages: int) -> float:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from pydantic import SecretStr
@@ -56,7 +55,6 @@ from monitor.storage import (
     parquet,
     partitions,
     past,
-    pruning,
     reading,
     results,
     rewinding,
@@ -389,10 +387,7 @@ class SqlStore:
             return silences.expire(connection, number, now)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
-        rows = pruning.prune(self.database, cutoffs, now, told)
-        if cutoffs.max_bytes is None:
-            return Pruned(rows=dict(rows))
-        return replace(shrinking.shrink(self.database, cutoffs.max_bytes, now, told), rows=dict(rows))
+        return shrinking.prune(self.database, cutoffs, now, told)
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
         return shrinking.foresee(self.database, cutoffs, now)
