@@ -160,11 +160,7 @@ def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> N
         say(f"before their age, to stay below retention.max_size: {early}")
     if found.excess_bytes and max_size:
         too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
-        todo = (
-            "the oldest scores, lists and evidence go early"
-            if is_dry_run
-            else "nothing is left that may go: raise it"
-        )
+        todo = "the oldest scores, lists and evidence go early" if is_dry_run else "nothing is left that may go: raise it"
         say(f"{too_large}: {todo}")
 
 
