@@ -108,7 +108,7 @@ def prune(
         bool,
         typer.Option(
             "--vacuum",
-            help="Give free room back to the disk. SQLite is written anew: that needs twice its size, and nobody else can write.",
+            help="Give free room back to the disk. SQLite is written anew: it takes twice its size, nobody else can write.",
         ),
     ] = False,
     as_json: AsJson = False,

@@ -17,6 +17,7 @@ from monitor.storage.tables import evidence, explanations, kept_lists, runs, sco
 FILL = 0.9
 """Room is made down to this part of the largest size, so that what is stored until the next time does not go beyond it."""
 
+_EVER = timedelta(days=36500)
 _Step = tuple[Counter[str], int]
 """Rows deleted by table, and about how many bytes that freed (where the database itself cannot tell)."""
 
@@ -79,12 +80,10 @@ def _scores(database: Database, now: datetime) -> Iterator[_Step]:
         yield from _by_run(database, scores, now, pruning.delete_scores)
         return
     with database.read() as connection:
-        ever = now + timedelta(days=36500)
-        gone = [
-            (each, partitions.rows_of(connection, each), partitions.bytes_of(connection, each))
-            for each in partitions.past(connection, ever)
-        ]
-    for partition, rows, used in gone:
+        whole = partitions.past(connection, now + _EVER)
+    for partition in whole:
+        with database.read() as connection:
+            rows, used = partitions.rows_of(connection, partition), partitions.bytes_of(connection, partition)
         if not partitions.drop(database, partition):
             return  # somebody uses the table for long: the next time
         yield Counter(scores=rows), used
