@@ -48,8 +48,8 @@ def main(arguments: list[str]) -> None:
 
 
 def _prune(store: SqlStore, rows: int) -> None:
-    never = dict.fromkeys(("lists", "evidence", "summaries", "runs", "daily"), SLOT - 999 * DAY)
-    cutoffs = Cutoffs(scores=SLOT + (DAYS + 1) * DAY, **never)
+    never = SLOT - 999 * DAY
+    cutoffs = Cutoffs(scores=SLOT + (DAYS + 1) * DAY, lists=never, evidence=never, summaries=never, runs=never, daily=never)
     took: list[float] = []
 
     def work() -> None:

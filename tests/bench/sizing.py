@@ -36,7 +36,7 @@ comparisons:
     deadline: 10m
     baseline: {{file: {{path: baseline.parquet, user: user_id, items: items}}}}
     candidate: {{file: {{path: candidate.parquet, user: user_id, items: items}}}}
-    users: {{file: {{path: users.parquet, user: user_id}}, segments: [country], all: true}}
+    users: {{file: {{path: users.parquet, user: user_id}}, segments: [country]}}
     metrics: [extended_tau, "rbo(p=0.9)", overlap]
 """
 

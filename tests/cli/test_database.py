@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
+from monitor.errors import SchemaError
 from monitor.storage import open_store, schema
 from storage.worked import run
 
@@ -18,7 +19,11 @@ DAY = timedelta(days=1)
 CONFIG = """database: sqlite:///rankwatch.db
 retention: {scores: 30d, evidence: 30d, max_size: 1GB}
 comparisons:
-  - {name: home-feed, every: 1d, baseline: {file: {path: a.jsonl}}, candidate: {file: {path: b.jsonl}}, users: {all: true}}
+  - name: home-feed
+    every: 1d
+    baseline: {file: {path: a.jsonl, user: user, items: items}}
+    candidate: {file: {path: b.jsonl, user: user, items: items}}
+    users: {all: true}
 """
 
 
@@ -44,7 +49,7 @@ def test_current_and_check_speak_to_machines(db: Callable[..., Any]) -> None:
     assert json.loads(db("check", "--json").stdout) == expected
     db("downgrade", "0001")
     old = db("check", "--json")
-    assert (old.exit_code, json.loads(old.stdout)["as_expected"]) == (4, False)
+    assert (type(old.exception), json.loads(old.stdout)["as_expected"]) == (SchemaError, False)
 
 
 @pytest.mark.usefixtures("filled")

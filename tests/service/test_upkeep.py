@@ -11,6 +11,7 @@ from factories import SLOT
 from monitor.export import PrometheusPublisher
 from monitor.service import upkeep
 from monitor.service.upkeep import Upkeep
+from monitor.settings.fields import ByteCount
 from monitor.settings.models import RetentionOptions
 from monitor.storage import open_store
 from storage.worked import run
@@ -41,9 +42,7 @@ def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         for days in range(3):
             run(store, SLOT + days * DAY)
-        options = RetentionOptions(runs=timedelta(days=400), scores=timedelta(days=49), max_size="1MB")
-        if is_full:
-            options = options.model_copy(update={"max_size": 1000})
+        options = RetentionOptions(scores=timedelta(days=49), max_size=ByteCount(1000 if is_full else 10**6))
         Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(options)
 
     shown = samples(publisher)

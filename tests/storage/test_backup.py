@@ -36,7 +36,7 @@ def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path: Path, way: st
     url = f"sqlite:///{source}"
     ids = stored(url)
     with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(source)) as reader:
-        assert store.ping() is None
+        store.ping()
         if way == "VACUUM INTO":
             reader.execute("VACUUM INTO ?", [str(copy)])
         else:

@@ -94,10 +94,10 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(store: SqlStore) -> N
     prune(store, now=SLOT + 6 * DAY)
     old = {"evidence": SLOT + DAY, "summaries": SLOT + 2 * DAY, "scores": SLOT + 4 * DAY, "runs": SLOT + DAY}
 
-    foreseen = store.prunable(cutoffs(**old), now=SLOT + 6 * DAY)
+    foreseen = store.prunable(cutoffs(max_bytes=None, **old), now=SLOT + 6 * DAY)
 
     assert len(store.runs(comparison=None, limit=9)) == 6
-    assert dict(foreseen.rows) == prune(store, now=SLOT + 6 * DAY, **old)
+    assert dict(foreseen.rows) == prune(store, now=SLOT + 6 * DAY, max_bytes=None, **old)
 
 
 YEAR_MB = {"sqlite": 2, "postgresql": 4}
