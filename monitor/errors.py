@@ -107,6 +107,15 @@ class LeaseLostError(DatabaseError):
         super().__init__(message, trouble=DatabaseTrouble.CONFLICT)
 
 
+class DeliveryTrouble(StrEnum):
+    """What keeps a message from being delivered. A closed set: it becomes a metric label."""
+
+    REFUSED = "refused"
+    RATE_LIMITED = "rate_limited"
+    NO_ANSWER = "no_answer"
+    UNREACHABLE = "unreachable"
+
+
 class DeliveryError(MonitorError):
     """A receiver did not take a message; ``permanent`` when sending the same again cannot help.
 
@@ -129,3 +138,12 @@ class DeliveryError(MonitorError):
         self.retry_after_s = retry_after_s
         self.may_be_known = may_be_known
         self.of_message = of_message
+
+    @property
+    def trouble(self) -> DeliveryTrouble:
+        """Its kind: refused for good, put off, not known to have arrived, or not sent at all."""
+        if self.permanent:
+            return DeliveryTrouble.REFUSED
+        if self.retry_after_s is not None:
+            return DeliveryTrouble.RATE_LIMITED
+        return DeliveryTrouble.NO_ANSWER if self.may_be_known else DeliveryTrouble.UNREACHABLE

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from monitor.errors import DatabaseTrouble
+from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.model import (
     AlertState,
     ArmScore,
@@ -197,6 +197,9 @@ class Publisher(Protocol):
 
     def notified(self, receiver: str, outcome: str) -> None:
         """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        """Count an attempt to deliver that failed, by what kept it from arriving."""
 
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
         """Deliveries waiting, the age of the oldest, and deliveries held back, by receiver."""

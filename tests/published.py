@@ -37,7 +37,7 @@ from monitor.model import (
 )
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
-_NO_HISTOGRAM = Histogram(low=-1.0, high=1.0, counts=())
+_HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
 
 
 def run(**changes: Any) -> Run:
@@ -70,7 +70,7 @@ def summary(**changes: Any) -> Summary:
         mean=0.625,
         standard_error=0.015625,
         statistics={"p05": 0.25, "p50": 0.6, "share_below(0.3)": 0.125},
-        histogram=_NO_HISTOGRAM,
+        histogram=_HISTOGRAM,
     )
     return replace(base, **changes)
 
@@ -150,7 +150,9 @@ def latest(**changes: Any) -> LatestRun:
         states=(state(),),
         last_ok_slot=SLOT,
         last_ok_at=SLOT + timedelta(seconds=4),
-        expectations=(Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.625, limit=0.5, z=3.5),),
+        expectations=(
+            Expectation(alert="SimilarityLow", segment="all", runs=9, expected=0.625, limit=0.5, opposite=0.75, z=3.5),
+        ),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
         explanation=explanation(),
@@ -181,6 +183,7 @@ def result(**changes: Any) -> RunResult:
         config_hash="0" * 64,
         k=10,
         stage_seconds={"pull": 3.0, "score": 0.5},
+        pull_seconds={Arm.BASELINE: 3.0, Arm.CANDIDATE: 2.5},
     )
     return replace(base, **changes)
 
@@ -188,7 +191,7 @@ def result(**changes: Any) -> RunResult:
 def filled() -> PrometheusPublisher:
     """A publisher that shows at least one sample of every series."""
     publisher = PrometheusPublisher(version="1.2.3")
-    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)})
+    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["ping"])
     publisher.reloaded(ok=True, at=SLOT)
     publisher.publish([latest()])
     publisher.run_finished(result())
@@ -207,4 +210,10 @@ def series_names() -> set[str]:
     parts = {
         f"{one.name}_{part}" for one in SERIES.values() if one.kind is Kind.HISTOGRAM for part in ("bucket", "sum", "count")
     }
-    return parts | {one.name for one in SERIES.values() if one.kind is not Kind.HISTOGRAM}
+    of_gauges = {
+        f"{one.name}_{part}"
+        for one in SERIES.values()
+        if one.kind is Kind.GAUGE_HISTOGRAM
+        for part in ("bucket", "gsum", "gcount")
+    }
+    return parts | of_gauges | {one.name for one in SERIES.values() if one.kind not in (Kind.HISTOGRAM, Kind.GAUGE_HISTOGRAM)}

@@ -10,11 +10,11 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from monitor.errors import DatabaseTrouble
+from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.latest import FINISHED
-from monitor.export.series import PRUNE_REASONS, SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
-from monitor.model import DataKind, RunResult, RunStatus
+from monitor.export.series import PING_OUTCOMES, PRUNE_REASONS, SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
+from monitor.model import Arm, CoverageReason, DataKind, RunResult, RunStatus
 
 
 class DaemonCollector(Collector):
@@ -24,11 +24,18 @@ class DaemonCollector(Collector):
         self._lock = Lock()
         self._comparisons: frozenset[str] | None = None
         self._receivers: frozenset[str] | None = None
+        self._ping_names: frozenset[str] | None = None
         self._intervals: Mapping[str, timedelta] = {}
         self._runs = counter("runs_total")
         self._skipped = counter("slots_skipped_total")
         self._run_seconds = histogram("run_duration_seconds")
         self._stage_seconds = histogram("stage_duration_seconds")
+        self._lag_seconds = histogram("schedule_lag_seconds")
+        self._pull_seconds = histogram("pull_duration_seconds")
+        self._gap_seconds = histogram("arm_gap_seconds")
+        self._source_errors = counter("source_errors_total")
+        self._delivery_errors = counter("delivery_errors_total")
+        self._pings = counter("pings_total")
         self._notified = counter("notifications_total")
         self._outbox: tuple[Mapping[str, int], Mapping[str, float], Mapping[str, int]] = ({}, {}, {})
         self._reload: tuple[bool, datetime | None] | None = None
@@ -48,21 +55,38 @@ class DaemonCollector(Collector):
         for part in WATCHED_PARTS:
             self._restarts.labels(part)
 
-    def watch(self, comparisons: Sequence[str], receivers: Sequence[str], intervals: Mapping[str, timedelta]) -> None:
+    @property
+    def _of_comparisons(self) -> tuple[Counter | Histogram, ...]:
+        of_runs = (self._runs, self._skipped, self._run_seconds, self._stage_seconds, self._lag_seconds)
+        return (*of_runs, self._pull_seconds, self._gap_seconds, self._source_errors)
+
+    def watch(
+        self,
+        comparisons: Sequence[str],
+        receivers: Sequence[str],
+        intervals: Mapping[str, timedelta],
+        pings: Sequence[str] = (),
+    ) -> None:
         """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
         with self._lock:
             for gone in (self._comparisons or frozenset()) - frozenset(comparisons):
-                for metric in (self._runs, self._skipped, self._run_seconds, self._stage_seconds):
+                for metric in self._of_comparisons:
                     metric.remove_by_labels({"comparison": gone})
             for gone in (self._receivers or frozenset()) - frozenset(receivers):
-                self._notified.remove_by_labels({"receiver": gone})
+                for counted in (self._notified, self._delivery_errors):
+                    counted.remove_by_labels({"receiver": gone})
+            for gone in (self._ping_names or frozenset()) - frozenset(pings):
+                self._pings.remove_by_labels({"ping": gone})
             self._comparisons, self._receivers = frozenset(comparisons), frozenset(receivers)
+            self._ping_names = frozenset(pings)
             self._intervals = dict(intervals)
-            self._start_at_zero(comparisons, receivers)
+            self._start_at_zero(comparisons, receivers, pings)
 
-    def _start_at_zero(self, comparisons: Sequence[str], receivers: Sequence[str]) -> None:
+    def _start_at_zero(self, comparisons: Sequence[str], receivers: Sequence[str], pings: Sequence[str]) -> None:
         for comparison in comparisons:
-            self._run_seconds.labels(comparison)
+            self._start_arms_at_zero(comparison)
+            for metric in (self._run_seconds, self._lag_seconds, self._gap_seconds):
+                metric.labels(comparison)
             for status in FINISHED:
                 self._runs.labels(comparison, status.value)
             for reason in SKIP_REASONS:
@@ -70,6 +94,17 @@ class DaemonCollector(Collector):
         for receiver in receivers:
             for outcome in SEND_OUTCOMES:
                 self._notified.labels(receiver, outcome)
+            for trouble in DeliveryTrouble:
+                self._delivery_errors.labels(receiver, trouble.value)
+        for ping in pings:
+            for outcome in PING_OUTCOMES:
+                self._pings.labels(ping, outcome)
+
+    def _start_arms_at_zero(self, comparison: str) -> None:
+        for arm in Arm:
+            self._pull_seconds.labels(comparison, arm.value)
+            for reason in CoverageReason:
+                self._source_errors.labels(comparison, arm.value, reason.value)
 
     def run_finished(self, result: RunResult) -> None:
         """Count a run of a known comparison and observe its times."""
@@ -82,6 +117,18 @@ class DaemonCollector(Collector):
             self._run_seconds.labels(comparison).observe(max(0.0, took))  # the wall clock may have been set back
             for stage, seconds in result.stage_seconds.items():
                 self._stage_seconds.labels(comparison, stage).observe(max(0.0, seconds))
+            lag = (result.claim.started_at - result.claim.slot).total_seconds()
+            self._lag_seconds.labels(comparison).observe(max(0.0, lag))
+            self._observe_arms(result)
+
+    def _observe_arms(self, result: RunResult) -> None:
+        comparison, took = result.claim.comparison, result.pull_seconds
+        for arm, seconds in took.items():
+            self._pull_seconds.labels(comparison, arm.value).observe(seconds)
+        if len(took) == len(Arm):
+            self._gap_seconds.labels(comparison).observe(max(took.values()) - min(took.values()))
+        for (arm, reason), users in (result.coverage.all.reasons if result.coverage else {}).items():
+            self._source_errors.labels(comparison, arm.value, reason.value).inc(users)
 
     def slots_skipped(self, comparison: str, reason: str, count: int) -> None:
         """Count slots of a known comparison that did not run."""
@@ -94,6 +141,18 @@ class DaemonCollector(Collector):
         with self._lock:
             if self._receivers is None or receiver in self._receivers:
                 self._notified.labels(receiver, outcome).inc()
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        """Count a failed attempt to deliver to a known receiver."""
+        with self._lock:
+            if self._receivers is None or receiver in self._receivers:
+                self._delivery_errors.labels(receiver, trouble.value).inc()
+
+    def pinged(self, ping: str, outcome: str) -> None:
+        """Count what became of a known ping."""
+        with self._lock:
+            if self._ping_names is None or ping in self._ping_names:
+                self._pings.labels(ping, outcome).inc()
 
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
         """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
@@ -152,8 +211,9 @@ class DaemonCollector(Collector):
                 yield without_created(family)
 
     def _counted(self) -> tuple[Counter | Histogram, ...]:
-        of_runs = (self._runs, self._skipped, self._run_seconds, self._stage_seconds, self._notified)
-        return (*of_runs, self._database_errors, self._jumps, self._restarts, self._pruned_rows)
+        of_delivery = (self._notified, self._delivery_errors, self._pings)
+        of_database = (self._database_errors, self._pruned_rows)
+        return (*self._of_comparisons, *of_delivery, *of_database, self._jumps, self._restarts)
 
     def _gauges(self) -> Gauges:
         gauges = Gauges()

@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 from prometheus_client import Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from monitor.export.series import SERIES
+from monitor.visible import visible
+
+Labels = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """How many lie at or below each upper bound, the last of which is ``+Inf``, and the sum over all."""
+
+    buckets: tuple[tuple[str, float], ...]
+    total: float
 
 
 class Gauges:
     """Samples gathered by series. A sample given twice is shown once, with the later value."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, dict[tuple[str, ...], float]] = {}
+        self._samples: dict[str, dict[Labels, float]] = {}
+        self._distributions: dict[str, dict[Labels, Distribution]] = {}
 
-    def set(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
+    @property
+    def samples(self) -> Mapping[str, Mapping[Labels, float]]:
+        """What was set, by series and labels."""
+        return self._samples
+
+    def set(self, name: str, labels: Labels, value: float | None) -> None:
         """Set one sample of the series with that name (without prefix); None means there is nothing to show."""
         if value is not None:
             self._samples.setdefault(name, {})[labels] = float(value)
 
+    def distribute(self, name: str, labels: Labels, distribution: Distribution) -> None:
+        """Set one gauge histogram of the series with that name."""
+        self._distributions.setdefault(name, {})[labels] = distribution
+
+    def remove(self, name: str, labels: Labels) -> None:
+        """Take one sample away again."""
+        self._samples.get(name, {}).pop(labels, None)
+
     def families(self) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order."""
-        return tuple(_gauge(name, self._samples[name]) for name in SERIES if name in self._samples)
+        return tuple(
+            _distribution(name, self._distributions[name]) if name in self._distributions else _gauge(name, self._samples[name])
+            for name in SERIES
+            if self._samples.get(name) or name in self._distributions
+        )
 
 
-def _gauge(name: str, samples: dict[tuple[str, ...], float]) -> Metric:
+def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
+    series = SERIES[name]
+    family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
+    for labels, one in samples.items():
+        family.add_metric([visible(each) for each in labels], list(one.buckets), one.total)
+    return family
+
+
+def _gauge(name: str, samples: dict[Labels, float]) -> Metric:
     series = SERIES[name]
     family = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
     for labels, value in samples.items():
         if len(labels) != len(series.labels):
             msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             raise ValueError(msg)
-        family.add_metric(labels, value)
+        family.add_metric([visible(each) for each in labels], value)
     return family
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
+import numpy as np
 from prometheus_client.metrics_core import Metric
 
 from monitor.errors import ConfigError
-from monitor.export.families import Gauges
+from monitor.export.cutting import cut
+from monitor.export.families import Distribution, Gauges
 from monitor.model import (
     ALL,
     AlertState,
@@ -34,9 +37,15 @@ _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)
 
 
-def latest_families(latest: Sequence[LatestRun]) -> tuple[Metric, ...]:
-    """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok."""
+def latest_families(latest: Sequence[LatestRun], *, known: Iterable[str] = (), most: int | None = None) -> tuple[Metric, ...]:
+    """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok.
+
+    Of comparisons that are ``known`` and have no run yet it is shown that they have none. Of the series of segments at most
+    ``most`` are shown, see `cut`.
+    """
     gauges = Gauges()
+    for comparison in {*known} - {one.run.comparison for one in latest}:
+        _add_unrun(gauges, comparison)
     for one in latest:
         _add_run(gauges, one)
         if one.coverage is not None:
@@ -48,7 +57,16 @@ def latest_families(latest: Sequence[LatestRun]) -> tuple[Metric, ...]:
             _add_arms(gauges, one.run.comparison, one.arm_scores)
             _add_expectations(gauges, one)
         _add_alerts(gauges, one.states, is_ok=is_ok)
+    left_out = {} if most is None else cut(gauges, most)
+    for comparison in {*known, *(one.run.comparison for one in latest)}:
+        gauges.set("series_cut", (comparison,), left_out.get(comparison, 0))
     return gauges.families()
+
+
+def _add_unrun(gauges: Gauges, comparison: str) -> None:
+    for status in FINISHED:
+        gauges.set("run_status", (comparison, status.value), 0)
+    gauges.set("unlabelled_runs", (comparison,), 0)
 
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:
@@ -89,8 +107,20 @@ def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]
         gauges.set("similarity_undefined_users", key, summary.n_undefined)
         gauges.set("similarity_mean", key, summary.mean)
         gauges.set("similarity_standard_error", key, summary.standard_error)
+        if summary.segment == ALL and summary.mean is not None:
+            gauges.distribute("similarity_distribution", (comparison, metric), _distribution(summary, summary.mean))
         for name, value in summary.statistics.items():
             _add_statistic(gauges, key, name, value)
+
+
+def _distribution(summary: Summary, mean: float) -> Distribution:
+    """The histogram, each bin with all below it; the last one ends at ``+Inf``, since nothing lies beyond it."""
+    histogram = summary.histogram
+    edges = np.linspace(histogram.low, histogram.high, len(histogram.counts) + 1)[1:-1]
+    bounds = (*(f"{edge:.6g}" for edge in edges), "+Inf")
+    return Distribution(
+        buckets=tuple(zip(bounds, accumulate(histogram.counts), strict=True)) or (("+Inf", summary.n),), total=mean * summary.n
+    )
 
 
 def _add_floor(gauges: Gauges, key: tuple[str, ...], derived: Derived, summary: Summary) -> None:
@@ -135,7 +165,13 @@ def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) ->
 
 
 def _add_expectations(gauges: Gauges, latest: LatestRun) -> None:
-    expected = {(each.alert, each.segment): each.expected for each in latest.expectations}
+    by_alert = {(each.alert, each.segment): each for each in latest.expectations}
     for state in latest.states:
+        found = by_alert.get((state.alert, state.segment))
+        if found is None:
+            continue
         key = (state.comparison, state.alert, state.segment, state.severity.value)
-        gauges.set("alert_expected", key, expected.get((state.alert, state.segment)))
+        gauges.set("alert_expected", key, found.expected)
+        if found.limit is not None and found.opposite is not None:
+            gauges.set("alert_normal_lower", key, min(found.limit, found.opposite))
+            gauges.set("alert_normal_upper", key, max(found.limit, found.opposite))

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+import structlog
+from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from monitor.errors import DatabaseTrouble
+from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.daemon import DaemonCollector
 from monitor.export.exposition import render
+from monitor.export.families import counter, without_created
 from monitor.export.latest import latest_families
-from monitor.export.series import SERIES
+from monitor.export.series import COLLECTORS, SERIES
 from monitor.model import DataKind, LatestRun, Pruned, RunResult
+
+log = structlog.get_logger(__name__)
 
 
 class _Snapshot(Collector):
@@ -31,6 +35,35 @@ class _Snapshot(Collector):
         yield from self.families
 
 
+class _Guarded(Collector):
+    """Collectors, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
+
+    def __init__(self, collectors: Mapping[str, Collector], errors: Counter) -> None:
+        self._collectors, self._errors = collectors, errors
+        self._failing: frozenset[str] = frozenset()
+        for name in collectors:
+            errors.labels(name)
+
+    def describe(self) -> Iterator[Metric]:
+        return iter(())  # asked at registration, to look for names taken twice; nothing else is registered here
+
+    def collect(self) -> Iterator[Metric]:
+        failing = set()
+        for name, collector in self._collectors.items():
+            try:
+                families = list(collector.collect())
+            except Exception:
+                failing.add(name)
+                self._errors.labels(name).inc()
+                if name not in self._failing:
+                    log.exception("metrics left out of the page", collector=name)
+            else:
+                yield from families
+        self._failing = frozenset(failing)
+        for family in self._errors.collect():
+            yield without_created(family)
+
+
 class PrometheusPublisher:
     """Port ``Publisher`` with a registry of its own. A scrape reads memory only, never the database.
 
@@ -41,10 +74,13 @@ class PrometheusPublisher:
         self._registry = CollectorRegistry()
         self._snapshot = _Snapshot(version)
         self._daemon = DaemonCollector()
-        self._registry.register(self._snapshot)
-        self._registry.register(self._daemon)
-        for collector in (ProcessCollector, PlatformCollector, GCCollector):
-            collector(registry=self._registry)
+        self._known: tuple[str, ...] = ()
+        self._most: int | None = None
+        self._latest: tuple[LatestRun, ...] = ()
+        aside = CollectorRegistry()  # these three insist on a registry of their own
+        of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
+        collectors = dict(zip(COLLECTORS, (self._snapshot, self._daemon, *of_process), strict=True))
+        self._registry.register(_Guarded(collectors, counter("collector_errors_total")))
 
     def watch(
         self,
@@ -52,12 +88,17 @@ class PrometheusPublisher:
         receivers: Sequence[str],
         *,
         intervals: Mapping[str, timedelta] | None = None,
+        pings: Sequence[str] = (),
+        max_series: int | None = None,
     ) -> None:
         """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
 
         ``intervals``: for each comparison the longest time between two of its slots; alert rules on stale runs use it.
+        ``max_series``: most series of segments that are shown; None for all.
         """
-        self._daemon.watch(comparisons, receivers, intervals or {})
+        self._known, self._most = tuple(comparisons), max_series
+        self._daemon.watch(comparisons, receivers, intervals or {}, pings)
+        self.publish([one for one in self._latest if one.run.comparison in self._known])
 
     def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
         """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
@@ -65,7 +106,8 @@ class PrometheusPublisher:
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``."""
-        self._snapshot.families = latest_families(latest)
+        self._latest = tuple(latest)
+        self._snapshot.families = latest_families(latest, known=self._known, most=self._most)
 
     def run_finished(self, result: RunResult) -> None:
         """See ``Publisher.run_finished``."""
@@ -78,6 +120,14 @@ class PrometheusPublisher:
     def notified(self, receiver: str, outcome: str) -> None:
         """See ``Publisher.notified``."""
         self._daemon.notified(receiver, outcome)
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        """See ``Publisher.delivery_failed``."""
+        self._daemon.delivery_failed(receiver, trouble)
+
+    def pinged(self, ping: str, outcome: str) -> None:
+        """Count what became of a dead-man ping: ``sent``, ``failed`` or ``dropped``."""
+        self._daemon.pinged(ping, outcome)
 
     def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
         """See ``Publisher.outbox``."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitor.errors import DatabaseTrouble
-from monitor.model import DataKind
+from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.model import CoverageReason, DataKind
 
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
 """Why a slot did not run: nobody was there, or the last run was still at it."""
 SEND_OUTCOMES = ("sent", "retry", "dead", "dropped")
 """What comes of one attempt to deliver."""
+PING_OUTCOMES = ("sent", "failed", "dropped")
+"""What became of a dead-man ping: taken, given up, or pushed out by newer ones."""
+COLLECTORS = ("results", "daemon", "process", "platform", "gc")
+"""What a page is put together from, each by itself: one that fails takes none of the others with it."""
 PRUNE_REASONS = ("age", "size")
 """Why rows are deleted."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
@@ -25,6 +29,7 @@ class Kind(StrEnum):
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
+    GAUGE_HISTOGRAM = "gaugehistogram"
     INFO = "info"
 
 
@@ -46,10 +51,11 @@ def _series(kind: Kind, name: str, labels: str, text: str, buckets: tuple[float,
     return Series(name=f"{PREFIX}{name}", kind=kind, help=text, labels=tuple(labels.split()), unit=unit, buckets=buckets)
 
 
-_G, _C, _H, _I = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM, Kind.INFO
+_G, _C, _H, _D, _I = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM, Kind.GAUGE_HISTOGRAM, Kind.INFO
 _SIMILARITY = "comparison segment metric"
 _ALERT = "comparison alert segment severity"
 _RUN_S = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
+_LAG_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = (
@@ -65,6 +71,12 @@ _TABLE = (
         "Share of users, from 0 to 1, whose similarity is strictly below the floor.",
     ),
     _series(_G, "similarity_users", _SIMILARITY, "Users behind the similarity: those with a defined score."),
+    _series(
+        _D,
+        "similarity_distribution",
+        "comparison metric",
+        "Users of segment all by similarity, in buckets up to `le`; `_gsum` and `_gcount` give the mean.",
+    ),
     _series(_G, "similarity_undefined_users", _SIMILARITY, "Users compared whose score is undefined."),
     _series(
         _G,
@@ -116,8 +128,20 @@ _TABLE = (
         _ALERT,
         "Value that a rule that learns expected of the newest finished run. Absent while it learns.",
     ),
+    _series(
+        _G,
+        "alert_normal_lower",
+        _ALERT,
+        "Lower end of what a rule that learns held for normal in the newest finished run. Absent while it learns.",
+    ),
+    _series(_G, "alert_normal_upper", _ALERT, "Upper end of the same."),
     # Runs.
-    _series(_G, "run_status", "comparison status", "1 for the status of the newest finished run, 0 for the others."),
+    _series(
+        _G,
+        "run_status",
+        "comparison status",
+        "1 for the status of the newest finished run, 0 for the others; all 0 before the first.",
+    ),
     _series(_G, "run_last_slot_timestamp_seconds", "comparison", "Slot of the newest finished run."),
     _series(_G, "run_last_finished_timestamp_seconds", "comparison", "When the newest finished run ended."),
     _series(_G, "run_last_ok_timestamp_seconds", "comparison", "When a run last ended ok. Absent until one has."),
@@ -136,6 +160,21 @@ _TABLE = (
     ),
     _series(_H, "run_duration_seconds", "comparison", "Time from claim to end of a run.", _RUN_S),
     _series(_H, "stage_duration_seconds", "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
+    _series(_H, "schedule_lag_seconds", "comparison", "Time from a slot to the start of its run.", _LAG_S),
+    _series(_H, "pull_duration_seconds", "comparison arm", "Time an arm took to answer for all users of a run.", _STAGE_S),
+    _series(
+        _H,
+        "arm_gap_seconds",
+        "comparison",
+        "Time between the ends of the two arms' answers: their lists may be as far apart in time.",
+        _STAGE_S,
+    ),
+    _series(
+        _C,
+        "source_errors_total",
+        "comparison arm reason",
+        f"Users whose list could not be had or was imperfect: {', '.join(f'`{reason}`' for reason in CoverageReason)}.",
+    ),
     # Leading.
     _series(_G, "leader", "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."),
     _series(_G, "lease_epoch", "", "Epoch of the lease of whoever leads, as this daemon last saw it; grows at each takeover."),
@@ -145,6 +184,18 @@ _TABLE = (
         "notifications_total",
         "receiver outcome",
         "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be told any more).",
+    ),
+    _series(
+        _C,
+        "delivery_errors_total",
+        "receiver reason",
+        f"Attempts to deliver that failed: {', '.join(f'`{trouble}`' for trouble in DeliveryTrouble)}.",
+    ),
+    _series(
+        _C,
+        "pings_total",
+        "ping outcome",
+        "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
     _series(_G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or told by another alert."),
@@ -177,6 +228,18 @@ _TABLE = (
         "watchdog_restarts_total",
         "part",
         f"What hung and was begun anew: {', '.join(f'`{part}`' for part in WATCHED_PARTS)}.",
+    ),
+    _series(
+        _G,
+        "series_cut",
+        "comparison",
+        "Series of segments that this page leaves out because of `max_series`.",
+    ),
+    _series(
+        _C,
+        "collector_errors_total",
+        "collector",
+        f"Parts of this page that could not be made: {', '.join(f'`{name}`' for name in COLLECTORS)}.",
     ),
     _series(_G, "config_last_reload_successful", "", "1 when the configuration file last read is the one in force, else 0."),
     _series(_G, "config_last_reload_success_timestamp_seconds", "", "When a configuration was last put in force."),

@@ -127,10 +127,11 @@ class Expectation:
     """What one rule expected of one segment's run from the ``runs`` healthy ones before it, None where these are too few.
 
     ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
-    counts against it; ``z``: how far out this run's value lies, standard normal in healthy runs, large on the rule's side;
-    ``evidence`` of a trend so far, which fires at ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of
-    its lists that were seen, ``evidence`` the changes of the other arm's lists since the last of them, and ``limit`` the most
-    that is normal, None while that is being learned.
+    counts against it; ``opposite``: the last one on the other side that is as normal; ``z``: how far out this run's value lies,
+    standard normal in healthy runs, large on the rule's side; ``evidence`` of a trend so far, which fires at
+    ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of its lists that were seen, ``evidence`` the
+    changes of the other arm's lists since the last of them, and ``limit`` the most that is normal, None while that is being
+    learned.
 
     For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
     there (``judged``, ``error``), the share of the users asked who had no score (``lost``), and what it adds to evidence over
@@ -143,6 +144,7 @@ class Expectation:
     runs: int
     expected: float | None = None
     limit: float | None = None
+    opposite: float | None = None
     z: float | None = None
     evidence: float | None = None
     evidence_limit: float | None = None

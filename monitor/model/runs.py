@@ -201,7 +201,8 @@ class RunResult:
     run judged, ``transitions`` those that it caused, in order. ``scores`` is None when nothing was compared or when the
     comparison keeps none; likewise ``lists``. ``catalogue_size``: items that could be listed, as configured, and no fewer
     than either arm listed. ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``:
-    it was known already. ``split`` and ``explanation`` are None where no metric can be split.
+    it was known already. ``split`` and ``explanation`` are None where no metric can be split. ``pull_seconds``: how long each
+    arm took to answer; it is shown and not stored.
     """
 
     claim: Claim
@@ -225,6 +226,7 @@ class RunResult:
     expectations: tuple[Expectation, ...] = ()
     split: Split | None = None
     explanation: Explanation | None = None
+    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

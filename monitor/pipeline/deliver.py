@@ -192,6 +192,7 @@ class Outlet:
         """Put off, give up, or send by halves what was refused for what a part of it says."""
         if error.permanent and error.of_message and len(deliveries) > 1:
             return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
+        self.publisher.delivery_failed(self.receiver.name, error.trouble)
         now = self.clock.now()
         if error.permanent:
             fallback = self.policy.fallbacks.get(self.receiver.name)
@@ -227,6 +228,7 @@ class Outlet:
         try:
             self.receiver.send(message, now=now)
         except DeliveryError as error:
+            self.publisher.delivery_failed(self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
             self.store.repeat(deliveries, at=now + every if error.permanent else soon)
             raise

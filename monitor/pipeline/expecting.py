@@ -154,7 +154,7 @@ def _tell(
 ) -> tuple[Expectation, ...]:
     shares, correlation = given
     values, errors = measure_all(series, summaries)
-    limits, z = _look(series, reference, (values, errors), shares)
+    (limits, opposites), z = _look(series, reference, (values, errors), shares)
     steady = discount(z, correlation)
     evidence = follow(before, steady).total
     by_name = {(each.segment, each.metric): each for each in summaries}
@@ -170,6 +170,7 @@ def _tell(
                 runs=int(reference.runs[n]),
                 expected=each.show_expected(reference.center[n], summary) if is_known else None,
                 limit=each.show(limits[n], summary) if is_known else None,
+                opposite=each.show(opposites[n], summary) if is_known else None,
                 z=float(z[n]) if is_known and np.isfinite(z[n]) else None,
                 evidence=float(evidence[n]) if is_known and is_trend else None,
                 evidence_limit=1.0 / float(shares[n]) if is_trend else None,
@@ -182,13 +183,17 @@ def _tell(
     return tuple(found)
 
 
-def _look(series: Sequence[Series], reference: Reference, now: tuple[Floats, Floats], shares: Floats) -> tuple[Floats, Floats]:
-    """The limit on the watched side and how far out this run lies, (m,) each; z is NaN while too little is known."""
+def _look(
+    series: Sequence[Series], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+) -> tuple[tuple[Floats, Floats], Floats]:
+    """The limits on the watched side and on the other, and how far out this run lies, (m,) each.
+
+    z is NaN while too little is known.
+    """
     values, errors = now
-    limits, z = np.full(len(series), np.nan), np.full(len(series), np.nan)
-    for direction in Direction:
-        mine = np.array([each.rule.direction is direction for each in series])
-        prediction = predict(reference, np.nan_to_num(errors), shares, direction=direction)
-        limits = np.where(mine, prediction.low if direction is Direction.BELOW else prediction.high, limits)
-        z = np.where(mine, to_normal(surprise(reference, values, errors, direction=direction)), z)
+    prediction = predict(reference, np.nan_to_num(errors), shares)
+    is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
+    far = {side: to_normal(surprise(reference, values, errors, direction=side)) for side in Direction}
+    z = np.where(is_below, far[Direction.BELOW], far[Direction.ABOVE])
+    limits = np.where(is_below, prediction.low, prediction.high), np.where(is_below, prediction.high, prediction.low)
     return limits, np.where(reference.runs >= LEAST_RUNS, z, np.nan)

@@ -41,7 +41,8 @@ class Measurement:
     ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
     ``left_out`` are sentences about what was not measured although it is wanted. ``arm_scores`` are those of each arm by
     itself; ``catalogue_size`` the items that could be listed, None where nothing is; ``lists`` what is to be kept, None where
-    nothing is. ``is_labelled``: relevance was known. ``explained`` is None where no metric can be split.
+    nothing is. ``is_labelled``: relevance was known. ``explained`` is None where no metric can be split. ``pull_seconds``: how
+    long each arm took to answer.
     """
 
     coverage: Coverage
@@ -56,6 +57,7 @@ class Measurement:
     left_out: tuple[str, ...]
     is_labelled: bool
     explained: Explained | None
+    pull_seconds: Mapping[Arm, float]
 
 
 @dataclass(slots=True)
@@ -97,7 +99,7 @@ def measure(
         answers = ask(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
         pairing = _pair(panel, answers, comparison.k)
-        troubles, lacks, notes = answers.troubles, answers.lacks, _notes(answers)
+        troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
     with watch.stage("score"):
         metrics, unmeasured = scorable(comparison, pairing.batch)
         by_metric = score_all(pairing.batch, metrics)
@@ -133,6 +135,7 @@ def measure(
         left_out=(*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled))),
         is_labelled=pairing.batch.labels is not None,
         explained=explained and add_titles(explained, titles),
+        pull_seconds=seconds,
     )
 
 

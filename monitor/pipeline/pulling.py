@@ -26,6 +26,7 @@ from monitor.model import (
 )
 from monitor.pipeline.arms import Arms
 from monitor.pipeline.deadline import OverdueError, Promise
+from monitor.ports import Source
 from monitor.sampling import draw
 
 T = TypeVar("T")
@@ -44,6 +45,7 @@ class Answers:
 
     ``weights``, ``relevance`` and ``again`` (the baseline's second lists) are None without a source, or where it failed.
     ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
+    ``seconds``: how long each arm took, or was waited for.
     """
 
     baseline: Pull
@@ -53,6 +55,7 @@ class Answers:
     again: Pull | None
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
+    seconds: Mapping[Arm, float]
 
 
 def ask_users(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
@@ -69,9 +72,11 @@ def ask_users(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: flo
 def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float) -> Answers:
     """All answers, pulled side by side so that they speak of the same moment."""
     request = PullRequest(users=panel.users, k=comparison.k, slot=slot, timeout_s=max(timeout_s, 0.001))
-    ends_at = time.monotonic() + request.timeout_s + GRACE_S
+    begun_at = time.monotonic()
+    ends_at = begun_at + request.timeout_s + GRACE_S
+    took: dict[Arm, float] = {}
     pulling = {
-        arm: Promise(partial(source.pull, request), name=f"{comparison.name}-{arm}")
+        arm: Promise(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
     weighing = _weighing(comparison, arms, slot)
@@ -79,6 +84,7 @@ def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeou
     asking_again = _asking_again(comparison, arms, request)
     late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
     found = {arm: _pulled(promise, arm, panel, ends_at, late) for arm, promise in pulling.items()}
+    waited_s = time.monotonic() - begun_at
     weights, no_weights = _waited(weighing, "item_weights", ends_at, late)
     relevance, no_relevance = _waited(labelling, "relevance", ends_at, late)
     again, no_floor = _waited(asking_again, "noise_floor", ends_at, late)
@@ -88,6 +94,7 @@ def ask(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeou
         weights=weights,
         relevance=relevance,
         again=again,
+        seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, (no_weights, no_relevance, no_floor))),
     )
@@ -124,6 +131,15 @@ def _labelling(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[Re
 
 def _asking_again(comparison: Comparison, arms: Arms, request: PullRequest) -> Promise[Pull | None] | None:
     return None if arms.again is None else Promise(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
+
+
+def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
+    """What the arm answers; how long it took is noted also where it fails."""
+    begun_at = time.monotonic()
+    try:
+        return source.pull(request)
+    finally:
+        took[arm] = time.monotonic() - begun_at
 
 
 def _pulled(promise: Promise[Pull], arm: Arm, panel: Panel, ends_at: float, late: str) -> tuple[Pull, str | None]:

@@ -112,6 +112,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         expectations=judgement.expectations,
         split=explained.split if explained else None,
         explanation=explanation,
+        pull_seconds=measurement.pull_seconds if measurement else {},
         is_labelled=is_ok and measurement.is_labelled if measurement else False,
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from monitor.errors import ConfigError
 from monitor.options import OneOf
@@ -80,6 +80,8 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
     return tuple(opened)
 
 
-def open_pings(options: Sequence[PingOptions]) -> tuple[RunWatcher, ...]:
-    """One dead-man ping an entry. Nothing is sent yet."""
-    return tuple(DeadMan(entry) for entry in options)
+def open_pings(
+    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
+) -> tuple[RunWatcher, ...]:
+    """One dead-man ping an entry. Nothing is sent yet. ``on_outcome`` hears what becomes of each, see `DeadMan`."""
+    return tuple(DeadMan(entry, on_outcome=on_outcome) if on_outcome else DeadMan(entry) for entry in options)

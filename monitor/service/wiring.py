@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -74,14 +74,14 @@ class Wiring:
             receiver.close()
 
 
-def wire(settings: Settings) -> Wiring:
-    """Open the sources and receivers that the settings name."""
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
+    """Open the sources and receivers that the settings name. ``on_ping`` hears what becomes of each dead-man ping."""
     return Wiring(
         settings=settings,
         watched={options.name: watch(options) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
-        pings=open_pings(settings.pings),
+        pings=open_pings(settings.pings, on_outcome=on_ping),
     )
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import published
-from monitor.errors import DatabaseTrouble
+from monitor.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export import PrometheusPublisher
-from monitor.model import RunStatus
+from monitor.model import Arm, CoverageReason, RunStatus
 
 Scrape = Callable[[PrometheusPublisher], Any]
 
@@ -199,3 +199,82 @@ def test_a_run_that_was_given_up_counts_as_abandoned_where_the_comparison_is_kno
     page = scrape(publisher)
     assert page.value("runs_total", comparison="home-feed", status="abandoned") == 1
     assert page.value("runs_total", comparison="gone", status="abandoned") is None
+
+
+def test_a_run_is_observed_by_its_lag_its_arms_and_what_lay_between_them(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    claim = replace(published.result().claim, started_at=published.SLOT + timedelta(seconds=7))
+
+    publisher.run_finished(published.result(claim=claim))
+
+    page, of = scrape(publisher), {"comparison": "home-feed"}
+    assert page.value("schedule_lag_seconds_sum", **of) == 7.0
+    assert page.value("pull_duration_seconds_sum", **of, arm="baseline") == 3.0
+    assert page.value("pull_duration_seconds_sum", **of, arm="candidate") == 2.5
+    assert page.value("arm_gap_seconds_sum", **of) == 0.5
+
+
+def test_of_a_run_that_asked_nobody_no_arm_is_observed(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], [])
+
+    publisher.run_finished(published.result(status=RunStatus.FAILED, pull_seconds={}))
+
+    page = scrape(publisher)
+    assert page.value("arm_gap_seconds_count", comparison="home-feed") == 0
+    assert page.value("pull_duration_seconds_count", comparison="home-feed", arm="baseline") == 0
+
+
+def test_users_whose_list_could_not_be_had_add_up_by_arm_and_reason(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], [])
+    page = scrape(publisher)
+    zero = [page.value("source_errors_total", **one) for one in page.labelled("source_errors_total")]
+    assert zero == [0.0] * (len(Arm) * len(CoverageReason))
+
+    for _ in range(2):
+        publisher.run_finished(published.result(coverage=published.coverage()))
+
+    page = scrape(publisher)
+    assert page.value("source_errors_total", comparison="home-feed", arm="candidate", reason="missing") == 20
+    assert page.value("source_errors_total", comparison="home-feed", arm="baseline", reason="short") == 6
+
+
+def test_failed_deliveries_and_pings_count_by_what_became_of_them(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch([], ["pager"], pings=["ping"])
+    page = scrape(publisher)
+    assert {page.value("delivery_errors_total", receiver="pager", reason=trouble) for trouble in DeliveryTrouble} == {0.0}
+    assert {page.value("pings_total", ping="ping", outcome=outcome) for outcome in ("sent", "failed", "dropped")} == {0.0}
+
+    publisher.delivery_failed("pager", DeliveryTrouble.RATE_LIMITED)
+    publisher.delivery_failed("gone", DeliveryTrouble.REFUSED)
+    publisher.pinged("ping", "sent")
+    publisher.pinged("gone", "sent")
+
+    page = scrape(publisher)
+    assert page.value("delivery_errors_total", receiver="pager", reason="rate_limited") == 1
+    assert page.value("pings_total", ping="ping", outcome="sent") == 1
+    assert "gone" not in page.text
+
+
+def test_a_ping_and_a_receiver_that_went_vanish(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed"], ["pager"], pings=["ping"])
+    publisher.run_finished(published.result(coverage=published.coverage()))
+
+    publisher.watch(["search"], ["chat"], pings=["other"])
+
+    page = scrape(publisher)
+    assert not [text for text in ("home-feed", "pager", 'ping="ping"') if text in page.text]
+
+
+@pytest.mark.parametrize(
+    ("error", "trouble"),
+    [
+        (DeliveryError("401", permanent=True), "refused"),
+        (DeliveryError("401", permanent=True, may_be_known=True), "refused"),
+        (DeliveryError("429", permanent=False, retry_after_s=0.0), "rate_limited"),
+        (DeliveryError("time-out", permanent=False, may_be_known=True), "no_answer"),
+        (DeliveryError("refused connection", permanent=False), "unreachable"),
+    ],
+)
+def test_every_delivery_error_is_of_one_kind(error: DeliveryError, trouble: str) -> None:
+    assert error.trouble == trouble

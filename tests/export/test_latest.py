@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import published
 from monitor.export import PrometheusPublisher
 from monitor.model import Outcome, RunStatus, Severity, State
+from monitor.visible import visible
 
 Scrape = Callable[[PrometheusPublisher], Any]
 RBO = {"comparison": "home-feed", "segment": "all", "metric": "rbo(p=0.9)"}
@@ -153,7 +154,7 @@ def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublishe
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
 
-@given(name=st.text(st.characters(codec="utf-8", exclude_characters="\r"), min_size=1, max_size=40))
+@given(name=st.text(st.characters(codec="utf-8").filter(lambda each: visible(each) == each), min_size=1, max_size=40))
 def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
     publisher = PrometheusPublisher(version="1")
     publisher.publish([published.latest(summaries=(published.summary(segment=name),), coverage=None, states=())])
@@ -220,3 +221,42 @@ def test_runs_that_wait_for_labels_are_counted_whatever_the_newest_run_is(
 
     assert page.value("unlabelled_runs", comparison="home-feed") == 3
     assert not {"rankwatch_arm_metric", "rankwatch_similarity_by_chance"} & page.names()
+
+
+def test_the_distribution_of_all_users_adds_up_bin_by_bin(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.publish([published.latest()])
+
+    page, of = scrape(publisher), {"comparison": "home-feed", "metric": "rbo(p=0.9)"}
+    buckets = {le: page.value("similarity_distribution_bucket", **of, le=le) for le in ("0.25", "0.5", "0.75", "+Inf")}
+    assert buckets == {"0.25": 40, "0.5": 60, "0.75": 88, "+Inf": 188}
+    assert page.value("similarity_distribution_gcount", **of) == 188
+    assert page.value("similarity_distribution_gsum", **of) == 0.625 * 188
+    assert len(page.labelled("similarity_distribution_bucket")) == 4
+
+
+def test_what_is_normal_shows_from_its_lower_to_its_upper_end(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.publish([published.latest()])
+
+    page = scrape(publisher)
+    assert (page.value("alert_normal_lower", **ALERT), page.value("alert_normal_upper", **ALERT)) == (0.5, 0.75)
+
+
+def test_a_comparison_that_never_ran_is_known_to_have_no_status(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed", "search"], [])
+    publisher.publish([published.latest()])
+
+    page = scrape(publisher)
+    assert {page.value("run_status", comparison="search", status=status) for status in FINISHED} == {0.0}
+    assert page.value("run_status", comparison="home-feed", status="ok") == 1
+    assert page.value("run_last_finished_timestamp_seconds", comparison="search") is None
+
+
+def test_a_comparison_taken_away_is_gone_before_anything_is_read_again(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.watch(["home-feed", "search"], [])
+    publisher.publish([published.latest(), published.named("search")])
+
+    publisher.watch(["search"], [])
+
+    page = scrape(publisher)
+    assert "home-feed" not in page.text
+    assert page.value("run_status", comparison="search", status="ok") == 1

@@ -33,6 +33,7 @@ def test_the_publisher_keeps_the_port() -> None:
 def test_a_filled_page_shows_every_series_of_the_table_and_none_beside() -> None:
     families = parse_text(published.filled().render()[0].decode())
     shown = {family.name + ("_total" if family.type == "counter" else "") for family in families}
+    shown -= {f"{name}_{part}" for name in shown for part in ("gsum", "gcount")}  # of a gauge histogram, in this format
 
     assert {name for name in shown if name.startswith("rankwatch_")} == {series.name for series in SERIES.values()}
 
@@ -42,7 +43,8 @@ def test_every_sample_has_exactly_the_labels_of_its_series() -> None:
     for family in parse_text(published.filled().render()[0].decode()):
         for sample in family.samples:
             if sample.name.startswith("rankwatch_"):
-                stem = re.sub(r"_(bucket|sum|count)$", "", sample.name) if family.type == "histogram" else sample.name
+                stem = re.sub(r"_(bucket|g?sum|g?count)$", "", sample.name)
+                stem = stem if stem in by_name else sample.name
                 assert set(sample.labels) - {"le"} == by_name[stem], sample.name
 
 
@@ -50,7 +52,7 @@ def test_help_and_type_on_the_page_are_those_of_the_table() -> None:
     text = published.filled().render()[0].decode()
 
     for series in SERIES.values():
-        kind = "gauge" if series.kind is Kind.INFO else series.kind
+        kind = {Kind.INFO: "gauge", Kind.GAUGE_HISTOGRAM: "histogram"}.get(series.kind, series.kind)
         assert f"# HELP {series.name} {series.help}\n# TYPE {series.name} {kind}\n" in text
 
 
@@ -145,3 +147,34 @@ def test_the_table_follows_the_conventions_of_prometheus() -> None:
         assert (series.kind is Kind.HISTOGRAM) == bool(series.buckets)
         assert series.help.endswith((".", ")")), series.name
         assert series.name.removesuffix("_total").endswith(series.unit)
+
+
+def test_a_part_of_the_page_that_fails_is_counted_and_takes_no_other_with_it(
+    publisher: PrometheusPublisher, scrape: Scrape
+) -> None:
+    def fail() -> tuple[bool, int | None]:
+        raise ZeroDivisionError
+
+    publisher.publish([published.latest()])
+    assert scrape(publisher).value("collector_errors_total", collector="daemon") == 0
+
+    publisher.led_by(fail)
+    pages = [scrape(publisher) for _ in range(2)]
+
+    assert [page.value("collector_errors_total", collector="daemon") for page in pages] == [1, 2]
+    assert pages[-1].value("similarity_mean", comparison="home-feed", segment="all", metric="rbo(p=0.9)") == 0.625
+    assert pages[-1].value("leader") is None
+    assert "\nprocess_resident_memory_bytes " in pages[-1].text
+
+    publisher.led_by(lambda: (True, 3))
+    assert scrape(publisher).value("leader") == 1
+
+
+def test_control_characters_of_a_segment_reach_no_terminal(publisher: PrometheusPublisher) -> None:
+    hostile = published.summary(segment="a=\x1b]0;pwned\x07\x9b2J\x7f")
+
+    publisher.publish([published.latest(summaries=(hostile,))])
+
+    body = publisher.render()[0]
+    assert b'segment="a=\\\\x1b]0;pwned\\\\x07\\\\x9b2J\\\\x7f"' in body
+    assert not [character for character in body.decode() if ord(character) < 32 and character != "\n"]

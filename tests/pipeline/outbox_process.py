@@ -13,6 +13,7 @@ from typing import Any
 
 from factories import SLOT, comparison, rule, summary
 from monitor.alerts import judge_run, name_incidents
+from monitor.errors import DeliveryTrouble
 from monitor.model import Comparison, RunResult, RunStatus, Transition
 from monitor.pipeline.deliver import Outlet
 from monitor.ports import Store
@@ -90,6 +91,9 @@ class Deadly:
 
 class Silent:
     def notified(self, receiver: str, outcome: str) -> None:
+        """Count nothing."""
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         """Count nothing."""
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from factories import SLOT, comparison, rule
 from monitor.alerts import Matcher, Policy, Route, Window, retire
-from monitor.errors import DatabaseError, DeliveryError
+from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, State, Transition
 from monitor.pipeline.deliver import LEASE, LOOK_AGAIN, RESOLVED_FOR, Outlet, drain
 from monitor.ports import Receiver
@@ -83,9 +83,13 @@ class FakeReceiver:
 @dataclass
 class FakePublisher:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, DeliveryTrouble]] = field(default_factory=Counter)
 
     def notified(self, receiver: str, outcome: str) -> None:
         self.counts[receiver, outcome] += 1
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        self.troubles[receiver, trouble] += 1
 
 
 DOWN = DeliveryError("fake is down", permanent=False)
@@ -169,6 +173,7 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore)
     assert waits == [1.0, 2.0, 4.0]
     assert deliver(store, receiver, clock, publisher).sent == 1
     assert publisher.counts == {("fake", "retry"): 3, ("fake", "sent"): 1}
+    assert sum(publisher.troubles.values()) == 3
 
 
 def test_retry_after_is_honoured(store: SqlStore) -> None:
@@ -219,6 +224,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: Sql
     assert deliver(store, receiver, clock, publisher).dropped == 1
     assert (receiver.sent, owed(store, clock)) == ([], 0)
     assert publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
+    assert publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
 
 
 def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: SqlStore) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, rule
+from monitor.errors import DeliveryTrouble
 from monitor.pipeline.deliver import Outlet
 from monitor.ports import Receiver
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
@@ -48,6 +49,9 @@ class Counts:
     """What is published is of no interest here."""
 
     def notified(self, receiver: str, outcome: str) -> None:
+        pass
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         pass
 
 

@@ -38,13 +38,25 @@ class Ping:
     body: str = ""
 
 
+def _nobody(_name: str, _outcome: str) -> None:
+    """Hears what becomes of pings where nobody else does."""
+
+
 class DeadMan:
-    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and says whether it was called off."""
+    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and says whether it was called off.
+
+    ``on_outcome`` hears the ping's name with ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
+    """
 
     def __init__(
-        self, options: PingOptions, *, rests_s: Sequence[float] = RESTS_S, rest: Callable[[float], bool] | None = None
+        self,
+        options: PingOptions,
+        *,
+        rests_s: Sequence[float] = RESTS_S,
+        rest: Callable[[float], bool] | None = None,
+        on_outcome: Callable[[str, str], None] = _nobody,
     ) -> None:
-        self._options, self._rests_s = options, rests_s
+        self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
         self._waiting: deque[Ping] = deque(maxlen=_WAITING)
         self._changed = threading.Condition()
         self._is_closing = False
@@ -81,6 +93,7 @@ class DeadMan:
                 return
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
+                self._on_outcome(self._options.name, "dropped")
             self._waiting.append(Ping(suffix=suffix, rid=rid_of(claim), body=body))
             self._changed.notify_all()
             if self._thread is None:
@@ -93,6 +106,7 @@ class DeadMan:
                 self._send(ping)
             except Exception:
                 log.exception("ping not sent; the next ones will be", ping=self._options.name)
+                self._on_outcome(self._options.name, "failed")
 
     def _next(self) -> Ping | None:
         """The oldest that waits; None once it is over."""
@@ -108,8 +122,10 @@ class DeadMan:
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
                     log.warning("ping not sent", ping=self._options.name, reason=str(error))
+                    self._on_outcome(self._options.name, "failed")
                     return
             else:
+                self._on_outcome(self._options.name, "sent")
                 return
 
     def _post(self, ping: Ping) -> None:

@@ -183,6 +183,7 @@ expectations = Table(
     Column("z", Double),
     Column("evidence", Double),
     Column("evidence_bound", Double),
+    Column("opposite_bound", Double),
     PrimaryKeyConstraint("run_id", "alert", "segment"),
     sqlite_with_rowid=False,
 )
