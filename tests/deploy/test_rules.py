@@ -22,6 +22,7 @@ from deploy.shipped import (
     rules,
     series_in,
 )
+from monitor.export import SERIES
 from servers import require
 
 HERE = Path(__file__).parent
@@ -109,7 +110,7 @@ def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert: Aler
 def test_what_is_about_a_comparison_is_taken_once_of_all_daemons() -> None:
     """A rule over series with these labels neither keeps the instance nor adds up what two daemons show of the same."""
     shared = {"comparison", "receiver", "ping"}
-    labels = {series.name: set(series.labels) for series in published.SERIES.values()}
+    labels = {series.name: set(series.labels) for series in SERIES.values()}
     for rule in rules():
         text = rule["expr"]
         if any(shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set()) for name in series_in(text)):
