@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +73,15 @@ def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
 
 @contextmanager
 def running_prometheus(
-    *targets: str, rules: Sequence[Path] = (), interval: str = "200ms", alertmanager: str | None = None
+    *targets: str,
+    rules: Sequence[Path] = (),
+    interval: str = "200ms",
+    scrape: Mapping[str, object] | None = None,
+    alertmanager: str | None = None,
 ) -> Iterator[Prometheus]:
     """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
 
-    Alerts go to ``alertmanager``, as ``host:port``.
+    ``scrape`` is more of the scrape configuration, such as how to log in. Alerts go to ``alertmanager``, as ``host:port``.
     """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
@@ -87,7 +91,7 @@ def running_prometheus(
             "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
             "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}]},
-            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
         }
         config.write_text(yaml.safe_dump(document), encoding="utf-8")
         options = [f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
