@@ -17,6 +17,7 @@ from monitor.export.series import SERIES, Kind
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 OF_DAEMONS = frozenset({
     "leader", "lease_epoch", "database_up", "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
+    "database_size_bytes", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges of a process that goes on."""
 STANDING = frozenset(SERIES[name].name for name in SERIES if SERIES[name].kind not in _COUNTED and name not in OF_DAEMONS)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import published
+from deploy.story import Story, told
 from monitor.export import PrometheusPublisher
 from monitor.web import WebServer, create_app
 from servers.prometheus import Prometheus, running_prometheus
@@ -56,6 +57,13 @@ def watched() -> Iterator[Watched]:
         stop.set()
         life.join()
         server.stop()
+
+
+@pytest.fixture(scope="session")
+def story(deploy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """See `story.told`: played once; its Prometheus answers queries about each chapter until the end."""
+    with told(deploy, tmp_path_factory.mktemp("story")) as played:
+        yield played
 
 
 @pytest.fixture(scope="session")

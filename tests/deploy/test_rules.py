@@ -8,10 +8,25 @@ import pytest
 import yaml
 
 import published
+from deploy.quickening import quicken
+from deploy.shipped import (
+    DASHBOARD_BASE,
+    DEPLOY,
+    ROUTES,
+    RULES,
+    RUNBOOK_BASE,
+    SEVERITIES,
+    Alert,
+    alerts,
+    recorded_in,
+    rules,
+    series_in,
+)
+from monitor.export import SERIES
 from servers import require
 
 HERE = Path(__file__).parent
-STORY = HERE / "rankwatch.rules.test.yml"
+STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
 def _run(*command: str) -> None:
@@ -19,71 +34,127 @@ def _run(*command: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _alerts(deploy: Path) -> list[dict[str, object]]:
-    groups = yaml.safe_load((deploy / "prometheus" / "rankwatch.rules.yml").read_text(encoding="utf-8"))["groups"]
-    return [rule for group in groups for rule in group["rules"] if "alert" in rule]
+def _receiver_of(alert: Alert, severity: str) -> str:
+    if alert.told_by == "rankwatch":
+        return "nobody"
+    return {"critical": "on-call", "warning": "tickets", "info": "nobody"}[severity]
 
 
-def test_promtool_accepts_the_rules_with_every_lint(deploy: Path) -> None:
-    _run(
-        require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(deploy / "prometheus" / "rankwatch.rules.yml")
-    )
+def _assert_routed(receiver: str, *labels: str) -> None:
+    _run(require("amtool"), "config", "routes", "test", f"--config.file={ROUTES}", f"--verify.receivers={receiver}", *labels)
 
 
-def test_promtool_accepts_the_configuration(deploy: Path) -> None:
-    _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(deploy / "prometheus" / "prometheus.yml"))
+def test_promtool_accepts_the_rules_with_every_lint() -> None:
+    _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(RULES))
 
 
-def test_every_alert_fires_and_its_twin_does_not() -> None:
-    _run(require("promtool"), "test", "rules", str(STORY))
+def test_promtool_accepts_the_configuration() -> None:
+    _run(require("promtool"), "check", "config", "--lint=all", "--lint-fatal", str(DEPLOY / "prometheus" / "prometheus.yml"))
 
 
-def test_amtool_accepts_the_configuration(deploy: Path) -> None:
-    _run(require("amtool"), "check-config", str(deploy / "alertmanager" / "alertmanager.yml"))
+@pytest.mark.parametrize("story", STORIES, ids=lambda path: path.name)
+def test_every_alert_fires_and_its_twin_does_not(story: Path) -> None:
+    _run(require("promtool"), "test", "rules", str(story))
 
 
-@pytest.mark.parametrize(
-    ("labels", "receiver"),
-    [
-        (("alertname=SimilarityLow", "severity=critical"), "on-call"),
-        (("alertname=RankwatchDown", "severity=critical"), "on-call"),
-        (("alertname=RankwatchSimilarityAlertFiring", "severity=critical"), "nobody"),
-    ],
-)
-def test_an_alert_goes_to_its_receiver(deploy: Path, labels: tuple[str, ...], receiver: str) -> None:
-    config = f"--config.file={deploy / 'alertmanager' / 'alertmanager.yml'}"
+def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not() -> None:
+    tests = [test for story in STORIES for test in yaml.safe_load(story.read_text(encoding="utf-8"))["tests"]]
+    fired, twins = set(), set()
+    for test in tests:
+        cases = test.get("alert_rule_test", [])
+        here = {case["alertname"] for case in cases if case["exp_alerts"]}
+        fired |= here
+        twins |= {case["alertname"] for case in cases} - here
 
-    _run(require("amtool"), "config", "routes", "test", config, f"--verify.receivers={receiver}", *labels)
+    assert {alert.name for alert in alerts()} == fired == twins
 
 
-def test_every_alert_has_a_story_in_which_it_fires_and_one_in_which_it_does_not(deploy: Path) -> None:
-    cases = [
-        case for test in yaml.safe_load(STORY.read_text(encoding="utf-8"))["tests"] for case in test.get("alert_rule_test", [])
-    ]
-    fired = {case["alertname"] for case in cases if case["exp_alerts"]}
-    quiet = {case["alertname"] for case in cases if not case["exp_alerts"]}
-
-    assert {rule["alert"] for rule in _alerts(deploy)} == fired == quiet
+def test_amtool_accepts_the_configuration() -> None:
+    _run(require("amtool"), "check-config", str(ROUTES))
 
 
-def test_every_alert_says_what_it_means_and_has_its_runbook(deploy: Path) -> None:
-    headings = re.findall(r"^### (\w+)$", (deploy / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-
-    for rule in _alerts(deploy):
-        annotations, labels = rule["annotations"], rule.get("labels", {})
-        assert isinstance(annotations, dict)
-        assert isinstance(labels, dict)
-        assert "{{" not in annotations["summary"], "a summary is the same for all alerts of a rule"
-        assert annotations["description"]
-        assert annotations["runbook_url"] == f"deploy/README.md#{str(rule['alert']).lower()}"
-        assert labels.get("severity", "from the series") in {"critical", "warning", "from the series"}
-    assert headings == [rule["alert"] for rule in _alerts(deploy)]
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
+def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(alert: Alert) -> None:
+    for severity in [alert.severity] if alert.severity else SEVERITIES:
+        told_by = [f"told_by={alert.told_by}"] if alert.told_by else []
+        _assert_routed(_receiver_of(alert, severity), f"alertname={alert.name}", f"severity={severity}", *told_by)
 
 
-def test_the_rules_use_only_series_that_exist(deploy: Path) -> None:
-    text = (deploy / "prometheus" / "rankwatch.rules.yml").read_text(encoding="utf-8")
-    rules = [rule for group in yaml.safe_load(text)["groups"] for rule in group["rules"]]
-    used = {name for rule in rules for name in re.findall(r"\brankwatch_\w+", re.sub(r'"[^"]*"', "", rule["expr"]))}
+@pytest.mark.parametrize(("severity", "receiver"), [("critical", "on-call"), ("warning", "tickets"), ("info", "nobody")])
+def test_what_rankwatch_tells_itself_goes_by_its_severity(severity: str, receiver: str) -> None:
+    _assert_routed(receiver, "alertname=SimilarityLow", "comparison=home-feed", "segment=all", f"severity={severity}")
+
+
+def test_every_inhibition_names_alerts_that_exist_and_labels_that_must_be_equal() -> None:
+    known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
+    for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
+        matchers = " ".join(rule["source_matchers"] + rule["target_matchers"])
+        named = {name for value in re.findall(r'"([^"]+)"', matchers) for name in value.split("|")}
+
+        assert named - known - {"Rankwatch.+"} == set()
+        assert rule["equal"]
+
+
+@pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
+def test_an_alert_says_how_bad_it_is_what_it_means_and_where_to_look(alert: Alert) -> None:
+    said = alert.annotations
+
+    assert alert.severity in SEVERITIES or alert.name == "RankwatchSimilarityAlertFiring"
+    assert "{{" not in said["summary"], "a summary is the same for all alerts of a rule"
+    assert "{{" in said["description"]
+    assert said["runbook_url"] == f"{RUNBOOK_BASE}{alert.name}.md"
+    assert re.match(rf"{re.escape(DASHBOARD_BASE)}(overview|comparison|daemon)(\?var-|$)", said["dashboard_url"])
+    assert said.keys() == {"summary", "description", "runbook_url", "dashboard_url"}
+
+
+def test_what_is_about_a_comparison_is_taken_once_of_all_daemons() -> None:
+    """A rule over series with these labels neither keeps the instance nor adds up what two daemons show of the same."""
+    shared = {"comparison", "receiver", "ping"}
+    labels = {series.name: set(series.labels) for series in SERIES.values()}
+    for rule in rules():
+        text = rule["expr"]
+        if any(shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set()) for name in series_in(text)):
+            assert "without (instance, pod, node" in text, text
+            gauges = {name for name in series_in(text) if not name.endswith(("_total", "_bucket", "_count", "_sum"))}
+            assert not re.search(rf"sum without \(instance[^)]*\) \((?:{'|'.join(gauges) or 'none'})\b", text), text
+
+
+def test_recorded_series_are_named_level_metric_operation() -> None:
+    names = [rule["record"] for rule in rules() if "record" in rule]
+
+    assert [name for name in names if not re.fullmatch(r"[a-z_]+:[a-z_]+:[a-z]+\w*", name)] == []
+
+
+def test_the_rules_use_only_series_that_exist() -> None:
+    used = {name for rule in rules() for name in series_in(rule["expr"])}
+    recorded = {rule["record"] for rule in rules() if "record" in rule}
 
     assert used - published.series_names() == set()
-    assert len(used) > 10
+    assert {name for rule in rules() for name in recorded_in(rule["expr"])} <= recorded
+    assert len(used) > 30
+
+
+def test_the_documented_command_sets_every_address_and_the_job(tmp_path: Path) -> None:
+    """As deploy/README.md has it."""
+    command = re.search(
+        r"^sed --in-place .*?rankwatch\.rules\.yml$", (DEPLOY / "README.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert command
+    (tmp_path / "deploy" / "prometheus").mkdir(parents=True)
+    copy = tmp_path / "deploy" / "prometheus" / "rankwatch.rules.yml"
+    copy.write_text(RULES.read_text(encoding="utf-8"), encoding="utf-8")
+
+    subprocess.run(["/bin/sh", "-c", command[0]], cwd=tmp_path, check=True)
+
+    changed = yaml.safe_load(copy.read_text(encoding="utf-8"))["groups"]
+    assert "example.com" not in copy.read_text(encoding="utf-8")
+    assert 'job="rankwatch"' not in str([rule["expr"] for group in changed for rule in group["rules"]])
+    _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(copy))
+
+
+def test_a_quicker_pace_divides_spans_and_nothing_else() -> None:
+    text = "for: 5m\nexpr: a[1h] offset 1d > 10 * 60 + 4 * x\ngroup_wait: 30s\nsummary: for 5 minutes, ratio5m\n"
+
+    quick = "for: 2000ms\nexpr: a[24000ms] offset 576000ms > 4 + 4 * x\ngroup_wait: 200ms\nsummary: for 5 minutes, ratio5m\n"
+    assert quicken(text, 150) == quick
+    assert not re.search(r"\bfor: \d+[smhd]\b|\[\d+[smhd]\]", quicken(RULES.read_text(encoding="utf-8"), 150))

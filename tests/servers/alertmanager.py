@@ -30,16 +30,19 @@ _TURN = "--cluster.peer-timeout=3s"
 
 
 class AlertmanagerServer:
-    """One peer, on one port for its whole life, started and stopped at will; what it notifies goes to ``notify_url``."""
+    """One peer, on one port for its whole life, started and stopped at will.
 
-    def __init__(self, directory: Path, notify_url: str | None = None) -> None:
+    What it notifies goes to ``notify_url``, or where ``config`` says.
+    """
+
+    def __init__(self, directory: Path, notify_url: str | None = None, config: str | None = None) -> None:
         self._program = require("prometheus-alertmanager", "alertmanager")
         self._directory, self.port, self._gossip_port = directory, free_port(), free_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._cluster: Sequence[str] = _ALONE
         hook = f"    webhook_configs: [{{url: {json.dumps(notify_url)}, send_resolved: true}}]\n" if notify_url else ""
         directory.mkdir(parents=True, exist_ok=True)
-        (directory / "config.yml").write_text(_CONFIG + hook)
+        (directory / "config.yml").write_text(_CONFIG + hook if config is None else config)
 
     @property
     def url(self) -> str:

@@ -43,9 +43,9 @@ class Prometheus:
         except urllib.error.HTTPError as error:
             raise QueryError(error.read().decode()) from None
 
-    def query(self, promql: str) -> list[dict[str, Any]]:
-        """Samples of an instant query: each with ``metric`` (labels) and ``value``."""
-        data = self.get("query", query=promql)
+    def query(self, promql: str, at: float | None = None) -> list[dict[str, Any]]:
+        """Samples of an instant query, now or ``at`` (seconds since 1970): each with ``metric`` (labels) and ``value``."""
+        data = self.get("query", query=promql, **({} if at is None else {"time": f"{at:.3f}"}))
         return data["result"] if data["resultType"] == "vector" else [{"metric": {}, "value": data["result"]}]
 
     def await_query(self, promql: str, is_good: Callable[[list[dict[str, Any]]], object] = bool) -> list[dict[str, Any]]:
@@ -73,11 +73,15 @@ def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
 
 @contextmanager
 def running_prometheus(
-    *targets: str, rules: Sequence[Path] = (), interval: str = "200ms", scrape: Mapping[str, object] | None = None
+    *targets: str,
+    rules: Sequence[Path] = (),
+    interval: str = "200ms",
+    scrape: Mapping[str, object] | None = None,
+    alertmanager: str | None = None,
 ) -> Iterator[Prometheus]:
     """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
 
-    ``scrape`` is more of the scrape configuration, such as how to log in.
+    ``scrape`` is more of the scrape configuration, such as how to log in. Alerts go to ``alertmanager``, as ``host:port``.
     """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
@@ -86,6 +90,7 @@ def running_prometheus(
         document = {
             "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
+            "alerting": {"alertmanagers": [{"static_configs": [{"targets": [alertmanager] if alertmanager else []}]}]},
             "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
         }
         config.write_text(yaml.safe_dump(document), encoding="utf-8")

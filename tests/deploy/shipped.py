@@ -1,0 +1,64 @@
+"""What stands in the shipped rules, routes and runbooks."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+RULES = DEPLOY / "prometheus" / "rankwatch.rules.yml"
+ROUTES = DEPLOY / "alertmanager" / "alertmanager.yml"
+RUNBOOKS = DEPLOY / "runbooks"
+SEVERITIES = ("critical", "warning", "info")
+RUNBOOK_BASE = "https://git.example.com/rankwatch/deploy/runbooks/"
+DASHBOARD_BASE = "https://grafana.example.com/d/rankwatch-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One alerting rule. ``severity`` is None where the series bears it."""
+
+    name: str
+    severity: str | None
+    told_by: str | None
+    annotations: dict[str, str]
+
+
+@cache
+def rules() -> list[dict[str, Any]]:
+    return [rule for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"] for rule in group["rules"]]
+
+
+def alerts() -> list[Alert]:
+    return [
+        Alert(
+            name=rule["alert"],
+            severity=rule["labels"].get("severity"),
+            told_by=rule["labels"].get("told_by"),
+            annotations=rule["annotations"],
+        )
+        for rule in rules()
+        if "alert" in rule
+    ]
+
+
+def runbooks() -> dict[str, str]:
+    """Text of each page but the index, by name."""
+    return {path.stem: path.read_text(encoding="utf-8") for path in RUNBOOKS.glob("*.md") if path.stem != "README"}
+
+
+def series_in(text: str) -> set[str]:
+    """Names of rankwatch's own series, recorded ones left out."""
+    return set(re.findall(r"(?<![:\w])rankwatch_\w+\b(?!:)", re.sub(r'"[^"]*"', "", text)))
+
+
+def recorded_in(text: str) -> set[str]:
+    return set(re.findall(r"\b[a-z_]+:[a-z_]+:\w+", text))
+
+
+def blocks_in(page: str, language: str) -> list[str]:
+    """Lines of the page's code blocks in this language."""
+    return [line for block in re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]

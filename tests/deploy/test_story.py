@@ -1,0 +1,56 @@
+"""What people hear over a whole story, from rankwatch and from Prometheus, by the shipped rules and routes."""
+
+from typing import Any
+
+import yaml
+
+
+def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
+    said = story.heard.said
+
+    assert said["on-call"] == [
+        ("SimilarityLow", "firing"),
+        ("SimilarityLow", "resolved"),
+        ("Stale", "firing"),
+        ("RankwatchDown", "firing"),
+    ]
+    assert said["tickets"] == [("RunFailing", "firing")]
+
+
+def test_a_healthy_daemon_lets_no_alert_fire(story: Any) -> None:
+    assert story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["healthy"]) == []
+
+
+def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(story: Any, deploy: Any) -> None:
+    rules = yaml.safe_load((deploy / "prometheus" / "rankwatch.rules.yml").read_text())
+    mirrors = {
+        rule["alert"]
+        for group in rules["groups"]
+        for rule in group["rules"]
+        if rule.get("labels", {}).get("told_by") == "rankwatch"
+    }
+    seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
+
+    assert {alert for alert, _ in story.heard.said["nobody"]} <= mirrors
+    assert {"RankwatchSimilarityAlertFiring", "RankwatchUsersBelowFloorFastBurn"} <= {
+        sample["metric"]["alertname"] for sample in seen
+    }
+
+
+def test_a_source_that_is_down_is_one_alert_though_three_rules_see_it(story: Any) -> None:
+    firing = 'ALERTS{alertname="RankwatchSourceFailing", alertstate="firing", arm="candidate"}'
+
+    assert len(story.prometheus.query(firing, at=story.chapters["source down"])) == 1
+    assert not any(story.heard.last(receiver, "RankwatchSourceFailing") for receiver in story.heard.said)
+
+
+def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: Any) -> None:
+    means = {
+        chapter: [float(sample["value"][1]) for sample in story.prometheus.query(_MEAN, at=at)]
+        for chapter, at in story.chapters.items()
+    }
+
+    assert means == {"healthy": [1.0], "fault": [0.0], "healed": [1.0], "source down": [], "daemon stopped": []}
+
+
+_MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
