@@ -1,4 +1,4 @@
-"""Writes dashboards/*.json, which Grafana reads. Run it after a change in boards/: python deploy/grafana/generate.py."""  # noqa: INP001 - a script
+"""Writes dashboards/*.json, which Grafana reads. Run it after a change in boards/: python deploy/grafana/generate.py."""
 
 from pathlib import Path
 

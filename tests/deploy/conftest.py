@@ -1,6 +1,5 @@
 """Where the files to deploy stand, and a Prometheus that scrapes a running web server under the shipped rules."""
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,8 +60,3 @@ def watched() -> Iterator[Watched]:
 @pytest.fixture(scope="session")
 def deploy() -> Path:
     return ROOT / "deploy"
-
-
-@pytest.fixture(scope="session")
-def dashboard(deploy: Path) -> Any:
-    return json.loads((deploy / "grafana" / "dashboards" / "rankwatch.json").read_text(encoding="utf-8"))

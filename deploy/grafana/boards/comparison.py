@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from boards import records
 from boards.colours import ARMS, BAD, BLUE, GOOD, GREEN, GREY, ORANGE, PURPLE, REASONS, SKY, STATUSES, VERMILLION, WARN
 from boards.layout import JOBS, METRICS, Json, annotation, choice, dashboard, data_source, text_box
@@ -13,7 +15,7 @@ _WHOLE = (ONE, 'segment="all"')
 _MEAN = (*_WHOLE, _METRIC)
 _SEGMENTS = (ONE, 'segment=~"$segment"')
 _ALERTS = (*_SEGMENTS, 'alert=~"$alert"')
-_BAND = {"custom__lineWidth": 0, "custom__showPoints": "never"}
+_BAND: dict[str, Any] = {"custom__lineWidth": 0, "custom__showPoints": "never"}
 
 
 def _of_rules_on_the_mean(name: str) -> str:
