@@ -35,7 +35,10 @@ class Page:
             return self.rate_interval
         assert found["format"] is None, f"{found[0]}: Grafana escapes rightly for PromQL only without a format"
         value = self._value(found)
-        return _quoted(value) if isinstance(value, str) else f"({'|'.join(map(_pattern, value))})"
+        if isinstance(value, str):
+            return _quoted(value)
+        patterns = [_pattern(each) for each in value]
+        return patterns[0] if len(patterns) == 1 else f"({'|'.join(patterns)})"
 
     def _in_sql(self, found: re.Match[str]) -> str:
         assert found["format"] == "sqlstring", f"{found[0]}: only :sqlstring keeps a quote in a name a quote"

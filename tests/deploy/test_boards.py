@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from deploy import boarding
 import published
 from boards import DASHBOARDS, render
 from boards.queries import UnknownError, prove
+from deploy import boarding
 from deploy.interpolating import Page
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export import PrometheusPublisher
@@ -147,7 +147,7 @@ def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> Non
     differ = []
     for title, target in boarding.promql(board := boarding.read(name)):
         query = _page(board, pair.leader).promql(target["expr"])
-        of_one = query.replace('{job=~"(rankwatch)"', f'{{instance="{pair.leader}", job=~"(rankwatch)"')
+        of_one = query.replace('{job=~"rankwatch"', f'{{instance="{pair.leader}", job=~"rankwatch"')
         assert of_one != query
         both, one = (pair.prometheus.get("query", query=each, time=now)["result"] for each in (query, of_one))
         if both != one and title not in OF_ONE_DAEMON:

@@ -186,13 +186,13 @@ def _database() -> list[Json]:
 def _leading() -> list[Json]:
     return [
         lines(
-            "Leader",
+            "Leading",
             {series("leader", _INSTANCE): "{{instance}}"},
             is_stacked=True,
             custom={"drawStyle": "line", "lineInterpolation": "stepAfter"},
             width=8,
         ),
-        lines("Epoch", {series("lease_epoch", _INSTANCE): "{{instance}}"}, width=8),
+        lines("Epoch over time", {series("lease_epoch", _INSTANCE): "{{instance}}"}, width=8),
         lines(
             "Configuration in force",
             {series("config_last_reload_successful", _INSTANCE): "{{instance}}"},
