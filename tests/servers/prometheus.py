@@ -72,8 +72,13 @@ def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
 
 
 @contextmanager
-def running_prometheus(*targets: str, rules: Sequence[Path] = (), interval: str = "200ms") -> Iterator[Prometheus]:
-    """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``."""
+def running_prometheus(
+    *targets: str, rules: Sequence[Path] = (), interval: str = "200ms", data: Path | None = None, options: Sequence[str] = ()
+) -> Iterator[Prometheus]:
+    """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
+
+    ``data``: blocks to start from; ``options``: more arguments of the program.
+    """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
     try:
@@ -84,8 +89,9 @@ def running_prometheus(*targets: str, rules: Sequence[Path] = (), interval: str 
             "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}],
         }
         config.write_text(yaml.safe_dump(document), encoding="utf-8")
-        options = [f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
-        command = ["/bin/sh", "-c", _GUARD, "sh", program, *options, "--log.level=warn"]
+        stored = data or home / "data"
+        own = [f"--config.file={config}", f"--storage.tsdb.path={stored}", f"--web.listen-address=127.0.0.1:{port}"]
+        command = ["/bin/sh", "-c", _GUARD, "sh", program, *own, *options, "--log.level=warn"]
         with log.open("wb") as output:
             guard = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
         try:

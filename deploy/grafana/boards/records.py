@@ -90,8 +90,8 @@ def marks() -> list[Json]:
     """Runs and changes of alerts over the graphs."""
     as_taken = {"format": "table", "rawQuery": True, "editorMode": "code"}
     return [
-        annotation("Runs", BLUE, DATABASE, {"rawSql": _RUN_MARKS, **as_taken}),
-        annotation("Alert changes", PURPLE, DATABASE, {"rawSql": _ALERT_MARKS, **as_taken}),
+        annotation("Ends of runs", BLUE, DATABASE, {"rawSql": _RUN_MARKS, **as_taken}),
+        annotation("Changes of alerts", PURPLE, DATABASE, {"rawSql": _ALERT_MARKS, **as_taken}),
     ]
 
 
