@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 INK, FAINT, RULE, PAPER = "#1b1f24", "#6a737d", "#e4e7eb", "#ffffff"
 VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231, 37))
 """Five of the colours that matplotlib's viridis passes through, evenly spaced."""
-LEFT, RIGHT, HEAD, FOOT = 46, 12, 30, 40
+LEFT, RIGHT, HEAD, FOOT = 46, 16, 30, 52
 DAY_S = 86400.0
 Points = list[tuple[float, float]]
 
@@ -74,7 +74,9 @@ def lines_of(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]]) ->
     span = (lasts[-1] - lasts[0]) or 1.0
     return [
         Line(
-            name=line.name, points=line.points, look={"default": viridis((line.points[-1][1] - lasts[0]) / span * 0.9), **line.look}
+            name=line.name,
+            points=line.points,
+            look={"default": viridis((line.points[-1][1] - lasts[0]) / span * 0.9), **line.look},
         )
         for line in found
     ]
@@ -140,7 +142,7 @@ def _tallest(lines: list[Line]) -> float:
 
 
 def _axes(frame: Frame, unit: str) -> Iterator[str]:
-    step = _round_step((frame.high - frame.low) / 4)
+    step = _round_step((frame.high - frame.low) / 5)
     tick = math.ceil(frame.low / step) * step
     while tick <= frame.high:
         y = frame.up(tick)
@@ -152,7 +154,8 @@ def _axes(frame: Frame, unit: str) -> Iterator[str]:
 
 
 def _days(frame: Frame) -> Iterator[str]:
-    for day in range(0, round((frame.end - frame.begin) / DAY_S) + 1, 2):
+    every = 2 if frame.width > 400 else 4
+    for day in range(0, round((frame.end - frame.begin) / DAY_S), every):
         instant = frame.begin + day * DAY_S
         words = datetime.fromtimestamp(instant, UTC).strftime("%d %b").lstrip("0")
         yield text(frame.across(instant), frame.y + frame.height - FOOT + 14, words, anchor="middle", fill=FAINT, size=10)
@@ -212,10 +215,14 @@ def _runs(points: Points) -> Iterator[tuple[float, float, int]]:
 
 def _legend(lines: list[Line], frame: Frame) -> Iterator[str]:
     shown = [line for line in lines if line.look.get("lineWidth", 2) or "fillBelowTo" in line.look]
-    x, y = float(frame.x + LEFT), frame.y + frame.height - 9
+    x, y = float(frame.x + LEFT), frame.y + frame.height - 22
     for line in shown:
-        name = line.name.removesuffix(" to") if "fillBelowTo" in line.look else line.name
-        yield f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="5" fill="{line.color}"/>'
+        is_band = "fillBelowTo" in line.look
+        name = line.name.removesuffix(" to") if is_band else line.name
+        if x + 22 + 5.6 * len(name) > frame.x + frame.width:
+            x, y = float(frame.x + LEFT), y + 14
+        paleness = line.look["fillOpacity"] / 100 if is_band else 1
+        yield f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="5" fill="{line.color}" fill-opacity="{paleness:g}"/>'
         yield text(x + 16, y, name, fill=FAINT, size=10)
         x += 28 + 5.6 * len(name)
 
@@ -229,13 +236,17 @@ def _heat_map(_: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
     for row, (line, cells) in enumerate(_cells(bounds)):
         top, bottom = scaled.up(row + 1), scaled.up(row)
         if row % 4 == 3 or line.name == "+Inf":
-            yield text(frame.x + LEFT - 6, top + 4, "1" if line.name == "+Inf" else line.name, anchor="end", fill=FAINT, size=10)
+            yield text(
+                frame.x + LEFT - 6, top + 4, "1" if line.name == "+Inf" else line.name, anchor="end", fill=FAINT, size=10
+            )
         for begin, users, hours in cells:
             if users > 0:
                 box = f'x="{scaled.across(begin):.1f}" y="{top:.1f}" width="{width * hours - 1:.1f}" height="{bottom - top - 1:.1f}"'
                 yield f'<rect {box} fill="{viridis(math.sqrt(users / most))}"/>'
     yield from _days(scaled)
-    yield text(frame.x + LEFT, frame.y + frame.height - 9, f"users in a bucket of similarity, up to {most:.0f}", fill=FAINT, size=10)
+    yield text(
+        frame.x + LEFT, frame.y + frame.height - 20, f"users in a bucket of similarity, up to {most:.0f}", fill=FAINT, size=10
+    )
 
 
 def _cells(bounds: list[Line]) -> Iterator[tuple[Line, list[tuple[float, float, int]]]]:
@@ -256,11 +267,11 @@ def _timeline(panel: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
         yield text(wide.x + LEFT - 6, top + height / 2 + 4, line.name, anchor="end", fill=FAINT, size=10)
         width = (wide.across(DAY_S) - wide.across(0)) / 24
         for begin, value, hours in _runs(line.points):
-            box = f'x="{wide.across(begin):.1f}" y="{top:.1f}" width="{width * hours:.1f}" height="{height - 3:.1f}"'
-            yield f'<rect {box} fill="{states[str(int(value))]["color"]}" fill-opacity="0.8"/>'
+            box = f'x="{wide.across(begin):.1f}" y="{top:.1f}" width="{width * hours + 0.4:.1f}" height="{height - 3:.1f}"'
+            yield f'<rect {box} fill="{states[str(int(value))]["color"]}"/>'
     x = float(wide.x + LEFT)
     for state in states.values():
-        yield f'<rect x="{x:.1f}" y="{frame.y + frame.height - 16}" width="12" height="5" fill="{state["color"]}"/>'
-        yield text(x + 16, frame.y + frame.height - 9, state["text"], fill=FAINT, size=10)
+        yield f'<rect x="{x:.1f}" y="{frame.y + frame.height - 27}" width="12" height="5" fill="{state["color"]}"/>'
+        yield text(x + 16, frame.y + frame.height - 20, state["text"], fill=FAINT, size=10)
         x += 28 + 5.6 * len(state["text"])
     yield from _days(wide)

@@ -15,14 +15,14 @@ from servers.postgres import running_postgres
 
 TARGET = Path(__file__).parents[2] / "deploy" / "grafana" / "preview.svg"
 SHOWN = (
-    ("Similarity of all users", 0, 0, 590, 250),
-    ("Quantiles", 600, 0, 290, 250),
-    ("Users by similarity", 0, 260, 440, 230),
-    ("Users below a floor", 450, 260, 440, 230),
-    ("Similarity by segment", 0, 500, 440, 210),
-    ("Alerts", 450, 500, 440, 210),
+    ("Similarity of all users", 0, 0, 570, 270),
+    ("Quantiles", 580, 0, 310, 270),
+    ("Users by similarity", 0, 280, 440, 230),
+    ("Users below a floor", 450, 280, 440, 230),
+    ("Similarity by segment", 0, 520, 440, 210),
+    ("Alerts", 450, 520, 440, 210),
 )
-WIDTH, HEIGHT, TOP = 890, 710, 52
+WIDTH, HEIGHT, TOP = 890, 730, 52
 
 
 def svg(story: Story) -> str:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from deploy import boarding
+from deploy import boarding, picture
 from deploy.interpolating import Page
 from deploy.story import PAGE, Story, told
 from servers import require
@@ -144,3 +144,17 @@ def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, story:
             assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
         finally:
             owner.execute("DROP TABLE of_a_later_version")
+
+
+def test_the_preview_shows_what_the_panels_show(story: Story) -> None:
+    assert picture.TARGET.read_text(encoding="utf-8") == picture.svg(story), "draw it anew: make preview"
+
+
+def test_the_preview_says_what_it_is() -> None:
+    text = picture.TARGET.read_text(encoding="utf-8")
+
+    assert "not a screenshot of Grafana" in text
+    assert {title for title, *_ in picture.SHOWN} <= {
+        panel["title"] for panel in boarding.panels(boarding.read("rankwatch-comparison"))
+    }
+    assert all(f">{title}</text>" in text for title, *_ in picture.SHOWN)
