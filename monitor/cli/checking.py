@@ -23,17 +23,20 @@ def check(
     users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration, ask both arms for a few users, and show their lists side by side.
+    """Validate the configuration and its web configuration file, ask both arms for a few users, show their lists side by side.
 
     Exit 3 when an arm could not be read or when no list could be compared.
     """
     from monitor.service.looking import look_at
     from monitor.service.running import chosen
     from monitor.service.wiring import wire
-    from monitor.settings import load
+    from monitor.settings import access_of, load
+    from monitor.web import open_access
 
     comparison = only_one(name, comparison)
-    wiring = wire(load(config))
+    settings = load(config)
+    access = open_access(access_of(settings))
+    wiring = wire(settings)
     try:
         looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]
     finally:
@@ -44,6 +47,8 @@ def check(
         else:
             _print(look)
     if not as_json:
+        for key, told in access.notes:
+            say(f"{settings.web_config_file}: {key}: {told}")
         say(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if any(look.troubles or not look.evidence for look in looks):
         raise typer.Exit(SOURCE_EXIT)

@@ -13,8 +13,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from monitor.cli.output import visible
 from monitor.errors import ConfigError, InputError, MonitorError
+from monitor.visible import visible
 
 EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
 USAGE_EXIT = 64

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from monitor.cli.exits import EXITS
-from monitor.cli.output import certificate_text, instant, number, print_json, print_table, say, visible
+from monitor.cli.output import certificate_text, instant, number, print_json, print_table, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.cli.writing import write_whole
+from monitor.visible import visible
 
 if TYPE_CHECKING:
     from monitor.service.gating import Certificate, JudgedSegment, Question

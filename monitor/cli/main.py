@@ -31,10 +31,10 @@ from monitor.cli import (
     showing,
     suggesting,
 )
-from monitor.cli.output import visible
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
 from monitor.service.logs import configure
+from monitor.visible import visible
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -17,23 +16,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from monitor.model import spell
+from monitor.visible import visible
 
 if TYPE_CHECKING:
     from monitor.model import Evidence
 
 
-_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-def visible(text: str) -> str:
-    """The text with what could steer a terminal written out as in Python; line breaks stay."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
 def say(text: str = "") -> None:
     """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
     sys.stdout.write(visible(text) + "\n")
+
+
+def _spell(value: datetime) -> str:
+    from monitor.model import spell  # brings pandas
+
+    return spell(value)
 
 
 def print_json(value: object) -> None:
@@ -54,7 +51,7 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return spell(value)
+        return _spell(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -105,7 +102,7 @@ _STYLES = {
 
 def instant(value: datetime) -> str:
     """ISO 8601 in UTC for people, to the second."""
-    return spell(value.replace(microsecond=0))
+    return _spell(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:

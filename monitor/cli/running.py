@@ -9,7 +9,6 @@ import typer
 from monitor.cli.output import instant, number, print_json, print_table, progress, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one, parse_instant
 from monitor.errors import MonitorError
-from monitor.model import parse_derived
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
@@ -134,6 +133,8 @@ def _believable(result: RunResult) -> tuple[Summary, ...]:
 
 
 def _print(results: list[RunResult], *, as_json: bool) -> None:
+    from monitor.model import parse_derived
+
     if as_json:
         for result in results:
             print_json(as_dict(result))

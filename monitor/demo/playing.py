@@ -72,10 +72,10 @@ class Play:
     def _turn_day(self, seen: Seen) -> None:
         ok_runs = sum(1 for run in seen.runs if run.status is RunStatus.OK and run.started_at >= self.turns[-1].at)
         tomorrow = next_day(self.story, self.scene, ok_runs=ok_runs, firing=seen.firing)
-        trained = self.stage.train(tomorrow.day, is_broken=tomorrow.is_broken)
+        trained = self.stage.arms.train(tomorrow.day, is_broken=tomorrow.is_broken)
         if tomorrow.chapter is not self.scene.chapter:
             self.turns.append(Turn(at=self.now(), chapter=tomorrow.chapter))
-        self.stage.serve(trained)
+        self.stage.arms.serve(trained)
         self.scene = tomorrow
         self._day_began_s = self.monotonic()
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +13,7 @@ import requests
 import structlog
 from rich.console import Console
 
+from monitor.demo.ending import ended_by_sigterm
 from monitor.demo.place import DEFAULT, Place
 from monitor.demo.playing import Play
 from monitor.demo.proof import Account, is_over, unmet
@@ -62,7 +61,7 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
     """
     story = FAST if fast else NORMAL
     try:
-        with _ended_by_sigterm(), open_stage(directory or DEFAULT, every=story.every) as stage, _logging_to(stage.place.log):
+        with ended_by_sigterm(), open_stage(directory or DEFAULT, every=story.every) as stage, _logging_to(stage.place.log):
             return _play(stage, story, console, daemon_factory(stage.place.config), until_over=fast)
     except KeyboardInterrupt:
         return _goodbye(console, directory or DEFAULT, fast=fast)
@@ -147,16 +146,3 @@ def _logging_to(path: Path) -> Iterator[None]:
         root.setLevel(level)
         structlog.configure(**asked)
         handler.close()
-
-
-@contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Make SIGTERM end the demo as Ctrl-C does, so that the terminal is left in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)

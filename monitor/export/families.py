@@ -10,8 +10,7 @@ from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from monitor.export.series import SERIES
-
-_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+from monitor.visible import visible
 
 Labels = tuple[str, ...]
 
@@ -58,16 +57,11 @@ class Gauges:
         )
 
 
-def show_label(value: str) -> str:
-    """The value with control characters spelled out: they would speak to the terminal of whoever reads the page."""
-    return value.translate(_CONTROLS)
-
-
 def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
     series = SERIES[name]
     family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
     for labels, one in samples.items():
-        family.add_metric([show_label(each) for each in labels], list(one.buckets), one.total)
+        family.add_metric([visible(each) for each in labels], list(one.buckets), one.total)
     return family
 
 
@@ -78,7 +72,7 @@ def _gauge(name: str, samples: dict[Labels, float]) -> Metric:
         if len(labels) != len(series.labels):
             msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             raise ValueError(msg)
-        family.add_metric([show_label(each) for each in labels], value)
+        family.add_metric([visible(each) for each in labels], value)
     return family
 
 

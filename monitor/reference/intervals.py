@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from monitor.model import Statistic, Summary
 from monitor.reference.errors import estimate_error
@@ -14,7 +14,7 @@ from monitor.reference.shares import from_angle, to_angle
 Interval = tuple[float, float]
 
 _LEVEL = 0.975
-_Z = float(stats.norm.ppf(_LEVEL))
+_Z = float(ndtri(_LEVEL))
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
@@ -32,7 +32,7 @@ def estimate_interval(summary: Summary, statistic: str, scores: Interval | None)
     if error is None or not math.isfinite(error):
         return None
     is_mean = wanted.quantile is None
-    reach = error * (float(stats.t.ppf(_LEVEL, summary.n - 1)) if is_mean else _Z)
+    reach = error * (float(stdtrit(summary.n - 1, _LEVEL)) if is_mean else _Z)
     low, high = scores or (-math.inf, math.inf)
     return max(low, value - reach), min(high, value + reach)
 

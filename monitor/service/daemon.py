@@ -20,6 +20,7 @@ from monitor.service.clock import SystemClock
 from monitor.service.emergency import Emergency
 from monitor.service.heart import Heart
 from monitor.service.leading import Leading
+from monitor.service.letting_in import let_in
 from monitor.service.loops import DeliveryLoops
 from monitor.service.opening import look_again, open_in_time
 from monitor.service.outage import DatabaseWatch
@@ -100,14 +101,15 @@ class Daemon:
     def start(self) -> None:
         """Open everything and begin; the first run of each comparison starts at once unless its slot was run already."""
         with ExitStack() as opened:
-            self._wiring = wire(load(self._config), on_ping=self._publisher.pinged)
+            settings = load(self._config)
+            access = let_in(settings)
+            self._wiring = wire(settings, on_ping=self._publisher.pinged)
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
-            settings = self._wiring.settings
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._equip()
             opened.callback(self._leading.stop)
-            self._web = WebServer(self._pages(), *settings.listen_address)
+            self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
             self._has_database = self._is_opened()
@@ -202,7 +204,9 @@ class Daemon:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
             try:
-                new = wire(require_reloadable(load(self._config), self._wiring.settings), on_ping=self._publisher.pinged)
+                settings = require_reloadable(load(self._config), self._wiring.settings)
+                access = let_in(settings)
+                new = wire(settings, on_ping=self._publisher.pinged)
                 if self._leading.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
@@ -210,6 +214,7 @@ class Daemon:
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
             old, self._wiring = self._wiring, new
+            self._web.follow(access)
             self._put_in_force()
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()

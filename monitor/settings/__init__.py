@@ -10,6 +10,7 @@ from monitor.settings.schedule import Every, Schedule
 from monitor.settings.schema import json_schema
 from monitor.settings.swapping import load_with_rules
 from monitor.settings.translating import config_hash, policy_of, to_comparison, to_schedule
+from monitor.settings.web_file import access_of
 
 __all__ = [
     "ComparisonOptions",
@@ -20,6 +21,7 @@ __all__ = [
     "RuleOptions",
     "Schedule",
     "Settings",
+    "access_of",
     "config_hash",
     "example_text",
     "json_schema",

@@ -15,15 +15,16 @@ from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.telling import names_of
 from monitor.settings.translating import SHORTEST, schedule_of
+from monitor.settings.web_file import FoundAccess
 
 _TAKEN = "another {} has this name already: names must differ"
 
 
-def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
+def check(raw: object, context: Mapping[str, object], access: FoundAccess) -> Iterator[Problem]:
     """Problems between settings, whether or not each of them is right by itself."""
     settings = Partial(Settings, raw, context)
     comparisons = [(n, Partial(ComparisonOptions, item, context)) for n, item in settings.items("comparisons")]
-    yield from _listen(settings)
+    yield from _listen(settings, access)
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
     yield from unique(
         ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
@@ -37,16 +38,21 @@ def check(raw: object, context: Mapping[str, object]) -> Iterator[Problem]:
             yield Problem(("comparisons", n, *problem.path), problem.message)
 
 
-def _listen(settings: Partial) -> Iterator[Problem]:
+def _listen(settings: Partial, access: FoundAccess) -> Iterator[Problem]:
     listen = settings.get("listen")
-    if listen is None or settings.get("listen_without_authentication") is not False:
+    if listen is None or settings.get("listen_without_authentication") is not False or access.problems:
         return
-    if not is_loopback(split_address(listen)[0]):
-        yield Problem(
-            ("listen",),
-            "can be reached from other machines, and there is no authentication: "
-            "use 127.0.0.1, or set listen_without_authentication: true",
-        )
+    if is_loopback(split_address(listen)[0]) or (access.options is not None and access.options.authenticates):
+        return
+    has_file = settings.has("web_config_file")
+    missing = "web_config_file names no users: TLS alone keeps nobody out" if has_file else "there is no authentication"
+    yield Problem(("listen",), f"can be reached from other machines, and {missing}: {_ADVICE}")
+
+
+_ADVICE = (
+    "use 127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, "
+    "or set listen_without_authentication: true"
+)
 
 
 def _retention(retention: Partial) -> Iterator[Problem]:

@@ -38,4 +38,4 @@ def keys_at(model: type[BaseModel], path: Path) -> list[str]:
                 field for each in models for name, field in each.model_fields.items() if (field.alias or name) == step
             ]
             models = [found for field in fields for found in models_in(field.annotation)]
-    return [key for each in models for key in keys_of(each)]
+    return list(dict.fromkeys(key for each in models for key in keys_of(each)))

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
 
-from pydantic import ValidationError
-
 from monitor.errors import ConfigError
 from monitor.settings.checks import check
-from monitor.settings.document import MAX_BYTES, Document, DocumentError, read
-from monitor.settings.knowing import keys_at
+from monitor.settings.document import Document, DocumentError, read
 from monitor.settings.models import Settings
-from monitor.settings.problems import DID_YOU_MEAN, MISSING, Path, Problem, dotted, either, unknown_key, wording
+from monitor.settings.partial import Partial
+from monitor.settings.problems import Path, Problem
+from monitor.settings.reading import apart, lines, read_text, validate
+from monitor.settings.web_file import FoundAccess, find_access
 
 _ANCHORS = "x-"
-_SHORTEST_SECRET = 4
 
 
 def locate(given: FilePath | None = None, environ: Mapping[str, str] | None = None) -> FilePath:
@@ -47,141 +45,26 @@ def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str
 
 def settings_of(document: Document, name: str, base_dir: FilePath, *, inside: Path = ()) -> Settings:
     """Settings of a document that is a mapping. Problems are told under ``name``, by key paths below ``inside``."""
-    settings, problems = _validate(document, {"base_dir": str(base_dir)})
-    if settings is None or problems:
-        lines = dict.fromkeys(_lines(document, problems, name, inside))
-        raise ConfigError("\n".join(lines) or f"{name}: is not valid, for a reason that could not be told apart: a defect")
-    return settings
-
-
-def read_text(path: FilePath) -> str:
-    """Text of a configuration file; ConfigError when there is none that could be one."""
-    try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except FileNotFoundError:
-        msg = f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
-        raise ConfigError(msg) from None
-    except UnicodeDecodeError as error:
-        if len(content) <= MAX_BYTES:
-            line = content.count(b"\n", 0, error.start) + 1
-            msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
-            raise ConfigError(msg) from None
-        text = ""
-    except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or 'input/output error'}"
-        raise ConfigError(msg) from None
-    if len(content) > MAX_BYTES:
-        msg = f"{path}: is larger than {MAX_BYTES >> 20} MiB, which is no configuration"
-        raise ConfigError(msg)
-    return text
-
-
-def _validate(document: Document, context: dict[str, object]) -> tuple[Settings | None, list[Problem]]:
+    context: dict[str, object] = {"base_dir": str(base_dir)}
     raw: dict[str, Any] = document.data if isinstance(document.data, dict) else {}
     for key in [key for key in raw if key.startswith(_ANCHORS)]:
         del raw[key]
-    settings, errors = _try(raw, context)
-    if _as_written(document, raw, errors):
-        settings, errors = _try(raw, context)
-    problems = [*document.problems, *_apart(_shape(errors, raw), document.problems)]
-    return settings, [*problems, *_apart(check(raw, context), problems)]
+    access = find_access(Partial(Settings, raw, context).get("web_config_file"))
+    settings, problems = _validate(document, context, access)
+    if settings is None or problems or access.problems:
+        told = dict.fromkeys((*lines(document, problems, name, inside), *access.problems))
+        raise ConfigError("\n".join(told) or f"{name}: is not valid, for a reason that could not be told apart: a defect")
+    return _with_scheme(settings, access)
 
 
-def _try(raw: object, context: dict[str, object]) -> tuple[Settings | None, list[Any]]:
-    try:
-        return Settings.model_validate(raw, context=context), []
-    except ValidationError as error:
-        return None, error.errors(include_url=False, include_input=False)
+def _validate(document: Document, context: dict[str, object], access: FoundAccess) -> tuple[Settings | None, list[Problem]]:
+    settings, problems = validate(Settings, document, context)
+    return settings, [*problems, *apart(check(document.data, context, access), problems)]
 
 
-def _as_written(document: Document, raw: object, errors: Iterable[Any]) -> bool:
-    """Put numbers and booleans back to how they were written where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
-    changed = False
-    for error in errors:
-        path, _ = _resolve(error["loc"], raw)
-        if error["type"] != "string_type" or path not in document.texts or not path:
-            continue
-        parent = _at(raw, path[:-1])
-        if isinstance(parent[path[-1]], bool | int | float):
-            parent[path[-1]] = document.texts[path]
-            changed = True
-    return changed
-
-
-def _shape(errors: Sequence[Any], raw: object) -> Iterator[Problem]:
-    """Pydantic's errors, one problem a key: of the forms a value might have had, the one that it is nearest to."""
-    found: dict[Path, list[str]] = defaultdict(list)
-    guesses: set[Path] = set()
-    for error in errors:
-        path, is_guess = _resolve(error["loc"], raw, may_be_absent=error["type"] == "missing")
-        if error["type"] == "default_factory_not_called" or _waits_for_items(error, path, raw):
-            continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
-        if is_guess:
-            guesses.add(path)
-        found[path].append(_message(error, path, raw))
-    meant = {(*path[:-1], match[1]) for path, (first, *_) in found.items() if (match := DID_YOU_MEAN.search(first))}
-    for path, messages in found.items():
-        is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
-        if not is_beside and not (messages[0] == MISSING and path in meant):
-            yield Problem(path, either(messages))
-
-
-def _waits_for_items(error: Any, path: Path, raw: object) -> bool:  # noqa: ANN401 - pydantic's dictionary
-    found = _at(raw, path)
-    return bool(error["type"] == "too_short" and isinstance(found, list) and found)
-
-
-def _message(error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pydantic's dictionary
-    kind = error["type"]
-    if kind == "extra_forbidden":
-        return unknown_key(path[-1], keys_at(Settings, path[:-1]))
-    if kind == "missing":
-        return MISSING
-    return wording(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
-
-
-def _resolve(location: Sequence[str | int], raw: object, *, may_be_absent: bool = False) -> tuple[Path, bool]:
-    """The key path of pydantic's location, and whether names of union members had to be left out of it."""
-    path: Path = ()
-    here, is_guess = raw, False
-    for n, step in enumerate(location):
-        is_last = n == len(location) - 1
-        if isinstance(here, dict) and isinstance(step, str):
-            key = step if step in here else f"{step}_file"
-            if key in here or (is_last and may_be_absent):
-                path, here = (*path, key if key in here else step), here.get(key)
-                continue
-        elif isinstance(here, list) and isinstance(step, int) and step < len(here):
-            path, here = (*path, step), here[step]
-            continue
-        is_guess = True
-    return path, is_guess
-
-
-def _at(raw: object, path: Path) -> Any:  # noqa: ANN401 - raw input is anything
-    here: Any = raw
-    for step in path:
-        if isinstance(here, dict):
-            here = here.get(str(step))
-        else:
-            here = here[step] if isinstance(here, list) and isinstance(step, int) else None
-    return here
-
-
-def _apart(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Problem]:
-    """Problems but for those at a key that is known to be wrong."""
-    wrong = {problem.path for problem in known}
-    return (problem for problem in found if problem.path not in wrong)
-
-
-def _lines(document: Document, problems: Iterable[Problem], name: str, inside: Path) -> Iterator[str]:
-    outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
-    placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
-    for line, problem in placed:
-        message = " ".join(problem.message.split())
-        for value in outside:
-            message = message.replace(value, "...")
-        where = dotted(problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path)
-        yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
+def _with_scheme(settings: Settings, access: FoundAccess) -> Settings:
+    """Links lead to https where that is served and nothing else was said."""
+    is_encrypted = access.options is not None and access.options.tls_server_config.is_on
+    if not is_encrypted or "external_url" in settings.model_fields_set:
+        return settings
+    return settings.model_copy(update={"external_url": settings.external_url.replace("http://", "https://", 1)})

@@ -11,7 +11,7 @@ from pydantic import ConfigDict, Field, SecretStr, ValidationInfo, field_validat
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import NoiseFloor
-from monitor.options import Duration, OneOf, Options
+from monitor.options import ConfigPath, Duration, OneOf, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.fields import (
@@ -206,10 +206,18 @@ class Settings(Options):
     listen: Address = Field(default="127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
         default=False,
-        description="Must be true for `listen` to go beyond this machine: whoever reaches the port can read everything there.",
+        description="Must be true for `listen` to go beyond this machine without passwords or client certificates from "
+        "`web_config_file`: whoever reaches the port can then read everything there.",
+    )
+    web_config_file: ConfigPath | None = Field(
+        default=None,
+        description="A file with TLS, client certificates and basic authentication for `listen`, in the form of Prometheus' "
+        "exporter-toolkit; certificates are read again when their files change, the file itself with this one.",
+        examples=["web.yaml"],
     )
     external_url: PublicUrl = Field(
-        default_factory=_own_url, description="How people reach this daemon, for links in alerts (default: from `listen`)."
+        default_factory=_own_url,
+        description="How people reach this daemon, for links in alerts (default: from `listen`, https with TLS).",
     )
     conditions: ConditionsOptions = Field(
         default_factory=ConditionsOptions, description="What happens in every comparison while nothing can be said of drift."

@@ -9,8 +9,9 @@ from pathlib import Path as FilePath
 
 from monitor.errors import ConfigError
 from monitor.settings.document import Document, DocumentError, EmptyDocumentError, read
-from monitor.settings.loading import load, read_text, settings_of
+from monitor.settings.loading import load, settings_of
 from monitor.settings.models import ComparisonOptions, Settings
+from monitor.settings.reading import read_text
 
 _SWAPPED = ("rules", "false_alarm_every")
 _WANTED = "--rules takes a YAML file with rules: [...] or false_alarm_every: or both, or a whole configuration"

@@ -1,7 +1,8 @@
 """Serves what the daemon shows over HTTP: metrics, health, readiness. What is shown is handed in; nothing is made here."""
 
+from monitor.web.access import Access, AccessOptions, open_access
 from monitor.web.app import Health, Metrics, create_app
 from monitor.web.limits import Limits
 from monitor.web.server import WebServer
 
-__all__ = ["Health", "Limits", "Metrics", "WebServer", "create_app"]
+__all__ = ["Access", "AccessOptions", "Health", "Limits", "Metrics", "WebServer", "create_app", "open_access"]

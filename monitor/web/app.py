@@ -13,6 +13,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from monitor.model import LatestRun
+from monitor.web.access.guarding import IS_KNOWN
 from monitor.web.comparison import render_comparison, render_index
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
@@ -34,7 +35,7 @@ _HTML = {**_HEADERS, "Content-Security-Policy": "default-src 'none'"}
 class Health(Protocol):
     """How the process is doing. Called in a worker thread; an answer that takes longer than 5 s counts as a bad one.
 
-    Reasons are shown to whoever asks: they hold no secret.
+    Reasons are shown to whoever may read the pages: they hold no secret.
     """
 
     def unhealthy(self) -> str | None:
@@ -45,7 +46,7 @@ class Health(Protocol):
 
 
 def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, standing: Standing = lambda: None) -> Starlette:
-    """The application over these."""
+    """The application over these, to be served behind an `access.Guard`, which says who may read everything."""
 
     async def index(_: Request) -> Response:
         return HTMLResponse(render_index(latest(), standing()), headers=_HTML)
@@ -91,11 +92,13 @@ class _MetricsPage:
 def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awaitable[Response]]:
     threads = CapacityLimiter(_RENDERERS)
 
-    async def page(_: Request) -> Response:
+    async def page(request: Request) -> Response:
         reason: str | None = f"no answer within {_HEALTH_S:g} s"
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
-        text, status = (f"{word}\n", 200) if reason is None else (f"not {word}: {reason}\n", 503)
-        return PlainTextResponse(text, status, headers=_HEADERS)
+        if reason is None:
+            return PlainTextResponse(f"{word}\n", headers=_HEADERS)
+        told = f": {reason}" if request.scope[IS_KNOWN] else ""
+        return PlainTextResponse(f"not {word}{told}\n", 503, headers=_HEADERS)
 
     return page

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from html import escape
 from urllib.parse import quote
 
 from monitor.model import AlertState, CoverageRow, Explanation, LatestRun, Run, Summary, spell
 from monitor.pipeline.laying_out import bounds_of, head_of, lay_out
 from monitor.pipeline.presenting import ArmRow, both_arms, by_chance
+from monitor.visible import visible
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -19,6 +20,11 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+
+
+def escape(text: str) -> str:
+    """The text as HTML shows it, and with what could turn its writing around spelled out."""
+    return html.escape(visible(text))
 
 
 def render_index(latest: Sequence[LatestRun], standing: str | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
@@ -11,7 +12,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from monitor.errors import ConfigError, MonitorError
-from monitor.web.connections import guarded
+from monitor.web.access import Access, Guard
+from monitor.web.connections import Door, GuardedProtocol, guarded
 from monitor.web.limits import Limits
 
 _BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
@@ -26,15 +28,20 @@ _ADVICE = {
 
 
 class WebServer:
-    """Serves ``app`` on host and port, an empty host being every address of the machine.
+    """Serves ``app`` on host and port, an empty host being every address of the machine, to those whom ``access`` lets in.
 
-    ``start`` and ``stop`` may be called from any thread; a stopped server stays stopped.
+    ``start``, ``follow`` and ``stop`` may be called from any thread; a stopped server stays stopped.
     """
 
-    def __init__(self, app: ASGIApp, host: str, port: int, *, limits: Limits | None = None) -> None:
+    def __init__(
+        self, app: ASGIApp, host: str, port: int, *, access: Access | None = None, limits: Limits | None = None
+    ) -> None:
         self._host = host or _EVERYWHERE
         self._port = port
-        self._server = _Server(_configuration(app, limits or Limits()))
+        limits = limits or Limits()
+        self._door = Door(access or Access())
+        self._guard = Guard(app, self._door.access, header_bytes=limits.header_bytes)
+        self._server = _Server(_configuration(self._guard, guarded(limits, self._door), limits))
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -52,12 +59,19 @@ class WebServer:
     @property
     def url(self) -> str:
         """Where it serves, without a slash at the end; with the port really taken once started."""
-        return f"http://{_address(self._host, self._port)}"
+        return f"{self._door.access.scheme}://{_address(self._host, self._port)}"
 
     @property
     def is_alive(self) -> bool:
         """Whether its thread runs."""
         return self._thread is not None and self._thread.is_alive()
+
+    def follow(self, access: Access) -> None:
+        """Let in whom this lets in from now on. Connections made under another encryption end with what they are answering."""
+        is_same = access.tls == self._door.access.tls
+        self._door.access = self._guard.access = access
+        if not is_same:
+            self._server.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Close the door, let answers under way finish, return after ``timeout_s`` at the latest; may be called twice."""
@@ -71,16 +85,27 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.is_serving = Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        self._loop = asyncio.get_running_loop()
         self.is_serving.set()
 
+    def end_connections(self) -> None:
+        """End each connection once it has answered."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._end_connections)
 
-def _configuration(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    def _end_connections(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+
+
+def _configuration(app: ASGIApp, protocol: type[GuardedProtocol], limits: Limits) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=guarded(limits),
+        http=protocol,
         ws="none",
         loop="asyncio",
         lifespan="off",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote
 
+import bcrypt
 import psycopg
 from psycopg import sql
 from sqlalchemy import make_url
@@ -28,6 +29,8 @@ from service.watching import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
 SINGER = "singer"
+LOOKER = ("kim", canary("webpassword"))
+"""Who may look at the pages."""
 FAULTS = ("refuse", "fail", "redirect", "hang", "odd", "cookie", "garbage", "lie", "plain", "untrusted", "nowhere", "closed")
 """How a place answers that is not good: the last four by never hearing of the request."""
 UNHEARD = FAULTS[-4:]
@@ -202,12 +205,21 @@ class World:
         where = self.place("refuse").replace("://", f"://me:{canary('sourcepassword')}@")
         yield comparison_of("http-user", self.asking(f"{where}/{{user}}"))
 
+    def write_web(self) -> Path:
+        """Who may look: one whose password is a canary, and one whose hash is."""
+        known = bcrypt.hashpw(canary("webpassword").encode(), bcrypt.gensalt(4)).decode()
+        users = {LOOKER[0]: known, "nobody": f"$2b$04${'.' * 22}{canary('webhash')[:31]}"}
+        path = self.folder / "web.yaml"
+        path.write_text(json.dumps({"basic_auth_users": users}))
+        return path
+
     def write(self, way: Way, *, database: str, source: str, every: str = "1h") -> Path:
         """The configuration with every secret given in this way."""
         self.way = way
         write_lists(self.folder / "baseline.jsonl", SIMILAR)
         tree = {
             "listen": "127.0.0.1:0",
+            "web_config_file": str(self.write_web()),
             "log": {"level": "debug", "format": "json"},
             **self.given("database", database),
             "comparisons": self.comparisons(source, every),

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from monitor.demo.arms import Arms
 from monitor.demo.oncall import Notice, OnCall
 from monitor.demo.place import Place
 from monitor.demo.playing import SEGMENTS, Play
-from monitor.demo.recommender import Recommender
 from monitor.demo.shop import BROKEN_COUNTRY, retrain
 from monitor.demo.stage import Stage
 from monitor.demo.status import NoteKind
@@ -41,11 +41,9 @@ def clock(make: Any) -> Clock:
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
     small = World(items=60, joining=2)
-    stage = Stage(
-        place=Place(tmp_path), world=small, baseline=Recommender({}), candidate=Recommender({}), on_call=OnCall("secret")
-    )
-    stage.serve(stage.train(0, is_broken=False))
-    return stage
+    arms = Arms(place=Place(tmp_path), world=small)
+    arms.serve(arms.train(0, is_broken=False))
+    return Stage(place=arms.place, arms=arms, on_call=OnCall("secret"))
 
 
 @pytest.fixture
@@ -63,31 +61,31 @@ def play(stage: Stage, store: Any, clock: Clock) -> Play:
 
 
 def test_within_a_day_nothing_is_retrained(play: Play, clock: Clock) -> None:
-    lists = play.stage.baseline.lists
+    lists = play.stage.arms.baseline.lists
     clock.seconds = 9.9
     status = play.step()
     assert status.scene.day == 0
     assert status.elapsed_s == pytest.approx(9.9)
-    assert play.stage.baseline.lists is lists
+    assert play.stage.arms.baseline.lists is lists
 
 
 def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Play, clock: Clock) -> None:
     clock.seconds = 10.0
     status = play.step()
-    expected = retrain(play.stage.world, 1, is_broken=False)
+    expected = retrain(play.stage.arms.world, 1, is_broken=False)
     assert status.scene.day == 1
-    assert play.stage.baseline.lists.items() >= expected.baseline.items()
-    assert play.stage.candidate.lists.items() >= expected.candidate.items()
+    assert play.stage.arms.baseline.lists.items() >= expected.baseline.items()
+    assert play.stage.arms.candidate.lists.items() >= expected.candidate.items()
     users = play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]
     assert [line.split(",")[0] for line in users] == expected.history.users.ids
 
 
 def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(play: Play, clock: Clock) -> None:
-    first = dict(play.stage.baseline.lists)
+    first = dict(play.stage.arms.baseline.lists)
     for day in (1, 2):
         clock.seconds = 10.0 * day
         play.step()
-    world, served = play.stage.world, play.stage.baseline.lists
+    world, served = play.stage.arms.world, play.stage.arms.baseline.lists
     assert set(served) == set(world.users(1).ids) | set(world.users(2).ids)
     assert set(first) - set(served) == set(world.left_on(1))
 
@@ -99,7 +97,7 @@ def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
     clock.seconds = 10.0
     status = play.step()
     assert status.scene.chapter is Chapter.BROKEN
-    assert play.stage.candidate.lists.items() >= retrain(play.stage.world, 1, is_broken=True).candidate.items()
+    assert play.stage.arms.candidate.lists.items() >= retrain(play.stage.arms.world, 1, is_broken=True).candidate.items()
     assert (play.turns[-1].chapter, play.turns[-1].at) == (Chapter.BROKEN, make.at(10))
     assert BROKEN_COUNTRY in status.notes[-1].text
 

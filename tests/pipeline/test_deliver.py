@@ -173,6 +173,7 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore)
     assert waits == [1.0, 2.0, 4.0]
     assert deliver(store, receiver, clock, publisher).sent == 1
     assert publisher.counts == {("fake", "retry"): 3, ("fake", "sent"): 1}
+    assert sum(publisher.troubles.values()) == 3
 
 
 def test_retry_after_is_honoured(store: SqlStore) -> None:
@@ -223,6 +224,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: Sql
     assert deliver(store, receiver, clock, publisher).dropped == 1
     assert (receiver.sent, owed(store, clock)) == ([], 0)
     assert publisher.counts == {("fake", "dead"): 1, ("fake", "dropped"): 1}
+    assert publisher.troubles == {("fake", DeliveryTrouble.REFUSED): 1}
 
 
 def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: SqlStore) -> None:

@@ -69,6 +69,7 @@ def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_b
     limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
     assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
     assert found.limit == pytest.approx(limit, rel=1e-3)
+    assert found.opposite == pytest.approx(2 * np.mean(MEANS) - limit, rel=1e-3)
     p = stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
     assert found.z == pytest.approx(-stats.norm.ppf(p), rel=1e-3)
     assert (found.runs, found.evidence) == (h, None)
@@ -121,6 +122,7 @@ def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
     assert found.expected == 0.0
     assert found.limit is not None
     assert 0 < found.limit < 0.03
+    assert found.opposite == 0.0
 
 
 def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:

@@ -1,5 +1,6 @@
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -145,3 +146,21 @@ def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
     assert "canary" not in repr(man)
     man.close(0.0)
+
+
+def test_what_becomes_of_each_ping_is_told(collector: Collector) -> None:
+    heard: list[tuple[str, str]] = []
+    go_on = threading.Event()
+    collector.replies.extend([answer(200), answer(404), held_until(go_on)])
+    options = PingOptions.model_validate({"url": collector.url + CHECK, "name": "hc"})
+    man = DeadMan(options, rest=lambda _: False, on_outcome=lambda *outcome: heard.append(outcome))
+    for attempt in range(3):
+        man.run_started(claim(attempt=attempt))
+    collector.wait_for(3)
+    for attempt in range(3, 3 + 65):
+        man.run_started(claim(attempt=attempt))
+    go_on.set()
+    man.close(CLOSING_S)
+
+    assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
+    assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 1}

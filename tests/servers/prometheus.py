@@ -8,7 +8,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,11 +73,17 @@ def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
 
 @contextmanager
 def running_prometheus(
-    *targets: str, rules: Sequence[Path] = (), interval: str = "200ms", data: Path | None = None, options: Sequence[str] = ()
+    *targets: str,
+    rules: Sequence[Path] = (),
+    interval: str = "200ms",
+    scrape: Mapping[str, object] | None = None,
+    data: Path | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Prometheus]:
     """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
 
-    ``data``: blocks to start from; ``options``: more arguments of the program.
+    ``scrape`` is more of the scrape configuration, such as how to log in; ``data`` are blocks to start from; ``options`` more
+    arguments of the program.
     """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
@@ -86,7 +92,7 @@ def running_prometheus(
         document = {
             "global": {"scrape_interval": interval, "scrape_timeout": interval, "evaluation_interval": interval},
             "rule_files": [str(path) for path in rules],
-            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}]}],
+            "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
         }
         config.write_text(yaml.safe_dump(document), encoding="utf-8")
         stored = data or home / "data"

@@ -29,7 +29,7 @@ from typer.testing import CliRunner
 
 from canary.marks import canary, options_in, owners_in, secret_fields, singing_fields, told_by
 from canary.processes import command
-from canary.world import FAULTS, UNHEARD, Way, World, fill, hostile_world, singer, write_small
+from canary.world import FAULTS, LOOKER, UNHEARD, Way, World, fill, hostile_world, singer, write_small
 from factories import SLOT
 from monitor.cli.main import app
 from monitor.errors import MonitorError
@@ -152,10 +152,13 @@ def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
         answer = wait_for(partial(_got, url + page), page)
         assert answer is not None
         yield page, answer.content + repr(answer.headers).encode()
+    refused = requests.get(f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=10)
+    assert refused.status_code == 401
+    yield "that was refused", refused.content + repr(refused.headers).encode()
 
 
 def _got(url: str) -> requests.Response | None:
-    answer = requests.get(url, timeout=10)
+    answer = requests.get(url, auth=LOOKER, timeout=10)
     return answer if answer.status_code == 200 else None
 
 
@@ -300,6 +303,19 @@ def test_no_command_shows_a_secret_of_a_configuration_with_mistakes(stage: Stage
     told |= {f"{config.name}": told_of("runs", config) for config in configs}
     assert {name for name, (_, has_failed) in told.items() if not has_failed} == set()
     assert {name: owners for name, (text, _) in told.items() if (owners := owners_in(text))} == {}
+
+
+def test_no_command_shows_a_secret_of_a_web_configuration_file_with_mistakes(stage: Stage, tmp_path: Path) -> None:
+    right = json.dumps({"basic_auth_users": {"kim": canary("webpassword")}, "tls_server_config": {"key": canary("webkey")}})
+    config = tmp_path / "rankwatch.yaml"
+    config.write_text(json.dumps(json.loads(stage.configs["direct"].read_text()) | {"web_config_file": "web.yaml"}))
+    mistakes = (right, right.replace('"key"', '"kee"'), right.replace('{"kim"', '["kim"'), right[:-9], f'"{canary("web")}"')
+    for text in mistakes:
+        (tmp_path / "web.yaml").write_text(text)
+        for name in ("check", "serve", "runs"):
+            told, has_failed = told_of(name, config)
+            assert has_failed
+            assert owners_in(told) == set()
 
 
 @pytest.mark.parametrize("trouble", ["password", "query", "host", "at", "port"])

@@ -97,3 +97,13 @@ def test_a_page_says_when_relevance_was_measured_and_nothing_where_none_is_wante
     page = render_comparison(replace(latest, run=without))
     assert "Relevance" not in page
     assert "random lists" not in page
+
+
+def test_a_segment_that_would_turn_the_writing_around_is_spelled_out(latest: LatestRun) -> None:
+    hostile = "a=\u202etxt.exe\x1b[2J"
+    state = replace(latest.states[0], segment=hostile)
+
+    pages = [render_comparison(replace(latest, states=(state,))), render_index([replace(latest, states=(state,))])]
+
+    assert [page.count("a=\\u202etxt.exe\\x1b[2J") for page in pages] == [1, 1]
+    assert not [page for page in pages if "\u202e" in page or "\x1b" in page]

@@ -285,7 +285,7 @@ def test_requests_sent_ahead_are_all_answered(client: Any) -> None:
 @pytest.mark.parametrize("limits", [Limits(header_bytes=2048)])
 def test_headers_beyond_the_limit_are_refused(client: Any) -> None:
     with client.open(b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: " + b"x" * 4096) as raw:
-        assert raw.recv(12) == b"HTTP/1.1 400"
+        assert raw.recv(12) == b"HTTP/1.1 431"
         assert _ends_within(raw, 5)
 
 

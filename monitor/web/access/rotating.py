@@ -1,0 +1,65 @@
+"""Certificates that change under a running server."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+
+from monitor.errors import ConfigError
+from monitor.web.access.options import TlsOptions
+from monitor.web.access.tls import open_context
+
+_LOOK_EVERY_S = 1.0
+_Stamp = tuple[tuple[int, int, int] | None, ...]
+
+log = structlog.get_logger(__name__)
+
+
+class Certificates:
+    """The context for new connections: read again once a file that it was read from has changed.
+
+    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force; that is logged once for
+    each change. ConfigError when they cannot be used to begin with.
+    """
+
+    def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._options, self._clock = options, clock
+        self._seen = self._stamp()
+        self._context = open_context(options)
+        self._looked_at = clock()
+
+    def current(self) -> ssl.SSLContext:
+        """The context to be used now."""
+        now = self._clock()
+        if now - self._looked_at >= _LOOK_EVERY_S:
+            self._looked_at = now
+            self._look()
+        return self._context
+
+    def _look(self) -> None:
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return
+        self._seen = stamp
+        try:
+            self._context = open_context(self._options)
+        except ConfigError as error:
+            log.error("certificate not read again; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
+        else:
+            log.info("certificate read again")
+
+    def _stamp(self) -> _Stamp:
+        files = (self._options.cert_file, self._options.key_file, self._options.client_ca_file)
+        return tuple(_state_of(path) for path in files if path is not None)
+
+
+def _state_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

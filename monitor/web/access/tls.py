@@ -1,0 +1,127 @@
+"""From TLS options to a context of Python's ssl."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import ssl
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from monitor.errors import ConfigError
+from monitor.web.access.options import TlsOptions
+from monitor.web.access.suites import CURVES, SUITES
+
+_VERSIONS = {
+    "TLS10": ssl.TLSVersion.TLSv1_2,
+    "TLS11": ssl.TLSVersion.TLSv1_2,
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+
+
+def open_context(options: TlsOptions) -> ssl.SSLContext:
+    """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _VERSIONS[options.min_version]
+    context.maximum_version = _VERSIONS[options.max_version]
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    if not options.prefer_server_cipher_suites:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    if suites := [SUITES[name] for name in options.cipher_suites if name in SUITES]:
+        context.set_ciphers(":".join(suites))
+    if len(options.curve_preferences) == 1:
+        context.set_ecdh_curve(CURVES[options.curve_preferences[0]])
+    context.set_alpn_protocols(["http/1.1"])
+    _load_pair(context, options)
+    if options.verifies_certificates:
+        _load_authority(context, options)
+        context.verify_mode = ssl.CERT_REQUIRED if options.must_show_certificate else ssl.CERT_OPTIONAL
+    return context
+
+
+def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
+    with ExitStack() as opened:
+        cert = _place(opened, options.cert, options.cert_file, "cert_file")
+        key = _place(opened, options.key, options.key_file, "key_file")
+        try:
+            context.load_cert_chain(cert, key, password=_no_password)
+        except (ssl.SSLError, ValueError) as error:
+            told = f"cert_file {options.cert_file or '(cert)'} and key_file {options.key_file or '(key)'}"
+            msg = f"tls_server_config: {told} cannot be used together: {_why(error)}"
+            raise ConfigError(msg) from None
+
+
+def _no_password() -> str:
+    """An encrypted key is refused rather than asked the password of on a terminal."""
+    msg = "the key is encrypted: give it without a password, readable by rankwatch alone"
+    raise ValueError(msg)
+
+
+def _why(error: Exception) -> str:
+    if not isinstance(error, ssl.SSLError):
+        return str(error)
+    reason = (error.reason or "").lower().replace("_", " ")
+    return {
+        "key values mismatch": "the key does not belong to the certificate",
+        "": "one of them is no PEM file, or holds no certificate or no key",
+        "no start line": "one of them is no PEM file, or holds no certificate or no key",
+    }.get(reason, reason)
+
+
+def _place(opened: ExitStack, text: str | SecretStr | None, path: str | None, key: str) -> str:
+    """A path under which OpenSSL can read it; a text of the configuration never reaches a disk."""
+    if text is not None:
+        plain = text.get_secret_value() if isinstance(text, SecretStr) else text
+        return opened.enter_context(_in_memory(plain, key))
+    _read(str(path), key)
+    return str(path)
+
+
+@contextmanager
+def _in_memory(text: str, key: str) -> Iterator[str]:
+    try:
+        number = os.memfd_create(key)
+    except (AttributeError, OSError):
+        msg = f"tls_server_config: a certificate or key in the file itself cannot be used on this system: give {key}"
+        raise ConfigError(msg) from None
+    try:
+        os.write(number, text.encode())
+        yield f"/proc/self/fd/{number}"
+    finally:
+        os.close(number)
+
+
+def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
+    text = options.client_ca if options.client_ca is not None else _read(str(options.client_ca_file), "client_ca_file")
+    try:
+        context.load_verify_locations(cadata=text)
+    except (ssl.SSLError, ValueError):
+        msg = f"tls_server_config: client_ca_file {options.client_ca_file or '(client_ca)'} holds no certificate in PEM"
+        raise ConfigError(msg) from None
+
+
+def _read(path: str, key: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror or 'input/output error'}"
+        raise ConfigError(msg) from None
+
+
+def names_in(certificate: dict[str, object] | None) -> frozenset[str]:
+    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl tells it; IP addresses in short form."""
+    named = (certificate or {}).get("subjectAltName", ())
+    pairs = named if isinstance(named, tuple) else ()
+    return frozenset(shorten(value) if kind == "IP Address" else value for kind, value in pairs)
+
+
+def shorten(address: str) -> str:
+    """An IP address in its short form; anything else as it is."""
+    try:
+        return ipaddress.ip_address(address.strip()).compressed
+    except ValueError:
+        return address

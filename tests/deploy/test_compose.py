@@ -1,0 +1,98 @@
+"""What compose.yaml starts, started here without an engine: its commands and its configuration, with other addresses."""
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from servers.daemon import STARTS_WITHIN_S, serving, wait_for
+from servers.postgres import PostgresServer
+
+
+def _moved(text: str, places: dict[str, str]) -> str:
+    for name, place in places.items():
+        assert name in text
+        text = text.replace(name, place)
+    return text
+
+
+@pytest.fixture(scope="module")
+def services(deploy: Path) -> Any:
+    return yaml.safe_load((deploy / "compose.yaml").read_text(encoding="utf-8"))["services"]
+
+
+@pytest.fixture(scope="module")
+def recommenders(services: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Address and users file of the recommenders, started by their service's command."""
+    home = tmp_path_factory.mktemp("shop")
+    log = home.with_name("recommenders.log")
+    command = _moved(
+        " ".join(services["recommenders"]["command"]), {"0.0.0.0:8000": "127.0.0.1:0", "/var/lib/rankwatch": str(home)}
+    )
+    with log.open("wb") as sink:
+        process = subprocess.Popen([sys.executable, "-m", "monitor", *command.split()], stdout=sink, stderr=sink)
+    try:
+        yield wait_for(lambda: _address(log), "the recommenders", timeout_s=STARTS_WITHIN_S), home
+    finally:
+        process.terminate()
+        code = process.wait(20)
+    assert code == 0, log.read_text(encoding="utf-8")
+
+
+def _address(log: Path) -> str:
+    found = re.search(r"serve (http://\S+)/baseline", log.read_text(encoding="utf-8"))
+    return found[1] if found else ""
+
+
+@pytest.fixture
+def config(deploy: Path, recommenders: tuple[str, Path], postgres_server: PostgresServer, tmp_path: Path) -> Iterator[Path]:
+    url, shop = recommenders
+    folder = Path(shutil.copytree(deploy / "compose", tmp_path / "etc"))
+    config = folder / "rankwatch.yaml"
+    places = {
+        "/run/secrets/database_url": str(tmp_path / "database_url"),
+        "0.0.0.0:9108": "127.0.0.1:0",
+        "http://recommenders:8000": url,
+        "/shop/users.csv": str(shop / "users.csv"),
+        "http://alertmanager:9093": "http://127.0.0.1:9",  # nothing is to be told
+        "every: 1m": "every: 1s",
+    }
+    config.write_text(_moved(config.read_text(encoding="utf-8"), places), encoding="utf-8")
+    with postgres_server.database() as database:
+        (tmp_path / "database_url").write_text(database, encoding="utf-8")
+        yield config
+
+
+def _shown(metrics: str) -> dict[str, list[dict[str, str]]]:
+    """Labels of each sample by its series' name."""
+    samples = [sample for family in text_string_to_metric_families(metrics) for sample in family.samples]
+    return {name: [one.labels for one in samples if one.name == name] for name in {one.name for one in samples}}
+
+
+def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any, config: Path) -> None:
+    migrate = [sys.executable, "-m", "monitor", *services["migrate"]["command"], "--config", str(config)]
+    migrated = subprocess.run(migrate, capture_output=True, text=True, check=False)
+    assert migrated.returncode == 0, migrated.stderr
+
+    with serving(config) as daemon:
+        wait_for(
+            lambda: 'rankwatch_runs_total{comparison="home-feed",status="ok"} 3.0' in daemon.metrics(),
+            "three runs that ended ok",
+        )
+        shown, code = _shown(daemon.metrics()), daemon.status_of("/-/ready")
+
+    assert code == 200
+    segments = {labels["segment"] for labels in shown["rankwatch_similarity_mean"]}
+    assert {"all", "country=DE", "activity=high"} <= segments
+    metrics = {labels["metric"] for labels in shown["rankwatch_similarity_mean"]}
+    assert {"extended_tau", "rbo(p=0.9)", "overlap"} <= metrics
+    assert {labels["metric"] for labels in shown["rankwatch_noise_floor_mean"]} == metrics
+    assert {"novelty", "self_churn", "exposure_gini"} <= {labels["metric"] for labels in shown["rankwatch_arm_metric"]}
+    assert {"SimilarityLow", "ManyUsersApart"} < {labels["alert"] for labels in shown["rankwatch_alert_state"]}

@@ -1,0 +1,256 @@
+"""The manifests, built by a real kustomize and held against the published schemas. No cluster takes part."""
+
+import copy
+import importlib
+import runpy
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+import monitor
+from monitor.settings import load
+from servers.kustomize import Build, kustomizer
+
+RELEASE = "1.37"
+FOLDERS = ("base", "overlays/single", "overlays/ha")
+GROUP = "monitoring.coreos.com/v1"
+
+Object = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def kustomize(tmp_path_factory: pytest.TempPathFactory) -> Build:
+    return kustomizer(tmp_path_factory.mktemp("kubectl"))
+
+
+@pytest.fixture(scope="module")
+def built(deploy: Path, kustomize: Build) -> dict[str, list[Object]]:
+    return {folder: kustomize(deploy / "kubernetes" / folder) for folder in FOLDERS}
+
+
+def _faults(one: Object) -> list[str]:
+    """What is wrong with an object, unknown fields included."""
+    if one["apiVersion"] == GROUP:
+        # Four seconds to import: not for everybody who collects tests.
+        operator = importlib.import_module("cloudcoil.models.prometheus_operator.v1")
+        model = getattr(operator, one["kind"]).model_validate(one)
+        # The models drop what they do not know: an object comes back whole, or it held such a thing.
+        kept = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+        return [] if kept == one else [f"{one['kind']}: only {kept} is known"]
+    try:
+        kubernetes_validate.validate(one, RELEASE, strict=True)
+    except kubernetes_validate.ValidationError as error:
+        return [f"{one['kind']}: {error.message}"]
+    return []
+
+
+def _of_kind(objects: list[Object], kind: str) -> Object:
+    return next(one for one in objects if one["kind"] == kind)
+
+
+def _pods(objects: list[Object]) -> Iterator[Object]:
+    """Every pod that the objects make."""
+    for one in objects:
+        if one["kind"] == "Deployment":
+            yield one["spec"]["template"]
+        elif one["kind"] == "CronJob":
+            yield one["spec"]["jobTemplate"]["spec"]["template"]
+
+
+def _containers(pod: Object) -> list[Object]:
+    return [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_object_keeps_to_the_published_schema(built: dict[str, list[Object]], folder: str) -> None:
+    assert [fault for one in built[folder] for fault in _faults(one)] == []
+    assert {one["metadata"]["namespace"] for one in built[folder]} == {"rankwatch"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [
+        ("Deployment", ("spec", "template", "spec")),
+        ("NetworkPolicy", ("spec", "ingress", 0)),
+        ("PodDisruptionBudget", ("spec",)),
+        ("ServiceMonitor", ("spec", "endpoints", 0)),
+        ("PrometheusRule", ("spec", "groups", 0, "rules", 0)),
+    ],
+)
+def test_an_unknown_field_would_be_found(built: dict[str, list[Object]], kind: str, path: tuple[str | int, ...]) -> None:
+    wrong = copy.deepcopy(_of_kind(built["overlays/single"], kind))
+    place: Any = wrong
+    for step in path:
+        place = place[step]
+    place["misspelt"] = "15s"
+
+    assert len(_faults(wrong)) == 1
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_pod_keeps_to_the_restricted_standard(built: dict[str, list[Object]], folder: str) -> None:
+    for pod in _pods(built[folder]):
+        spec, security = pod["spec"], pod["spec"]["securityContext"]
+        assert security["runAsNonRoot"] is True
+        assert security["runAsUser"] == 10001
+        assert security["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert spec["automountServiceAccountToken"] is False
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & set(spec)
+        assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} <= {
+            "configMap",
+            "secret",
+            "emptyDir",
+            "persistentVolumeClaim",
+        }
+        for container in _containers(pod):
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert {"requests", "limits"} == set(container["resources"])
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_what_a_selector_looks_for_is_there(built: dict[str, list[Object]], folder: str) -> None:
+    objects = built[folder]
+    daemon = _of_kind(objects, "Deployment")["spec"]["template"]
+    labels = daemon["metadata"]["labels"].items()
+    service = _of_kind(objects, "Service")
+
+    assert service["spec"]["selector"].items() <= labels
+    assert _of_kind(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"].items() <= labels
+    for policy in (one for one in objects if one["kind"] == "NetworkPolicy"):
+        assert all(
+            policy["spec"]["podSelector"]["matchLabels"].items() <= pod["metadata"]["labels"].items() for pod in _pods(objects)
+        )
+    for pod in _pods(objects):
+        claimed = {volume["configMap"]["name"] for volume in pod["spec"]["volumes"] if "configMap" in volume}
+        assert claimed == {_of_kind(objects, "ConfigMap")["metadata"]["name"]}
+        assert pod["spec"]["serviceAccountName"] == _of_kind(objects, "ServiceAccount")["metadata"]["name"]
+        volumes = {volume["name"] for volume in pod["spec"]["volumes"]}
+        assert all({mount["name"] for mount in container["volumeMounts"]} == volumes for container in _containers(pod))
+
+
+def test_the_service_monitor_scrapes_the_service_as_the_job_of_the_rules(built: dict[str, list[Object]]) -> None:
+    service, scraped = (_of_kind(built["overlays/single"], kind) for kind in ("Service", "ServiceMonitor"))
+
+    assert scraped["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert [endpoint["port"] for endpoint in scraped["spec"]["endpoints"]] == [
+        port["name"] for port in service["spec"]["ports"]
+    ]
+    assert service["metadata"]["labels"][scraped["spec"]["jobLabel"]] == "rankwatch"
+
+
+def test_probes_ask_the_pages_that_the_daemon_has(built: dict[str, list[Object]]) -> None:
+    for folder in FOLDERS:
+        (daemon,) = _of_kind(built[folder], "Deployment")["spec"]["template"]["spec"]["containers"]
+        asked = {name: daemon[name]["httpGet"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
+
+        assert {name: get["path"] for name, get in asked.items()} == {
+            "startupProbe": "/-/healthy",
+            "livenessProbe": "/-/healthy",
+            "readinessProbe": "/-/ready",
+        }
+        assert {get["port"] for get in asked.values()} == {daemon["ports"][0]["name"]}
+
+
+def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: dict[str, list[Object]]) -> None:
+    for folder in FOLDERS:
+        policies = {one["metadata"]["name"]: one["spec"] for one in built[folder] if one["kind"] == "NetworkPolicy"}
+        comers = [peer for policy in policies.values() for rule in policy.get("ingress", []) for peer in rule["from"]]
+        reached = {port["port"] for policy in policies.values() for rule in policy["egress"] for port in rule["ports"]}
+
+        assert comers == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+        assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
+        assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
+
+
+def test_one_daemon_alone_opens_the_database_in_sqlite(built: dict[str, list[Object]]) -> None:
+    spec = _of_kind(built["base"], "Deployment")["spec"]
+
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert _of_kind(built["base"], "PersistentVolumeClaim")["spec"]["accessModes"] == ["ReadWriteOncePod"]
+    assert [one["args"] for one in spec["template"]["spec"]["initContainers"]] == [["db", "upgrade"]]
+
+
+def test_several_daemons_share_postgresql_on_several_nodes_and_nothing_migrates_under_them(
+    built: dict[str, list[Object]],
+) -> None:
+    objects = built["overlays/ha"]
+    spec = _of_kind(objects, "Deployment")["spec"]
+    migration = _of_kind(objects, "CronJob")["spec"]
+
+    assert spec["replicas"] >= 2
+    assert spec["strategy"]["rollingUpdate"] == {"maxUnavailable": 0, "maxSurge": 1}
+    assert spec["template"]["spec"]["initContainers"] == []
+    assert [one["topologyKey"] for one in spec["template"]["spec"]["topologySpreadConstraints"]] == [
+        "kubernetes.io/hostname",
+        "topology.kubernetes.io/zone",
+    ]
+    assert "PersistentVolumeClaim" not in {one["kind"] for one in objects}
+    assert migration["suspend"] is True
+    assert [one["args"] for one in migration["jobTemplate"]["spec"]["template"]["spec"]["containers"]] == [["db", "upgrade"]]
+    assert _of_kind(objects, "PodDisruptionBudget")["spec"]["maxUnavailable"] == 1
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_image_is_of_this_version(built: dict[str, list[Object]], folder: str) -> None:
+    images = {container["image"] for pod in _pods(built[folder]) for container in _containers(pod)}
+
+    assert {image.rpartition("/")[2] for image in images} == {f"rankwatch:{monitor.__version__}"}
+
+
+@pytest.mark.parametrize(("folder", "database"), [("base", "sqlite"), ("overlays/ha", "postgresql")])
+def test_the_configuration_loads_and_listens_for_the_probes(
+    built: dict[str, list[Object]], folder: str, database: str, tmp_path: Path
+) -> None:
+    (tmp_path / "database_url").write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch", encoding="utf-8")
+    for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
+        (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)), encoding="utf-8")
+
+    settings = load(tmp_path / "rankwatch.yaml")
+
+    assert settings.database.get_secret_value().startswith(database)
+    assert settings.listen_address == ("0.0.0.0", 9108)  # noqa: S104 - in a pod
+    assert settings.listen_without_authentication
+
+
+def test_the_rules_of_the_operator_are_the_rules_of_prometheus(deploy: Path, built: dict[str, list[Object]]) -> None:
+    generator = runpy.run_path(str(deploy / "kubernetes" / "generate.py"))
+    plain = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted((deploy / "prometheus").glob("*.rules.yml"))]
+
+    assert generator["TARGET"].read_text(encoding="utf-8") == generator["text"]()
+    assert [one["spec"] for one in built["overlays/single"] if one["kind"] == "PrometheusRule"] == plain
+
+
+def test_another_configuration_is_another_rollout(deploy: Path, kustomize: Build, tmp_path: Path) -> None:
+    base = Path(shutil.copytree(deploy / "kubernetes" / "base", tmp_path / "base"))
+    before = _of_kind(kustomize(base), "ConfigMap")["metadata"]["name"]
+    config = base / "rankwatch.yaml"
+    config.write_text(config.read_text(encoding="utf-8").replace("every: 15m", "every: 30m"), encoding="utf-8")
+
+    assert _of_kind(kustomize(base), "ConfigMap")["metadata"]["name"] != before
+
+
+def test_the_overlay_that_the_documentation_shows_builds(deploy: Path, kustomize: Build, tmp_path: Path) -> None:
+    shutil.copytree(deploy / "kubernetes", tmp_path / "rankwatch" / "deploy" / "kubernetes")
+    text = (deploy / "kubernetes" / "README.md").read_text(encoding="utf-8")
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "kustomization.yaml").write_text(text.partition("```yaml\n")[2].partition("```")[0], encoding="utf-8")
+    for name in ("egress.yaml", "rankwatch.yaml"):
+        shutil.copy(deploy / "kubernetes" / "base" / name, mine)
+    changed = (mine / "rankwatch.yaml").read_text(encoding="utf-8").replace("home-feed", "mail")
+    (mine / "rankwatch.yaml").write_text(changed, encoding="utf-8")
+
+    objects = kustomize(mine)
+
+    assert {container["image"] for pod in _pods(objects) for container in _containers(pod)} == {
+        "YOUR-REGISTRY/rankwatch@sha256:..."
+    }
+    assert _of_kind(objects, "ConfigMap")["data"]["rankwatch.yaml"] == changed

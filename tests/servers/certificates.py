@@ -1,0 +1,83 @@
+"""An authority and what it signs, made by openssl."""
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from servers import require
+
+LOOPBACK = "IP:127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    cert: Path
+    key: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Authority:
+    """Signs certificates; each call makes a new key."""
+
+    folder: Path
+    own: Pair
+
+    @property
+    def cert(self) -> Path:
+        return self.own.cert
+
+    def issue(self, name: str, alternative: str = LOOPBACK) -> Pair:
+        signed_by = ("-CA", str(self.own.cert), "-CAkey", str(self.own.key))
+        return _make(
+            self.folder, name, f"subjectAltName={alternative}", "basicConstraints=critical,CA:FALSE", options=signed_by
+        )
+
+    def client_context(self, pair: Pair | None = None) -> ssl.SSLContext:
+        """What a client uses that trusts this authority, and shows that certificate."""
+        context = ssl.create_default_context(cafile=str(self.cert))
+        if pair is not None:
+            context.load_cert_chain(pair.cert, pair.key)
+        return context
+
+
+def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = ()) -> Pair:
+    pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
+    added = [part for each in extensions for part in ("-addext", each)]
+    subprocess.run(
+        [
+            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-subj", f"/CN={name}", "-keyout", str(pair.key), "-out", str(pair.cert), *options, *added),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    return pair
+
+
+def found(folder: Path, name: str) -> Authority:
+    return Authority(folder, _make(folder, name, "keyUsage=critical,keyCertSign,cRLSign"))
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return found(tmp_path_factory.mktemp("authority"), "authority")
+
+
+@pytest.fixture(scope="session")
+def server_pair(authority: Authority) -> Pair:
+    """For 127.0.0.1."""
+    return authority.issue("server")
+
+
+@pytest.fixture(scope="session")
+def client_pair(authority: Authority) -> Pair:
+    return authority.issue("client", "DNS:prometheus.test,URI:spiffe://x/y,email:p@x.test,IP:0:0:0:0:0:0:0:1")
+
+
+@pytest.fixture(scope="session")
+def stranger_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Of an authority that nobody here trusts."""
+    return found(tmp_path_factory.mktemp("strangers"), "strangers").issue("stranger", "DNS:prometheus.test")

@@ -1,0 +1,151 @@
+"""Who may look at a daemon: from the file to a Prometheus that scrapes it, over reloads good and bad."""
+
+import json
+import os
+import re
+import shutil
+import signal
+from pathlib import Path
+
+import bcrypt
+import pytest
+import requests
+from typer.testing import CliRunner
+
+from canary.processes import command
+from monitor.cli.main import app
+from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
+from servers.daemon import wait_for
+from servers.prometheus import running_prometheus
+from service.watching import write_world
+
+# ruff: noqa: F811 - fixtures are imported
+
+KIM, JOE = ("kim", "old password"), ("joe", "new password")
+
+
+def users(*known: tuple[str, str]) -> dict[str, str]:
+    return {name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode() for name, password in known}
+
+
+class World:
+    """A configuration, its web configuration file beside it, and a daemon's log."""
+
+    def __init__(self, folder: Path, pair: Pair) -> None:
+        self.folder, self.web, self.log = folder, folder / "web.yaml", folder / "serve.log"
+        for source, name in ((pair.cert, "web.crt"), (pair.key, "web.key")):
+            shutil.copy(source, folder / name)
+        self.config = write_world(folder, f"sqlite:///{folder}/rankwatch.db", every="1d")
+        self.config.write_text(f"web_config_file: web.yaml\n{self.config.read_text()}")
+
+    def write(self, **given: object) -> None:
+        told = {"tls_server_config": {"cert_file": "web.crt", "key_file": "web.key"}, **given}
+        self.web.write_text(json.dumps(told))
+
+    def ends_of_serve(self) -> tuple[int | None, str]:
+        """How `rankwatch serve` ends that cannot start."""
+        with command(["serve", "--config", str(self.config)], {}, self.log) as process:
+            process.join(60)
+            return process.exitcode, self.log.read_text()
+
+
+@pytest.fixture
+def world(tmp_path: Path, server_pair: Pair) -> World:
+    world = World(tmp_path, server_pair)
+    world.write(basic_auth_users=users(KIM))
+    return world
+
+
+def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads_good_and_bad(
+    world: World, authority: Authority, client_pair: Pair
+) -> None:
+    clients = {"client_auth_type": "RequireAndVerifyClientCert", "client_ca_file": str(authority.cert)}
+    strict = {"cert_file": "web.crt", "key_file": "web.key", **clients}
+    world.write(basic_auth_users=users(KIM), tls_server_config=strict, http_server_config={"http2": True})
+    session = requests.Session()
+    session.trust_env = False  # the authority is the one given below
+    session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))
+
+    with command(["serve", "--config", str(world.config)], {}, world.log) as process:
+        found = wait_for(lambda: world.log.exists() and re.search(r"serves (https://\S+)/metrics", world.log.read_text()), "it")
+        assert found
+        url = found[1]
+        scrape = {
+            "scheme": "https",
+            "tls_config": {
+                "ca_file": str(authority.cert),
+                "cert_file": str(client_pair.cert),
+                "key_file": str(client_pair.key),
+            },
+            "basic_auth": {"username": KIM[0], "password": KIM[1]},
+        }
+
+        def reload() -> None:
+            assert process.pid
+            told = world.log.read_text().count("reloaded")
+            os.kill(process.pid, signal.SIGHUP)
+            wait_for(lambda: world.log.read_text().count("reloaded") > told, "the reload")
+
+        def status(user: tuple[str, str] | None) -> int:
+            return session.get(f"{url}/metrics", auth=user, timeout=10).status_code
+
+        with running_prometheus(url.removeprefix("https://"), scrape=scrape) as prometheus:
+            up = [sample["value"][1] for sample in prometheus.await_query("rankwatch_build_info and on() up == 1")]
+            assert up == ["1"]
+            assert (status(KIM), status(JOE), status(None)) == (200, 401, 401)
+
+            world.web.write_text("basic_auth_users: {kim: hunter2}\n")
+            reload()
+            prometheus.await_query("rankwatch_config_last_reload_successful == 0")
+            assert (status(KIM), status(JOE)) == (200, 401)
+
+            (world.folder / "web.key").write_text("no key\n")
+            world.write(basic_auth_users=users(JOE), tls_server_config=strict)
+            reload()
+            assert (status(KIM), status(JOE)) == (200, 401)
+
+            pair = authority.issue("renewed")
+            for source, name in ((pair.cert, "web.crt"), (pair.key, "web.key")):
+                shutil.copy(source, world.folder / name)
+            world.write(basic_auth_users=users(KIM, JOE), tls_server_config=strict)
+            reload()
+            prometheus.await_query("rankwatch_config_last_reload_successful == 1")
+            assert (status(KIM), status(JOE), status(None)) == (200, 200, 401)
+        process.terminate()
+        process.join(30)
+        assert process.exitcode == 0
+    log = world.log.read_text()
+    assert "basic_auth_users.kim: must be a bcrypt hash" in log
+    assert "cannot be used together" in log
+    assert "http_server_config.http2" in log
+    body = (world.folder / "web.key").read_text().splitlines()[1]
+    assert not [secret for secret in ("hunter2", KIM[1], JOE[1], "$2b$04$", body) if secret in log]
+
+
+@pytest.mark.parametrize(
+    ("web", "message"),
+    [
+        ('{"basic_auth_users": {"kim": "plain"}}', "basic_auth_users.kim: must be a bcrypt hash"),
+        ('{"tls_server_config": {"cert_file": "none.crt", "key_file": "web.key"}}', "cannot read"),
+        ('{"tls_server_config": {"cert_file": "web.crt", "key_file": "web.crt"}}', "cannot be used together"),
+    ],
+)
+def test_serve_and_check_refuse_a_bad_file_with_exit_code_2(world: World, web: str, message: str) -> None:
+    world.web.write_text(web)
+
+    code, log = world.ends_of_serve()
+
+    assert (code, message in log) == (2, True), log
+    assert not (world.folder / "rankwatch.db").exists()
+    checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
+    assert getattr(checked.exception, "exit_code", None) == 2
+    assert message in str(checked.exception)
+
+
+def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world: World) -> None:
+    world.write(basic_auth_users=users(KIM), http_server_config={"http2": True})
+
+    checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
+
+    assert checked.exit_code == 0, checked.output
+    assert "http_server_config.http2: HTTP/1.1 is spoken" in checked.output

@@ -1,0 +1,67 @@
+"""A server that asks for passwords, and a client that has some."""
+
+import base64
+import http.client
+import ssl
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import bcrypt
+from pydantic import SecretStr
+
+from monitor.web import Access, AccessOptions, WebServer, create_app, open_access
+
+KIM = ("kim", "correct horse")
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def hashed(password: str, cost: int = 4, prefix: str = "2b") -> SecretStr:
+    made = bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode()
+    return SecretStr(f"${prefix}{made[3:]}")
+
+
+class Site:
+    """One server and a client of it."""
+
+    def __init__(self, server: WebServer, tls: ssl.SSLContext | None = None) -> None:
+        self.server, self.tls = server, tls
+        self.port = int(server.url.rpartition(":")[2])
+
+    def connect(self) -> http.client.HTTPConnection:
+        if self.tls is None:
+            return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
+
+    def get(self, path: str = "/metrics", user: tuple[str, str] | None = None, **headers: str) -> Answer:
+        if user is not None:
+            headers["Authorization"] = basic(*user)
+        with closing(self.connect()) as connection:
+            connection.request("GET", path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+
+    def status(self, path: str = "/metrics", user: tuple[str, str] | None = None, **headers: str) -> int:
+        return self.get(path, user, **headers)[0]
+
+
+def basic(user: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+def access_of(**options: Any) -> Access:
+    """In force: Kim's password, and these options of a web configuration file."""
+    return open_access(AccessOptions.model_validate({"basic_auth_users": {KIM[0]: hashed(KIM[1])}, **options}))
+
+
+@contextmanager
+def serving(health: Any, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
+    """A server; its client uses ``tls``. ``limits`` and ``page`` are the server's, other options those of the file."""
+    limits, page = options.pop("limits", None), options.pop("page", b"page\n")
+    app = create_app(metrics=lambda _accept, _encoding: (page, {}), health=health)
+    server = WebServer(app, "127.0.0.1", 0, access=access or access_of(**options), limits=limits)
+    server.start()
+    try:
+        yield Site(server, tls)
+    finally:
+        server.stop()

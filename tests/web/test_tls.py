@@ -1,0 +1,385 @@
+"""Encryption and client certificates over real sockets, and certificates that change while the server runs."""
+
+import gc
+import os
+import shutil
+import socket
+import ssl
+import threading
+import time
+from asyncio.sslproto import _SSLProtocolTransport
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from monitor.errors import ConfigError
+from monitor.web import Access, AccessOptions, Limits, open_access
+from monitor.web.access.options import TlsOptions
+from monitor.web.access.rotating import Certificates
+from monitor.web.access.tls import names_in, open_context
+from servers.certificates import (  # noqa: F401 - fixtures
+    Authority,
+    Pair,
+    authority,
+    client_pair,
+    server_pair,
+    stranger_pair,
+)
+from servers.daemon import wait_for
+from web.sites import KIM, Site, access_of, serving
+
+# ruff: noqa: F811 - fixtures are imported
+
+
+def tls_of(pair: Pair, **more: Any) -> dict[str, Any]:
+    return {"cert_file": str(pair.cert), "key_file": str(pair.key), **more}
+
+
+def serial_at(port: int, authority: Authority) -> str:
+    """Of the certificate that the server shows."""
+    context = authority.client_context()
+    with context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=10), server_hostname="127.0.0.1") as secure:
+        found = secure.getpeercert()
+    assert found is not None
+    return str(found["serialNumber"])
+
+
+def is_let_in(site: Site) -> bool:
+    """Whether a page is had; a certificate may be refused by TLS 1.3 only after the client's part of the handshake."""
+    try:
+        return site.status("/metrics", KIM) == 200
+    except (ssl.SSLError, ConnectionError):
+        return False
+
+
+def test_pages_are_had_over_tls_and_not_without_it(health: Any, authority: Authority, server_pair: Pair) -> None:
+    with serving(health, tls=authority.client_context(), tls_server_config=tls_of(server_pair)) as site:
+        assert site.server.url == f"https://127.0.0.1:{site.port}"
+        assert site.get("/metrics", KIM)[::2] == (200, b"page\n")
+        assert site.status("/metrics") == 401
+        plain = Site(site.server)
+        with pytest.raises(ConnectionError):
+            plain.status("/metrics", KIM)
+        assert site.status("/metrics", KIM) == 200
+
+
+def test_one_encrypted_connection_serves_many_requests_and_a_large_page(
+    health: Any, authority: Authority, server_pair: Pair
+) -> None:
+    page = bytes(range(256)) * 20_000
+    with (
+        serving(health, tls=authority.client_context(), page=page, tls_server_config=tls_of(server_pair)) as site,
+        closing(site.connect()) as connection,
+    ):
+        bodies = []
+        for _ in range(3):
+            connection.request("GET", "/metrics", headers={"Authorization": "Basic a2ltOmNvcnJlY3QgaG9yc2U="})
+            bodies.append(connection.getresponse().read())
+    assert bodies == [page] * 3
+
+
+def test_certificate_and_key_may_stand_in_the_file_itself(health: Any, authority: Authority, server_pair: Pair) -> None:
+    inline = {"cert": server_pair.cert.read_text(), "key": server_pair.key.read_text()}
+    with serving(health, tls=authority.client_context(), tls_server_config=inline) as site:
+        assert site.status("/metrics", KIM) == 200
+
+
+@pytest.mark.parametrize(
+    ("client_auth_type", "nothing", "good", "strange"),
+    [
+        ("NoClientCert", True, True, True),
+        ("RequestClientCert", True, True, True),
+        ("VerifyClientCertIfGiven", True, True, False),
+        ("RequireAnyClientCert", False, True, False),
+        ("RequireClientCert", False, True, False),
+        ("RequireAndVerifyClientCert", False, True, False),
+    ],
+)
+def test_client_certificates_are_asked_for_and_verified_as_told(  # noqa: PLR0913, PLR0917 - a row and the certificates
+    health: Any,
+    authority: Authority,
+    server_pair: Pair,
+    client_pair: Pair,
+    stranger_pair: Pair,
+    client_auth_type: str,
+    nothing: bool,  # noqa: FBT001 - a column
+    good: bool,  # noqa: FBT001 - a column
+    strange: bool,  # noqa: FBT001 - a column
+) -> None:
+    told = tls_of(server_pair, client_auth_type=client_auth_type)
+    if client_auth_type not in {"NoClientCert", "RequestClientCert"}:
+        told["client_ca_file"] = str(authority.cert)
+    with serving(health, tls_server_config=told) as site:
+        found = []
+        for pair in (None, client_pair, stranger_pair):
+            site.tls = authority.client_context(pair)
+            found.append(is_let_in(site))
+    assert found == [nothing, good, strange]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "is_in"),
+    [
+        ("prometheus.test", True),
+        ("spiffe://x/y", True),
+        ("p@x.test", True),
+        ("::1", True),
+        ("0:0:0:0:0:0:0:1", True),
+        ("client", False),
+        ("other.test", False),
+        ("*.test", False),
+    ],
+)
+def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
+    health: Any,
+    authority: Authority,
+    server_pair: Pair,
+    client_pair: Pair,
+    allowed: str,
+    is_in: bool,  # noqa: FBT001 - a column
+) -> None:
+    told = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca=authority.cert.read_text())
+    told["client_allowed_sans"] = ["somebody.else", allowed]
+    with serving(health, tls=authority.client_context(client_pair), tls_server_config=told) as site:
+        assert is_let_in(site) is is_in
+
+
+def test_a_certificate_without_alternative_names_has_none() -> None:
+    assert names_in(None) == names_in({}) == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("told", "version", "is_spoken"),
+    [
+        ({}, ssl.TLSVersion.TLSv1_2, True),
+        ({"min_version": "TLS10"}, ssl.TLSVersion.TLSv1_2, True),
+        ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_2, False),
+        ({"max_version": "TLS12"}, ssl.TLSVersion.TLSv1_3, False),
+        ({"min_version": "TLS13"}, ssl.TLSVersion.TLSv1_3, True),
+    ],
+)
+def test_versions_are_those_of_the_file(
+    health: Any,
+    authority: Authority,
+    server_pair: Pair,
+    told: dict[str, str],
+    version: ssl.TLSVersion,
+    is_spoken: bool,  # noqa: FBT001 - a column
+) -> None:
+    client = authority.client_context()
+    client.minimum_version = client.maximum_version = version
+    with serving(health, tls=client, tls_server_config=tls_of(server_pair, **told)) as site:
+        assert is_let_in(site) is is_spoken
+
+
+def test_suites_and_the_curve_are_those_of_the_file(health: Any, authority: Authority, server_pair: Pair) -> None:
+    suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
+    client = authority.client_context()
+    client.maximum_version = ssl.TLSVersion.TLSv1_2
+    told = tls_of(server_pair, cipher_suites=[suite], curve_preferences=["CurveP384"], prefer_server_cipher_suites=False)
+    with serving(health, tls=client, tls_server_config=told) as site:
+        with closing(site.connect()) as connection:
+            connection.connect()
+            assert isinstance(connection.sock, ssl.SSLSocket)
+            assert (connection.sock.cipher() or [""])[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
+        client.set_ecdh_curve("prime256v1")
+        assert not is_let_in(site)
+    context = open_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
+    assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
+
+
+def test_every_suite_that_may_be_named_is_one_that_the_library_knows(server_pair: Pair) -> None:
+    from monitor.web.access.suites import SUITES  # noqa: PLC0415 - here alone
+
+    for name, openssl in SUITES.items():
+        context = open_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
+        assert openssl in {each["name"] for each in context.get_ciphers()}
+
+
+Break = Callable[[Path, Pair, Pair], dict[str, str]]
+
+
+def _no_key(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    return {"cert_file": str(one.cert), "key_file": str(folder / "none.key")}
+
+
+def _other_key(_: Path, one: Pair, other: Pair) -> dict[str, str]:
+    return {"cert_file": str(one.cert), "key_file": str(other.key)}
+
+
+def _no_pem(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    (folder / "no.crt").write_bytes(b"\xff canary")
+    return {"cert_file": str(folder / "no.crt"), "key_file": str(one.key)}
+
+
+def _encrypted(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    locked = folder / "locked.key"
+    os.system(f"openssl ec -in {one.key} -aes128 -passout pass:x -out {locked} 2>/dev/null")  # noqa: S605 - own files
+    return {"cert_file": str(one.cert), "key_file": str(locked)}
+
+
+def _bad_authority(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {**tls_of(one), "client_ca": "canary", "client_auth_type": "RequireAndVerifyClientCert"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (_no_key, "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"),
+        (_other_key, "the key does not belong to the certificate"),
+        (_no_pem, "one of them is no PEM file, or holds no certificate or no key"),
+        (_encrypted, "the key is encrypted: give it without a password"),
+        (_bad_authority, "client_ca_file (client_ca) holds no certificate in PEM"),
+    ],
+)
+def test_certificates_that_cannot_be_used_are_refused_by_name(
+    tmp_path: Path, server_pair: Pair, client_pair: Pair, wrong: Break, message: str
+) -> None:
+    options = AccessOptions.model_validate({"tls_server_config": wrong(tmp_path, server_pair, client_pair)})
+    with pytest.raises(ConfigError) as caught:
+        open_access(options)
+    assert message.format(folder=tmp_path) in str(caught.value)
+    assert "canary" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_is_not(
+    tmp_path: Path, authority: Authority
+) -> None:
+    old, new = authority.issue("old"), authority.issue("new")
+    cert, key, now = tmp_path / "tls.crt", tmp_path / "tls.key", 0.0
+    for source, target in ((old.cert, cert), (old.key, key)):
+        shutil.copy(source, target)
+    options = TlsOptions(cert_file=str(cert), key_file=str(key))
+    certificates = Certificates(options, clock=lambda: now)
+    first = certificates.current()
+
+    shutil.copy(new.cert, cert)  # the key is still the old one's
+    assert certificates.current() is first  # was looked at a moment ago
+    now += 1
+    with structlog.testing.capture_logs() as logs:
+        assert certificates.current() is first
+        now += 1
+        assert certificates.current() is first
+    assert [(each["log_level"], each["event"]) for each in logs] == [
+        ("error", "certificate not read again; the old one stays in force")
+    ]
+    shutil.copy(new.key, key)
+    now += 1
+    second = certificates.current()
+    assert second is not first
+    now += 1
+    assert certificates.current() is second
+
+
+def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
+    names = [authority.issue(f"turn{number}") for number in range(2)]
+    cert, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+
+    def put(pair: Pair) -> None:
+        for source, target in ((pair.cert, cert), (pair.key, key)):
+            shutil.copy(source, target.with_suffix(".new"))
+            target.with_suffix(".new").replace(target)
+
+    put(names[0])
+    with (
+        serving(
+            health, tls=authority.client_context(), tls_server_config={"cert_file": str(cert), "key_file": str(key)}
+        ) as site,
+        closing(site.connect()) as regular,
+    ):
+        before = serial_at(site.port, authority)
+        regular.request("GET", "/-/healthy", headers={"Authorization": "Basic a2ltOmNvcnJlY3QgaG9yc2U="})
+        regular.getresponse().read()
+        put(names[1])
+        wait_for(lambda: serial_at(site.port, authority) != before, "the new certificate")
+        regular.request("GET", "/metrics", headers={"Authorization": "Basic a2ltOmNvcnJlY3QgaG9yc2U="})
+        assert regular.getresponse().read() == b"page\n"
+
+
+def test_encryption_can_be_put_in_force_on_a_running_server_and_ends_plain_connections(
+    health: Any, authority: Authority, server_pair: Pair
+) -> None:
+    with serving(health, access_of()) as site, closing(site.connect()) as regular:
+        regular.request("GET", "/metrics", headers={"Authorization": "Basic a2ltOmNvcnJlY3QgaG9yc2U="})
+        assert regular.getresponse().read() == b"page\n"
+
+        site.server.follow(access_of(tls_server_config=tls_of(server_pair)))
+
+        assert regular.sock.recv(1) == b""
+        assert not is_let_in(site)
+        site.tls = authority.client_context()
+        assert is_let_in(site)
+        site.server.follow(Access())
+        site.tls = None
+        assert site.status("/metrics") == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"], ids=["silent", "half", "plain"])
+def test_a_handshake_that_is_not_finished_is_ended_in_time(health: Any, server_pair: Pair, sent: bytes) -> None:
+    limits = Limits(handshake_s=0.3)
+    with (
+        serving(health, limits=limits, tls_server_config=tls_of(server_pair)) as site,
+        socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
+    ):
+        raw.sendall(sent)
+        try:
+            while raw.recv(4096):  # an alert may come first
+                pass
+        except ConnectionError:
+            pass
+        wait_for(lambda: not site.server._server.server_state.connections, "the connection to be forgotten")
+
+
+def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -> None:
+    with serving(health, tls_server_config=tls_of(server_pair)) as site:
+        with socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw:
+            wait_for(lambda: site.server._server.server_state.connections, "the connection")
+            started = time.monotonic()
+            site.server.stop(timeout_s=20)
+            assert raw.recv(1) == b""
+        assert time.monotonic() - started < 5
+        assert not site.server.is_alive
+
+
+def test_an_encrypted_reader_that_takes_no_answer_is_cut_off(health: Any, authority: Authority, server_pair: Pair) -> None:
+    page = b"x" * 30_000_000
+    told = tls_of(server_pair)
+    with serving(
+        health, open_access(AccessOptions.model_validate({"tls_server_config": told})), page=page, limits=Limits(exchange_s=1)
+    ) as site:
+        raw = socket.socket()
+        raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        raw.settimeout(20)
+        raw.connect(("127.0.0.1", site.port))
+        with authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1") as secure:
+            secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            connections = site.server._server.server_state.connections
+            wait_for(lambda: any(one.cycle for one in connections), "the request")  # type: ignore[union-attr] # h11's
+            wait_for(lambda: not connections, "the slow reader's end")
+
+
+def test_connections_that_give_way_before_their_handshake_begins_leave_nothing_behind(
+    health: Any, authority: Authority, server_pair: Pair
+) -> None:
+    with ExitStack() as many:
+        site = many.enter_context(
+            serving(health, tls=authority.client_context(), limits=Limits(connections=2), tls_server_config=tls_of(server_pair))
+        )
+        loop, release = site.server._server._loop, threading.Event()
+        many.callback(release.set)
+        assert loop is not None
+        loop.call_soon_threadsafe(release.wait, 20)  # all of them are accepted in one go
+        for _ in range(40):
+            many.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=20))
+        release.set()
+
+        assert is_let_in(site)
+        connections = site.server._server.server_state.connections
+        wait_for(lambda: len(connections) <= 2, "room")
+    left = [each for each in gc.get_objects() if isinstance(each, _SSLProtocolTransport) and not each.is_closing()]
+    assert left == []
