@@ -1,4 +1,4 @@
-"""Panels of a dashboard as SVG: what the data look like in the dashboard's own colours. Not Grafana, and not meant to pass for it."""
+"""Panels of a dashboard as SVG, in the dashboard's own colours. Not Grafana, and not meant to pass for it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def lines_of(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]]) ->
 
 
 def _look(panel: Any, name: str) -> dict[str, Any]:
-    look = {}
+    look: dict[str, Any] = {}
     for override in panel["fieldConfig"]["overrides"]:
         wanted = override["matcher"]["options"]
         is_pattern = override["matcher"]["id"] == "byRegexp"
@@ -92,7 +92,9 @@ def _look(panel: Any, name: str) -> dict[str, Any]:
     return look
 
 
-def text(x: float, y: float, words: str, *, anchor: str = "start", fill: str = INK, size: int = 11, weight: int = 400) -> str:
+def text(  # noqa: PLR0913 - attributes of a text
+    x: float, y: float, words: str, *, anchor: str = "start", fill: str = INK, size: int = 11, weight: int = 400
+) -> str:
     """Words at a place."""
     looks = f'text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"'
     return f'<text x="{x:.1f}" y="{y:.1f}" {looks}>{escape(words)}</text>'
@@ -162,7 +164,7 @@ def _days(frame: Frame) -> Iterator[str]:
 
 
 def _round_step(step: float) -> float:
-    power = 10 ** math.floor(math.log10(step))
+    power = 10.0 ** math.floor(math.log10(step))
     return next(round(power * factor, 10) for factor in (1, 2, 5, 10) if power * factor >= step * 0.99)
 
 
@@ -215,12 +217,12 @@ def _runs(points: Points) -> Iterator[tuple[float, float, int]]:
 
 def _legend(lines: list[Line], frame: Frame) -> Iterator[str]:
     shown = [line for line in lines if line.look.get("lineWidth", 2) or "fillBelowTo" in line.look]
-    x, y = float(frame.x + LEFT), frame.y + frame.height - 22
+    x, y = float(frame.x + 12), frame.y + frame.height - 22
     for line in shown:
         is_band = "fillBelowTo" in line.look
         name = line.name.removesuffix(" to") if is_band else line.name
-        if x + 22 + 5.6 * len(name) > frame.x + frame.width:
-            x, y = float(frame.x + LEFT), y + 14
+        if x + 16 + 5.6 * len(name) > frame.x + frame.width:
+            x, y = float(frame.x + 12), y + 14
         paleness = line.look["fillOpacity"] / 100 if is_band else 1
         yield f'<rect x="{x:.1f}" y="{y - 7}" width="12" height="5" fill="{line.color}" fill-opacity="{paleness:g}"/>'
         yield text(x + 16, y, name, fill=FAINT, size=10)
@@ -241,7 +243,8 @@ def _heat_map(_: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
             )
         for begin, users, hours in cells:
             if users > 0:
-                box = f'x="{scaled.across(begin):.1f}" y="{top:.1f}" width="{width * hours - 1:.1f}" height="{bottom - top - 1:.1f}"'
+                left, wide = scaled.across(begin), width * hours - 1
+                box = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{bottom - top - 1:.1f}"'
                 yield f'<rect {box} fill="{viridis(math.sqrt(users / most))}"/>'
     yield from _days(scaled)
     yield text(

@@ -22,27 +22,29 @@ SHOWN = (
     ("Similarity by segment", 0, 520, 440, 210),
     ("Alerts", 450, 520, 440, 210),
 )
+ABOUT = (
+    "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real lists; from 8 January on a fifth of "
+    "the users get one popularity list."
+)
 WIDTH, HEIGHT, TOP = 890, 730, 52
+
+
+def _head() -> list[str]:
+    size = f'width="{WIDTH + 20}" height="{HEIGHT + TOP + 14}"'
+    looks = f'viewBox="0 0 {WIDTH + 20} {HEIGHT + TOP + 14}" font-family="system-ui, sans-serif" role="img"'
+    return [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {looks}>',
+        "<title>Panels of the dashboard Comparison over two weeks of real lists, drawn from their own queries</title>",
+        f'<rect {size} fill="#f4f5f7"/>',
+        text(14, 24, "rankwatch: Comparison", size=15, weight=600),
+        text(14, 41, ABOUT, fill=FAINT, size=10),
+    ]
 
 
 def svg(story: Story) -> str:
     """The picture."""
     panels = {panel["title"]: panel for panel in boarding.panels(boarding.read("rankwatch-comparison"))}
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH + 20} {HEIGHT + TOP + 14}" '
-        'font-family="system-ui, sans-serif" role="img">',
-        "<title>Panels of the dashboard Comparison over two weeks of real lists, drawn from their own queries</title>",
-        f'<rect width="{WIDTH + 20}" height="{HEIGHT + TOP + 14}" fill="#f4f5f7"/>',
-        text(14, 24, "rankwatch: Comparison", size=15, weight=600),
-        text(
-            14,
-            41,
-            "Drawn from the panels' own queries on a Prometheus; not a screenshot of Grafana. Real lists; from 8 January on a fifth "
-            "of the users get one popularity list.",
-            fill=FAINT,
-            size=10,
-        ),
-    ]
+    parts = _head()
     for title, x, y, width, height in SHOWN:
         frame = Frame(
             x=x + 10,
@@ -58,6 +60,10 @@ def svg(story: Story) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as folder, running_postgres() as server, server.database() as url:
-        with told(Path(folder), url) as two_weeks:
-            TARGET.write_text(svg(two_weeks), encoding="utf-8")
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        running_postgres() as server,
+        server.database() as url,
+        told(Path(folder), url) as two_weeks,
+    ):
+        TARGET.write_text(svg(two_weeks), encoding="utf-8")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.interpolating import Page
+from monitor.export import PrometheusPublisher
 from monitor.service.wiring import one_shot
 from servers import missing, require
 from servers.prometheus import Prometheus, running_prometheus
@@ -91,15 +92,16 @@ def _scraped(page: str, since: datetime) -> Iterator[str]:
 
 def _run(config: Path) -> Iterator[str]:
     """Run every slot in order; the lines of all scrapes."""
+    publisher = PrometheusPublisher(version="1.2.3")
     with one_shot(config, settles=False) as service:
         names = tuple(service.watched)
-        service.publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
+        publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
         for day in range((END - BEGIN).days + 1):
             slot = BEGIN + timedelta(days=day)
             for result in service.replay(service.slots(None, slot, slot), is_announced=True):
-                service.publisher.run_finished(result)
-            service.publisher.publish(service.store.latest(names))
-            yield from _scraped(service.publisher.render()[0].decode(), slot)
+                publisher.run_finished(result)
+            publisher.publish(service.store.latest(names))
+            yield from _scraped(publisher.render()[0].decode(), slot)
 
 
 def _backfill(folder: Path, lines: Iterator[str]) -> Path:
