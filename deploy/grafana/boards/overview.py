@@ -80,7 +80,7 @@ def _now() -> list[Json]:
     overdue = f"count({late} > 2 * {shown('schedule_interval_seconds', by='comparison')}) or vector(0)"
     bad_from_one = steps((None, GOOD), (1, BAD))
     return [
-        stat("Comparisons", {f"count(max by (comparison) ({series('series_cut')}))": ""}, "Comparisons that are watched."),
+        stat("Watched", {f"count(max by (comparison) ({series('series_cut')}))": ""}, "Comparisons that are watched."),
         stat("Alerts firing", {firing: ""}, "Alerts that fire now, each segment counted.", limits=bad_from_one),
         stat(
             "Not judged",
