@@ -5,7 +5,7 @@ All instants are aware UTC datetimes. Implementations translate their vendor's e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -16,6 +16,8 @@ from monitor.model import (
     Briefing,
     Claim,
     Coverage,
+    Cutoffs,
+    DataKind,
     Delivery,
     DeliveryRecord,
     Direction,
@@ -29,6 +31,7 @@ from monitor.model import (
     Notification,
     Occupied,
     PastRun,
+    Pruned,
     Pull,
     PullRequest,
     RelevanceTable,
@@ -216,6 +219,12 @@ class Publisher(Protocol):
     def restarted(self, part: str) -> None:
         """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
 
+    def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
+        """Tell what each kind of data takes."""
+
+    def pruned(self, pruned: Pruned, *, at: datetime) -> None:
+        """Count what was deleted, and tell that this was when it was last done."""
+
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Tell whether the configuration file last read is the one in force."""
 
@@ -381,15 +390,20 @@ class Store(Protocol):
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         """Deliveries that are held back, likewise."""
 
-    def prune(
-        self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
-    ) -> Mapping[str, int]:
-        """Delete what is older, by slot; rows deleted by table. Transitions still owed and states are never deleted.
+    def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
+        """Delete what is older, by slot; ``told`` hears what it is at. Transitions still owed and states are never deleted.
 
-        Explanations go with the evidence, kept lists with the scores; before that, each comparison's newest lists stay, and
-        those that ``now`` may still get labels.
+        Days that are over are added up first, so that what each came to outlives its runs. Explanations go with the evidence;
+        before their age go kept lists, but each comparison's newest and those that ``now`` may still get labels. Scores may
+        outlive their age by two days. With ``max_bytes`` the oldest scores, lists, evidence and summaries of segments go early.
         In many small transactions, so that runs can be stored meanwhile.
         """
+
+    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        """What `prune` would delete for its age; of what goes early only by how much the database is too large."""
+
+    def sizes(self) -> Mapping[DataKind, int]:
+        """Bytes that each kind of data takes."""
 
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""

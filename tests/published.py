@@ -15,6 +15,7 @@ from monitor.model import (
     Coverage,
     CoverageReason,
     CoverageRow,
+    DataKind,
     ExampleLists,
     Expectation,
     Explanation,
@@ -23,6 +24,7 @@ from monitor.model import (
     LatestRun,
     Outcome,
     Part,
+    Pruned,
     Run,
     RunResult,
     RunStatus,
@@ -197,6 +199,8 @@ def filled() -> PrometheusPublisher:
     publisher.notified("pager", "sent")
     publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2})
     publisher.database(is_up=True)
+    publisher.database_sizes({DataKind.SCORES: 4096})
+    publisher.pruned(Pruned(aged={DataKind.SCORES: 6}, early={DataKind.LISTS: 2}), at=SLOT)
     publisher.led_by(lambda: (True, 7))
     return publisher
 

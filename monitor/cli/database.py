@@ -1,16 +1,19 @@
-"""Commands around the database's schema: `db`."""
+"""Commands around the database: `db`."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import say
-from monitor.cli.parameters import DEFAULT_CONFIG, Config
+from monitor.cli.output import print_json, print_table, progress, say
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 from monitor.errors import SchemaError
 
-app = typer.Typer(help="The database's schema.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from monitor.model import DatabaseSize, KindSize, Pruned
+
+app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
 
 
 @app.command()
@@ -44,26 +47,169 @@ def downgrade(
 
 
 @app.command()
-def current(config: Config = DEFAULT_CONFIG) -> None:
+def current(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the schema's revision and the one this version wants."""
     from monitor.settings import load
     from monitor.storage import schema
 
-    say(f"{schema.current(load(config).database.get_secret_value()) or 'none'} (this version wants {schema.head()})")
+    found = schema.current(load(config).database.get_secret_value())
+    if as_json:
+        print_json({"schema": found, "wanted": schema.head()})
+    else:
+        say(f"{found or 'none'} (this version wants {schema.head()})")
 
 
 @app.command()
-def check(config: Config = DEFAULT_CONFIG) -> None:
+def check(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
     from monitor.settings import load
     from monitor.storage import schema
 
     url = load(config).database.get_secret_value()
     found = schema.current(url)
+    differences = schema.check(url) if found == schema.head() else []
+    if as_json:
+        is_right = found == schema.head() and not differences
+        print_json({"schema": found, "wanted": schema.head(), "as_expected": is_right, "differences": differences})
     if found != schema.head():
         msg = f"the schema is {found or 'empty'}, this version wants {schema.head()}: run rankwatch db upgrade"
         raise SchemaError(msg)
-    if differences := schema.check(url):
+    if differences:
         msg = "the tables differ from what this version expects: " + "; ".join(differences)
         raise SchemaError(msg)
-    say(f"schema {found}: as expected")
+    if not as_json:
+        say(f"schema {found}: as expected")
+
+
+@app.command()
+def size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+    """Tell what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
+
+    Rows marked ~ are estimated, since counting them would take long.
+    """
+    from monitor.settings import load
+    from monitor.storage import opened_store
+
+    settings = load(config)
+    with opened_store(settings.database) as store:
+        found = store.measure()
+    if as_json:
+        print_json(_size_as_dict(found, settings.retention.max_size))
+    else:
+        _print_size(found, settings.retention.max_size)
+
+
+@app.command()
+def prune(
+    config: Config = DEFAULT_CONFIG,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,
+    vacuum: Annotated[
+        bool,
+        typer.Option(
+            "--vacuum",
+            help="Give free room back to the disk. SQLite is written anew: it takes twice its size, nobody else can write.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete now what `retention` lets go, as the daemon does every hour; safe beside a daemon."""
+    from datetime import UTC, datetime
+
+    from monitor.settings import load
+    from monitor.storage import opened_store
+
+    settings = load(config)
+    now = datetime.now(UTC)
+    cutoffs = settings.retention.cutoffs(now)
+    with opened_store(settings.database) as store, progress() as shown:
+        task = shown.add_task("counting", total=None)
+        if dry_run:
+            found = store.prunable(cutoffs, now=now)
+        else:
+            found = store.prune(cutoffs, now=now, told=lambda what: shown.update(task, description=f"deleting: {what}"))
+        if vacuum and not dry_run:
+            shown.update(task, description="giving room back")
+            store.vacuum()
+    if as_json:
+        print_json(_pruned_as_dict(found, is_dry_run=dry_run))
+    else:
+        _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
+
+
+def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": is_dry_run,
+        "rows": dict(found.rows),
+        "aged": {kind.value: rows for kind, rows in found.aged.items()},
+        "early": {kind.value: rows for kind, rows in found.early.items()},
+        "used_bytes": found.used_bytes,
+        "excess_bytes": found.excess_bytes,
+    }
+
+
+def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:
+    rows = sorted(found.rows.items())
+    done = "would be deleted" if is_dry_run else "deleted"
+    if rows:
+        print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title=f"{done}:")
+    else:
+        say(f"nothing {done}")
+    if found.early:
+        early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
+        say(f"before their age, to stay below retention.max_size: {early}")
+    if found.excess_bytes and max_size:
+        too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
+        todo = "the oldest scores, lists and evidence go early" if is_dry_run else "nothing is left that may go: raise it"
+        say(f"{too_large}: {todo}")
+
+
+def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
+    return {
+        "used_bytes": found.used_bytes,
+        "file_bytes": found.file_bytes,
+        "max_bytes": max_size,
+        "runs_per_day": found.runs_per_day,
+        "bytes_per_day": found.bytes_per_day,
+        "days_to_max_size": found.days_until(max_size) if max_size else None,
+        "kinds": [
+            {
+                "kind": each.kind.value,
+                "used_bytes": each.used_bytes,
+                "rows": each.rows,
+                "rows_are_estimated": each.is_estimate,
+                "oldest": each.oldest,
+                "bytes_per_run": each.bytes_per_run,
+            }
+            for each in found.kinds
+        ],
+    }
+
+
+def _print_size(found: DatabaseSize, max_size: int | None) -> None:
+    columns = ("kind", "size>", "rows>", "oldest", "a run>", "a day>")
+    print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
+    free = found.file_bytes - found.used_bytes
+    say(f"\n{_bytes(found.used_bytes)} used, {_bytes(found.file_bytes)} on disk ({_bytes(free)} free inside)")
+    say(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
+    if max_size:
+        days = found.days_until(max_size)
+        when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
+        say(f"retention.max_size {_bytes(max_size)}: {when}")
+
+
+def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
+    cost = each.bytes_per_run
+    rows = f"{'~' if each.is_estimate else ''}{each.rows:,}"
+    oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
+    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day))
+    return each.kind.value, _bytes(each.used_bytes), rows, oldest, of_run, of_day
+
+
+def _bytes(count: float) -> str:
+    """In powers of 1000, as sizes in settings are written."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:  # noqa: PLR2004 - a thousand
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

@@ -13,8 +13,8 @@ from prometheus_client.registry import Collector
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.latest import FINISHED
-from monitor.export.series import PING_OUTCOMES, SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
-from monitor.model import Arm, CoverageReason, RunResult, RunStatus
+from monitor.export.series import PING_OUTCOMES, PRUNE_REASONS, SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
+from monitor.model import Arm, CoverageReason, DataKind, RunResult, RunStatus
 
 
 class DaemonCollector(Collector):
@@ -44,6 +44,12 @@ class DaemonCollector(Collector):
         self._database_errors = counter("database_errors_total")
         self._jumps = counter("clock_jumps_total")
         self._restarts = counter("watchdog_restarts_total")
+        self._used_bytes: Mapping[DataKind, int] = {}
+        self._pruned_rows = counter("pruned_rows_total")
+        self._pruned_at: datetime | None = None
+        for kind in DataKind:
+            for reason in PRUNE_REASONS:
+                self._pruned_rows.labels(kind.value, reason)
         for trouble in DatabaseTrouble:
             self._database_errors.labels(trouble.value)
         for part in WATCHED_PARTS:
@@ -178,6 +184,19 @@ class DaemonCollector(Collector):
         """Count a restart by the watchdog."""
         self._restarts.labels(part).inc()
 
+    def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
+        """Keep what each kind of data takes."""
+        self._used_bytes = dict(used_bytes)
+
+    def pruned(self, rows: Mapping[DataKind, int], reason: str) -> None:
+        """Count rows that were deleted."""
+        for kind, count in rows.items():
+            self._pruned_rows.labels(kind.value, reason).inc(count)
+
+    def pruned_at(self, at: datetime) -> None:
+        """Keep when it was last done."""
+        self._pruned_at = at
+
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """Keep how the last reading of the configuration ended; the time moves only when it went well."""
         with self._lock:
@@ -193,7 +212,8 @@ class DaemonCollector(Collector):
 
     def _counted(self) -> tuple[Counter | Histogram, ...]:
         of_delivery = (self._notified, self._delivery_errors, self._pings)
-        return (*self._of_comparisons, *of_delivery, self._database_errors, self._jumps, self._restarts)
+        of_database = (self._database_errors, self._pruned_rows)
+        return (*self._of_comparisons, *of_delivery, *of_database, self._jumps, self._restarts)
 
     def _gauges(self) -> Gauges:
         gauges = Gauges()
@@ -205,6 +225,10 @@ class DaemonCollector(Collector):
             gauges.set("outbox_pending", (receiver,), pending.get(receiver, 0))
             gauges.set("outbox_held", (receiver,), held.get(receiver, 0))
             gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s.get(receiver, 0.0))
+        for kind, used in self._used_bytes.items():
+            gauges.set("database_size_bytes", (kind.value,), used)
+        if self._pruned_at is not None:
+            gauges.set("prune_last_success_timestamp_seconds", (), self._pruned_at.timestamp())
         if self._reload is not None:
             ok, at = self._reload
             gauges.set("config_last_reload_successful", (), ok)

@@ -17,7 +17,7 @@ from monitor.export.exposition import render
 from monitor.export.families import counter, without_created
 from monitor.export.latest import latest_families
 from monitor.export.series import COLLECTORS, SERIES
-from monitor.model import LatestRun, RunResult
+from monitor.model import DataKind, LatestRun, Pruned, RunResult
 
 log = structlog.get_logger(__name__)
 
@@ -144,6 +144,16 @@ class PrometheusPublisher:
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """See ``Publisher.database_failed``."""
         self._daemon.database_failed(trouble)
+
+    def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
+        """See ``Publisher.database_sizes``."""
+        self._daemon.database_sizes(used_bytes)
+
+    def pruned(self, pruned: Pruned, *, at: datetime) -> None:
+        """See ``Publisher.pruned``."""
+        self._daemon.pruned(pruned.aged, "age")
+        self._daemon.pruned(pruned.early, "size")
+        self._daemon.pruned_at(at)
 
     def clock_jumped(self) -> None:
         """See ``Publisher.clock_jumped``."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.model import CoverageReason
+from monitor.model import CoverageReason, DataKind
 
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
@@ -17,6 +17,8 @@ PING_OUTCOMES = ("sent", "failed", "dropped")
 """What became of a dead-man ping: taken, given up, or pushed out by newer ones."""
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """What a page is put together from, each by itself: one that fails takes none of the others with it."""
+PRUNE_REASONS = ("age", "size")
+"""Why rows are deleted."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
 """What the watchdog begins anew when it hangs."""
 
@@ -45,7 +47,7 @@ class Series:
 
 def _series(kind: Kind, name: str, labels: str, text: str, buckets: tuple[float, ...] = ()) -> Series:
     stem = name.removesuffix("_total")
-    unit = next((unit for unit in ("seconds", "ratio") if stem.endswith(f"_{unit}")), "")
+    unit = next((unit for unit in ("seconds", "ratio", "bytes") if stem.endswith(f"_{unit}")), "")
     return Series(name=f"{PREFIX}{name}", kind=kind, help=text, labels=tuple(labels.split()), unit=unit, buckets=buckets)
 
 
@@ -205,6 +207,21 @@ _TABLE = (
         "reason",
         f"Errors of the database: {', '.join(f'`{trouble}`' for trouble in DatabaseTrouble)}.",
     ),
+    _series(
+        _G,
+        "database_size_bytes",
+        "kind",
+        "Bytes that hold data of each kind, looked up every hour: "
+        f"{', '.join(f'`{kind}`' for kind in DataKind)}. Shown by the daemon that leads.",
+    ),
+    _series(
+        _C,
+        "pruned_rows_total",
+        "kind reason",
+        "Rows deleted because of their `age`, or before it because of `retention.max_size` (`size`). "
+        "On PostgreSQL, where scores go by partition, about how many.",
+    ),
+    _series(_G, "prune_last_success_timestamp_seconds", "", "When old rows were last deleted. Absent until they first were."),
     _series(_C, "clock_jumps_total", "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),
     _series(
         _C,

@@ -56,6 +56,7 @@ from monitor.model.rankings import (
     RelevanceTable,
     UserTable,
 )
+from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
 from monitor.model.runs import (
     ArmScore,
     Claim,
@@ -103,6 +104,9 @@ __all__ = [
     "CoverageReason",
     "CoverageRow",
     "CoverageShare",
+    "Cutoffs",
+    "DataKind",
+    "DatabaseSize",
     "Delivery",
     "DeliveryRecord",
     "DeliveryStatus",
@@ -117,6 +121,7 @@ __all__ = [
     "Histogram",
     "ItemWeights",
     "KeptLists",
+    "KindSize",
     "Labels",
     "Lack",
     "LatestRun",
@@ -134,6 +139,7 @@ __all__ = [
     "Part",
     "PartMeans",
     "PastRun",
+    "Pruned",
     "Pull",
     "PullRequest",
     "RankingTable",

@@ -50,17 +50,23 @@ class Upkeep:
         return abandoned
 
     def prune(self, retention: RetentionOptions) -> None:
-        """Delete what is older than the retention says."""
+        """Delete what is older than the retention says, or has no room, and tell what the rest takes."""
         now = self.clock.now()
         try:
-            deleted = self.store.prune(
-                scores_before=now - retention.scores,
-                evidence_before=now - retention.evidence,
-                runs_before=now - retention.runs,
-                now=now,
-            )
+            pruned = self.store.prune(retention.cutoffs(now), now=now)
+            self.publisher.pruned(pruned, at=now)
+            self.publisher.database_sizes(self.store.sizes())
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
             return
-        if counts := {table: rows for table, rows in deleted.items() if rows}:
+        if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
             log.info("old rows deleted", **counts)
+        if pruned.early:
+            early = {kind.value: rows for kind, rows in pruned.early.items()}
+            log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        if pruned.excess_bytes:
+            log.error(
+                "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less",
+                used_bytes=pruned.used_bytes,
+                excess_bytes=pruned.excess_bytes,
+            )

@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 
 from monitor.options import format_duration, is_secret
+from monitor.settings.fields import ByteCount
 from monitor.settings.knowing import models_in
 from monitor.settings.models import Settings
 
@@ -23,6 +24,7 @@ _NAMES: dict[object, str] = {
     float: "number",
     bool: "true or false",
     timedelta: "duration",
+    ByteCount: "size",
     SecretStr: "secret",
     Any: "anything",
 }

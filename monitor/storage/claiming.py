@@ -170,6 +170,11 @@ def conclude(connection: Connection, result: RunResult) -> bool:
     return ended.rowcount == 1
 
 
+def is_settled_before(before: datetime) -> ColumnElement[bool]:
+    """Runs of older slots that nobody is at."""
+    return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+
+
 def held(claim: Claim) -> ColumnElement[bool]:
     """Whether nobody has claimed the slot since: owner and attempt are still those of the claim."""
     return and_(runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
+_T = TypeVar("_T")
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 
 
@@ -19,6 +21,17 @@ def is_sqlite(connection: Connection) -> bool:
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that can say what happens on conflict."""
     return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+
+
+IN_LIST = 10_000
+"""Values of one IN list: SQLite takes 32,766 in a statement, PostgreSQL 65,535."""
+
+
+def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
+    """The values in lists that one statement can hold."""
+    listed = list(values)
+    for start in range(0, len(listed), IN_LIST):
+        yield listed[start : start + IN_LIST]
 
 
 def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:

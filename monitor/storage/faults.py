@@ -54,6 +54,7 @@ _POSTGRES = {
     "53100": ("has no disk space left: free some", False, _T.DISK),
     "53300": ("takes no more connections: raise max_connections or close others", False, _T.OVERLOADED),
     "53": ("is out of resources: look at the server's log", False, _T.OVERLOADED),
+    "55000": ("changes this table elsewhere at this moment: try again", False, _T.LOCKED),
     "55P03": ("is locked by another transaction: try again", False, _T.LOCKED),
     "57": ("is starting, stopping or ended the statement: try again", False, _T.UNREACHABLE),
     "08": ("broke the connection: see that the server runs and can be reached", False, _T.UNREACHABLE),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bi
 from monitor.errors import DatabaseError
 from monitor.model import Delivery, DeliveryRecord, DeliveryStatus, Notification, State, Transition
 from monitor.storage.alerting import lasting, owing, transition
-from monitor.storage.dialects import insert, lock_comparisons
+from monitor.storage.dialects import chunks, insert, lock_comparisons
 from monitor.storage.tables import alert_states, deliveries, notifications, transitions
 
 _GONE = "the receiver has left the configuration"
@@ -120,8 +120,11 @@ def record(connection: Connection, found: Sequence[Notification]) -> None:
 def _locked(connection: Connection, ids: Sequence[int]) -> Mapping[int, Any]:
     """Where these deliveries stand, until this transaction ends; locked in one order, so that none waits for ever."""
     columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
-    query: Select[Any] = select(*columns).where(deliveries.c.id.in_(ids)).order_by(deliveries.c.id).with_for_update()
-    return {row.id: row for row in connection.execute(query)}
+    locked: dict[int, Any] = {}
+    for some in chunks(sorted(ids)):
+        query: Select[Any] = select(*columns).where(deliveries.c.id.in_(some)).order_by(deliveries.c.id).with_for_update()
+        locked |= {row.id: row for row in connection.execute(query)}
+    return locked
 
 
 def _is_news(row: Any, note: Notification) -> bool:  # noqa: ANN401 - a row of deliveries
@@ -218,24 +221,23 @@ def keys_told(connection: Connection, receiver: str, comparison: str, keys: Iter
     """Those of the firings whose start the receiver was told or may know."""
     is_known = or_(deliveries.c.status == DeliveryStatus.SENT, deliveries.c.may_be_known)
     query = _of_deliveries(transitions.c.dedup_key).where(
-        deliveries.c.receiver == receiver,
-        transitions.c.comparison == comparison,
-        transitions.c.dedup_key.in_([key for key in keys if key is not None]),
-        is_known,
-        _STARTS,
+        deliveries.c.receiver == receiver, transitions.c.comparison == comparison, is_known, _STARTS
     )
-    return frozenset(connection.execute(query).scalars())
+    return frozenset(row.dedup_key for row in _of_keys(connection, query, keys))
 
 
 def refused(connection: Connection, comparison: str, keys: Iterable[str | None]) -> frozenset[tuple[str, str]]:
     """Receivers that refused for good to be told that these firings begin, each with the firing's key."""
     query = _of_deliveries(deliveries.c.receiver, transitions.c.dedup_key).where(
-        transitions.c.comparison == comparison,
-        transitions.c.dedup_key.in_([key for key in keys if key is not None]),
-        deliveries.c.status == DeliveryStatus.DEAD,
-        _STARTS,
+        transitions.c.comparison == comparison, deliveries.c.status == DeliveryStatus.DEAD, _STARTS
     )
-    return frozenset((row.receiver, row.dedup_key) for row in connection.execute(query))
+    return frozenset((row.receiver, row.dedup_key) for row in _of_keys(connection, query, keys))
+
+
+def _of_keys(connection: Connection, query: Select[Any], keys: Iterable[str | None]) -> Iterator[Row[Any]]:
+    """What the query finds of firings of these keys."""
+    for some in chunks({key for key in keys if key is not None}):
+        yield from connection.execute(query.where(transitions.c.dedup_key.in_(some)))
 
 
 def revive(connection: Connection, receivers: Sequence[str], now: datetime) -> int:
@@ -247,7 +249,8 @@ def revive(connection: Connection, receivers: Sequence[str], now: datetime) -> i
     ends = _of_deliveries(deliveries.c.id).where(is_known, lately, _ENDS)
     ids = [number for query in (starts, ends) for number in connection.execute(query).scalars()]
     again = {"status": DeliveryStatus.PENDING, "next_attempt_at": now, "settled_at": None}
-    connection.execute(update(deliveries).where(deliveries.c.id.in_(ids)).values(again))
+    for some in chunks(ids):
+        connection.execute(update(deliveries).where(deliveries.c.id.in_(some)).values(again))
     return len(ids)
 
 

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Delete, Table, and_, delete, exists, or_, select
+from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, func, or_, select
 
-from monitor.model import DeliveryStatus, RunStatus, State
-from monitor.storage import lists, silences
+from monitor.model import ALL, Cutoffs, DeliveryStatus, State
+from monitor.storage import daily as days
+from monitor.storage import lists, partitions, silences
+from monitor.storage.claiming import is_settled_before
 from monitor.storage.connecting import Database
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.results import PARTS
 from monitor.storage.tables import (
     alert_states,
+    arm_scores,
+    coverage,
+    coverage_reasons,
+    daily,
     deliveries,
     evidence,
+    expectations,
     explanations,
     kept_lists,
     notifications,
     runs,
     scores,
+    statistics,
+    summaries,
     transitions,
 )
 
@@ -30,29 +39,116 @@ SCORES_AT_ONCE = 20_000
 RUNS_AT_ONCE = 20
 TRANSITIONS_AT_ONCE = 500
 
+DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries, arm_scores, expectations)
+"""Tables with rows for each segment, in an order in which these can be deleted: those of ``all`` stay as long as the run."""
 
-def prune(
-    database: Database, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
-) -> Mapping[str, int]:
-    """Delete scores, evidence with explanations, runs and transitions of slots before these; rows deleted by table.
+Told = Callable[[str], object]
+"""Hears what is being done, for people who wait."""
 
-    Silences go with runs of their end. Kept lists go with the scores, and earlier where ``now`` nothing needs them any more.
+
+def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str) -> Counter[str]:
+    """Delete what its age lets go, after adding up the days that are over; rows deleted by table.
+
+    Silences go with runs of their end. Kept lists go earlier where ``now`` nothing needs them any more.
     """
-    counts: Counter[str] = Counter()
-    for run_id in _runs_with(database, scores, max(scores_before, runs_before)):
-        counts += _repeat(database, _some_scores, run_id)
+    told("days")
+    oldest = max(cutoffs.summaries, cutoffs.runs)
+    days.roll_up(database, since=max(cutoffs.daily, cutoffs.runs), complete_from=oldest, now=now)
+    partitions.make_room_ahead(database, now)
+    told("scores")
+    counts = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
+    told("evidence and lists")
     for table in (evidence, explanations):
-        for run_id in _runs_with(database, table, max(evidence_before, runs_before)):
-            with database.write() as connection:
-                counts += _execute(connection, table.delete().where(table.c.run_id == run_id))
-    for run_id in _runs_with_unneeded_lists(database, max(scores_before, runs_before), now):
-        with database.write() as connection:
-            counts += _execute(connection, kept_lists.delete().where(kept_lists.c.run_id == run_id))
-    counts += _repeat(database, _some_runs, runs_before)
-    counts += _repeat(database, _some_transitions, runs_before)
+        for run_id in runs_with(database, table, max(cutoffs.evidence, cutoffs.runs)):
+            counts += delete_of_run(database, table, run_id)
+    for run_id in read_ids(database, lists.unneeded(max(cutoffs.lists, cutoffs.runs), now)):
+        counts += delete_of_run(database, kept_lists, run_id)
+    told("segments")
+    for run_id in read_ids(database, with_details(min(oldest, days.midnight(now)))):
+        counts += delete_details(database, run_id)
+    told("runs")
+    counts += _repeat(database, _some_runs, cutoffs.runs)
+    counts += _repeat(database, _some_transitions, cutoffs.runs)
     with database.write() as connection:
-        counts += Counter(silences=silences.prune(connection, runs_before))
-    return dict(+counts)
+        counts += Counter(silences=silences.prune(connection, cutoffs.runs))
+        counts += execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
+    return +counts
+
+
+def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Counter[str]:
+    """Rows by table that `prune` would delete; nothing is changed. Without what goes only to stay under a size."""
+    counts: Counter[str] = Counter()
+    with database.read() as connection:
+        old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
+        for table in PARTS:
+            if table is not scores:
+                counts[str(table)] += _count(connection, table, table.c.run_id.in_(old))
+        counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
+        counts["scores"] = _count_scores(connection, cutoffs)
+        for table, before in ((evidence, cutoffs.evidence), (explanations, cutoffs.evidence)):
+            counts[str(table)] = _count(connection, table, table.c.run_id.in_(settled_with(table, max(before, cutoffs.runs))))
+        unneeded = lists.unneeded(max(cutoffs.lists, cutoffs.runs), now)
+        counts["kept_lists"] = _count(connection, kept_lists, kept_lists.c.run_id.in_(unneeded))
+        details = with_details(min(max(cutoffs.summaries, cutoffs.runs), days.midnight(now)))
+        for table in DETAILS:
+            is_detail = and_(table.c.run_id.in_(details), table.c.run_id.not_in(old), table.c.segment != ALL)
+            counts[str(table)] += _count(connection, table, is_detail)
+        counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_over(cutoffs.runs)))
+        counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
+    return +counts
+
+
+def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
+    return int(connection.scalar(select(func.count()).select_from(table).where(condition)) or 0)
+
+
+def _count_scores(connection: Connection, cutoffs: Cutoffs) -> int:
+    """On PostgreSQL whole partitions, and elsewhere rows that have outlived them by far."""
+    before = max(cutoffs.scores, cutoffs.runs)
+    if is_sqlite(connection):
+        return _count(connection, scores, scores.c.run_id.in_(select(runs.c.id).where(is_settled_before(before))))
+    whole = partitions.past(connection, before)
+    over = is_settled_before(max(before - partitions.GRACE, cutoffs.runs))
+    apart = [~and_(runs.c.id >= each.low, runs.c.id < each.high) for each in whole]
+    left = select(runs.c.id).where(over, *apart)
+    return sum(partitions.rows_of(connection, each) for each in whole) + _count(connection, scores, scores.c.run_id.in_(left))
+
+
+def _prune_scores(database: Database, before: datetime) -> Counter[str]:
+    """On PostgreSQL by partition as far as possible, and by row what has outlived that by far."""
+    counts: Counter[str] = Counter()
+    if not database.is_sqlite:
+        partitions.clear(database)
+        with database.read() as connection:
+            gone = [(each, partitions.rows_of(connection, each)) for each in partitions.past(connection, before)]
+        for partition, rows in gone:
+            if not partitions.drop(database, partition):
+                break  # somebody uses the table for long: the next time
+            counts["scores"] += rows
+        before -= partitions.GRACE
+    for run_id in runs_with(database, scores, before):
+        counts += delete_scores(database, run_id)
+    return counts
+
+
+def delete_scores(database: Database, run_id: int) -> Counter[str]:
+    """Delete the scores of the run, in steps; rows by table."""
+    return _repeat(database, _some_scores, run_id)
+
+
+def delete_of_run(database: Database, table: Table, run_id: int) -> Counter[str]:
+    """Delete the run's rows of the table; rows by table."""
+    with database.write() as connection:
+        return execute(connection, table.delete().where(table.c.run_id == run_id))
+
+
+def delete_details(database: Database, run_id: int) -> Counter[str]:
+    """Delete what the run holds of segments other than all; rows by table."""
+    counts: Counter[str] = Counter()
+    with database.write() as connection:
+        for table in DETAILS:
+            counts += execute(connection, delete(table).where(table.c.run_id == run_id, table.c.segment != ALL))
+    return counts
 
 
 def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]], what: object) -> Counter[str]:
@@ -66,44 +162,63 @@ def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]],
         total += found
 
 
-def _runs_with(database: Database, table: Table, before: datetime) -> list[int]:
+def runs_with(database: Database, table: Table, before: datetime) -> list[int]:
+    """Settled runs of older slots that have rows in the table, oldest slot first."""
+    query = settled_with(table, before).order_by(runs.c.scheduled_for)
+    if table is not scores:
+        return read_ids(database, query)
+    with database.read() as connection:
+        return list(connection.scalars(query.where(runs.c.id >= partitions.first_run(connection))))
+
+
+def settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
     """Settled runs of older slots that have rows in the table."""
     has_rows = exists(select(table.c.run_id).where(table.c.run_id == runs.c.id))
+    return select(runs.c.id).where(is_settled_before(before), has_rows)
+
+
+def with_details(before: datetime) -> Select[tuple[int]]:
+    """Settled runs of older slots that hold summaries of segments other than all."""
+    has_details = exists(select(summaries.c.run_id).where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL))
+    is_covered = exists(select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL))
+    return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
+
+
+def read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
+    """What the query finds."""
     with database.read() as connection:
-        return list(connection.scalars(select(runs.c.id).where(_is_settled_before(before), has_rows)))
-
-
-def _runs_with_unneeded_lists(database: Database, before: datetime, now: datetime) -> list[int]:
-    with database.read() as connection:
-        return list(connection.scalars(lists.unneeded(before, now)))
-
-
-def _is_settled_before(before: datetime) -> ColumnElement[bool]:
-    """Runs of older slots that nobody is at."""
-    return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+        return list(connection.scalars(query))
 
 
 def _some_scores(connection: Connection, run_id: int) -> Counter[str]:
     """Delete the scores of the run's next users; on PostgreSQL, where deleting holds nobody up, of all."""
     of_run = scores.c.run_id == run_id
     if not is_sqlite(connection):
-        return _execute(connection, delete(scores).where(of_run))
+        return execute(connection, delete(scores).where(of_run))
     users = select(scores.c.user_id).where(of_run).order_by(scores.c.user_id, scores.c.metric_id)
     last = connection.scalar(users.offset(SCORES_AT_ONCE).limit(1))
-    return _execute(connection, delete(scores).where(of_run if last is None else and_(of_run, scores.c.user_id <= last)))
+    return execute(connection, delete(scores).where(of_run if last is None else and_(of_run, scores.c.user_id <= last)))
 
 
 def _some_runs(connection: Connection, before: datetime) -> Counter[str]:
-    chosen = select(runs.c.id).where(_is_settled_before(before)).limit(RUNS_AT_ONCE).with_for_update(skip_locked=True)
+    chosen = select(runs.c.id).where(is_settled_before(before)).limit(RUNS_AT_ONCE).with_for_update(skip_locked=True)
     ids = list(connection.scalars(chosen))
     counts: Counter[str] = Counter()
     for table in PARTS:
-        counts += _execute(connection, delete(table).where(table.c.run_id.in_(ids)))
-    return counts + _execute(connection, delete(runs).where(runs.c.id.in_(ids)))
+        counts += execute(connection, delete(table).where(table.c.run_id.in_(ids)))
+    return counts + execute(connection, delete(runs).where(runs.c.id.in_(ids)))
 
 
 def _some_transitions(connection: Connection, before: datetime) -> Counter[str]:
-    """Delete old transitions, but for those of a firing that lasts, or of which something is still owed to a receiver."""
+    ids = list(connection.scalars(_over(before).limit(TRANSITIONS_AT_ONCE)))
+    of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
+    counts = execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
+    counts += execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
+    return counts + execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+
+
+def _over(before: datetime) -> Select[tuple[int]]:
+    """Old transitions, but for those of a firing that lasts, or of which something is still owed to a receiver."""
     same = transitions.alias("same")
     is_owed = exists(
         select(deliveries.c.id)
@@ -119,14 +234,9 @@ def _some_transitions(connection: Connection, before: datetime) -> Counter[str]:
         *(alert_states.c[name] == transitions.c[name] for name in ("comparison", "alert", "segment")),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
-    chosen = select(transitions.c.id).where(transitions.c.scheduled_for < before, ~or_(is_owed, lasts))
-    ids = list(connection.scalars(chosen.limit(TRANSITIONS_AT_ONCE)))
-    of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
-    counts = _execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
-    counts += _execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
-    return counts + _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+    return select(transitions.c.id).where(transitions.c.scheduled_for < before, ~or_(is_owed, lasts))
 
 
-def _execute(connection: Connection, statement: Delete) -> Counter[str]:
+def execute(connection: Connection, statement: Delete) -> Counter[str]:
     """Rows deleted, by table; empty when there were none."""
     return +Counter({str(statement.table): connection.execute(statement).rowcount})

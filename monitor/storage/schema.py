@@ -22,10 +22,11 @@ from monitor.storage.address import describe, file_of, parse_url
 from monitor.storage.connecting import Database, require_file
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.faults import UPGRADE
+from monitor.storage.partitions import without_partitions
 from monitor.storage.tables import metadata
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
-_OLDEST_POSTGRES = (13,)
+_OLDEST_POSTGRES = (14,)
 
 
 def migrations() -> Path:
@@ -66,7 +67,11 @@ def check(url: SecretStr | str) -> list[str]:
         version = version_of(connection)
         if version != head():
             return [f"the schema has version {version or '(none)'}, this program needs {head()}: {UPGRADE}"]
-        options: dict[str, Any] = {"compare_type": True, "compare_server_default": True}
+        options: dict[str, Any] = {
+            "compare_type": True,
+            "compare_server_default": True,
+            "include_name": without_partitions(connection),
+        }
         return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
 
 

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
 
@@ -16,6 +16,9 @@ from monitor.model import (
     Briefing,
     Claim,
     Coverage,
+    Cutoffs,
+    DatabaseSize,
+    DataKind,
     Delivery,
     DeliveryRecord,
     DeliveryStatus,
@@ -27,6 +30,7 @@ from monitor.model import (
     Lease,
     Notification,
     PastRun,
+    Pruned,
     Rule,
     Run,
     RunRecord,
@@ -49,13 +53,16 @@ from monitor.storage import (
     lists,
     outbox,
     parquet,
+    partitions,
     past,
-    pruning,
     reading,
     results,
     rewinding,
     schema,
+    shrinking,
     silences,
+    sizes,
+    vacuuming,
 )
 from monitor.storage import scores as per_user
 from monitor.storage.address import describe, parse_url
@@ -165,6 +172,8 @@ class SqlStore:
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
+        if result.scores is not None:
+            partitions.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
             if not claiming.conclude(connection, result):
                 return False
@@ -264,6 +273,8 @@ class SqlStore:
             return reading.unlabelled(connection, comparison, since)
 
     def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        if scores is not None:
+            partitions.make_room(self.database, run.id, at)
         with self.database.write() as connection:
             return labelling.label(connection, run, summaries, scores, at)
 
@@ -375,12 +386,21 @@ class SqlStore:
         with self.database.write() as connection:
             return silences.expire(connection, number, now)
 
-    def prune(
-        self, *, scores_before: datetime, evidence_before: datetime, runs_before: datetime, now: datetime
-    ) -> Mapping[str, int]:
-        return pruning.prune(
-            self.database, scores_before=scores_before, evidence_before=evidence_before, runs_before=runs_before, now=now
-        )
+    def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
+        return shrinking.prune(self.database, cutoffs, now, told)
+
+    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        return shrinking.foresee(self.database, cutoffs, now)
+
+    def sizes(self) -> Mapping[DataKind, int]:
+        with self.database.read() as connection:
+            return sizes.bytes_by_kind(connection)
+
+    def measure(self) -> DatabaseSize:
+        return sizes.measure(self.database)
+
+    def vacuum(self) -> None:
+        vacuuming.vacuum(self.database)
 
     def ping(self) -> None:
         with self.database.read() as connection:

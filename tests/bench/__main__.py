@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 
 MODULES = ("metrics", "pull", "store", "judging", "million")
-SIMULATIONS = ("calibration", "sequences", "suggesting")
+SIMULATIONS = ("calibration", "sequences", "suggesting", "retention", "sizing")
 """With tables of their own, only when asked for: how often decisions err, how soon they are right."""
 
 

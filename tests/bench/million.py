@@ -42,9 +42,9 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
 def _write_lists(folder: Path) -> None:
     """Baseline lists, and candidate lists that share about half of them, users shuffled."""
     rng = np.random.default_rng(7)
-    baseline = _distinct(rng, USERS)
+    baseline = distinct(rng, USERS)
     keep = rng.random((USERS, K)) < 0.5
-    candidate = np.where(keep, baseline, _distinct(rng, USERS) + ITEMS)
+    candidate = np.where(keep, baseline, distinct(rng, USERS) + ITEMS)
     users = np.char.add("user-", np.arange(USERS).astype(str))
     for name, lists, order in (
         ("baseline", baseline, np.arange(USERS)),
@@ -54,7 +54,7 @@ def _write_lists(folder: Path) -> None:
         pq.write_table(pa.table({"user_id": pa.array(users[order]), "items": values}), folder / f"{name}.parquet")
 
 
-def _distinct(rng: np.random.Generator, n: int) -> np.ndarray:
+def distinct(rng: np.random.Generator, n: int) -> np.ndarray:
     """Rows of K distinct item ids: a random start and random steps above zero."""
     steps = rng.integers(1, ITEMS // K, size=(n, K))
     return np.cumsum(steps, axis=1)[:, rng.permutation(K)]

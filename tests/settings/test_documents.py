@@ -130,7 +130,8 @@ def test_the_reference_has_a_row_for_every_setting() -> None:
 def test_the_reference_gives_type_default_and_meaning() -> None:
     rows = reference().splitlines()
     assert "| `k` | whole number | `10` | Length of the lists that are compared. |" in rows
-    assert "| `scores` | duration | `30d` | Scores of each user. |" in rows
+    assert "| `evidence` | duration | `90d` | Lists of example users, and explanations. |" in rows
+    assert any(row.startswith("| `max_size` | size |  | Bytes that the database may take.") for row in rows)
     assert (
         "| `severity` | `critical` or `warning` or `info` | `warning` | How loudly: `critical`, `warning` or `info`. |" in rows
     )

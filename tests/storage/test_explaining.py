@@ -152,12 +152,11 @@ def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit:
 
 def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
-    never = SLOT - 400 * DAY
-    gone = store.prune(scores_before=never, evidence_before=SLOT + DAY, runs_before=never, now=SLOT)
+    gone = worked.prune(store, evidence=SLOT + DAY)
     assert gone == {"evidence": 2, "explanations": 1}
     assert store.explanation(run_id) is None
     assert past(store, 1) == [0.1]
-    gone = store.prune(scores_before=never, evidence_before=never, runs_before=SLOT + DAY, now=SLOT)
+    gone = worked.prune(store, runs=SLOT + DAY)
     assert gone["splits"] == 1
     assert past(store, 1) == []
 

@@ -19,7 +19,7 @@ from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
-from storage.worked import HOUR, attempt, claimed, fired, lease, result, run
+from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
 
 LASTS = timedelta(seconds=5)
 ROUNDS = 50
@@ -178,8 +178,8 @@ WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
     "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
     "forget_receivers": lambda store, claim: store.forget_receivers(known=(), now=claim.slot),
     "retire": lambda store, _: store.retire((), receivers=()),
-    "prune": lambda store, claim: store.prune(
-        **dict.fromkeys(("scores_before", "evidence_before", "runs_before", "now"), claim.slot + 99 * HOUR)
+    "prune": lambda store, claim: prune(
+        store, scores=claim.slot + 99 * HOUR, evidence=claim.slot + 99 * HOUR, runs=claim.slot + 99 * HOUR
     ),
 }
 

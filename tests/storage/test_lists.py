@@ -17,7 +17,7 @@ from monitor.errors import DatabaseError
 from monitor.model import Arm, ArmScore, KeptLists, RankingTable, Run, RunStatus
 from monitor.storage import SqlStore, parquet
 from monitor.storage.tables import kept_lists
-from storage.worked import HOUR, claimed, result, scores
+from storage.worked import HOUR, claimed, prune, result, scores
 
 DAY = timedelta(days=1)
 
@@ -196,9 +196,7 @@ def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlS
 
     first_again = kept(store, SLOT)
     assert with_lists(store) == {first_again, second}  # of use to a replay that goes on from there
-    assert store.prune(scores_before=SLOT - DAY, evidence_before=SLOT - DAY, runs_before=SLOT - DAY, now=SLOT) == {
-        "kept_lists": 2
-    }
+    assert prune(store) == {"kept_lists": 2}
     assert with_lists(store) == {second}
 
 
@@ -207,13 +205,13 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: Sq
     ids = [kept(store, SLOT + day * DAY, labels_until=SLOT + (day + 3) * DAY) for day in range(3)]
 
     def left(now: Any) -> set[int]:
-        store.prune(scores_before=early, evidence_before=early, runs_before=early, now=now)
+        prune(store, lists=early, now=now)
         return with_lists(store)
 
     assert left(SLOT + 2 * DAY) == set(ids)
     assert left(SLOT + 4 * DAY) == set(ids[2:])
     assert left(SLOT + 99 * DAY) == set(ids[2:])
-    assert store.prune(scores_before=SLOT + 9 * DAY, evidence_before=early, runs_before=early, now=SLOT)["kept_lists"] == 2
+    assert prune(store, lists=SLOT + 9 * DAY)["kept_lists"] == 2
     assert with_lists(store) == set()
 
 
@@ -320,7 +318,7 @@ def test_labels_go_with_their_run(store: SqlStore) -> None:
     run_id = kept(store, labels_until=SLOT + DAY, arm_scores=(arm_score(),))
     store.label(stored_run(store, run_id), summaries=(relevant(),), scores=scores({"ndcg": {"u1": 1.0}}), at=SLOT)
 
-    gone = store.prune(scores_before=SLOT, evidence_before=SLOT, runs_before=SLOT + DAY, now=SLOT + DAY)
+    gone = prune(store, scores=SLOT, evidence=SLOT, lists=SLOT, runs=SLOT + DAY, now=SLOT + DAY)
 
     assert (gone["kept_lists"], gone["arm_scores"], gone["runs"]) == (2, 1, 1)
     assert store.runs(comparison=None, limit=9) == ()

@@ -1,34 +1,22 @@
 """Retention: what goes, what stays, and that others may write meanwhile."""
 
 import threading
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 
 from factories import SLOT
 from monitor.model import DeliveryStatus, RunStatus, Silence
 from monitor.storage import SqlStore, pruning
-from storage.worked import HOUR, attempt, claimed, fired, lease, note, resolved, result, run, scores
+from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, resolved, result, run, scores
 
 DAY = timedelta(days=1)
-NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
-
-
-def prune(
-    store: SqlStore,
-    *,
-    scores: datetime = NEVER,
-    evidence: datetime = NEVER,
-    runs: datetime = NEVER,
-    now: datetime = SLOT,
-) -> dict[str, int]:
-    return dict(store.prune(scores_before=scores, evidence_before=evidence, runs_before=runs, now=now))
 
 
 def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
-    old, new = run(store, SLOT), run(store, SLOT + DAY)
+    old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
-    assert prune(store, scores=SLOT + DAY) == {"scores": 6}
+    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 6}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
     assert (store.worst_users(old, "extended_tau", 9), store.evidence(old)) == ((), ())
@@ -60,7 +48,7 @@ def test_scores_go_in_steps_until_none_is_left(store: SqlStore, monkeypatch: pyt
     many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in ("a", "b", "c")})
     store.finish(result(claimed(store), scores=many), receivers=())
 
-    assert prune(store, scores=SLOT + DAY) == {"scores": 303}
+    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 303}
 
 
 def test_others_write_between_the_steps(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -114,7 +114,7 @@ def test_one_users_scores_are_looked_up_by_the_index(store: SqlStore) -> None:
     with store.database.read() as connection:
         plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
 
-    assert "PRIMARY KEY (run_id=? AND user_id=?)" in plan or "pk_scores" in plan
+    assert "PRIMARY KEY (run_id=? AND user_id=?)" in plan or "_pkey" in plan
 
 
 def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

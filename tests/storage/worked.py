@@ -16,6 +16,7 @@ from monitor.model import (
     Coverage,
     CoverageReason,
     CoverageRow,
+    Cutoffs,
     Delivery,
     DeliveryStatus,
     Evidence,
@@ -32,6 +33,7 @@ from monitor.model import (
 from monitor.storage import SqlStore
 
 HOUR = timedelta(hours=1)
+NEVER = datetime(1970, 1, 1, tzinfo=SLOT.tzinfo)
 
 
 def claimed(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim:
@@ -167,3 +169,13 @@ def lease(
 def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any) -> Notification:
     base = Notification(delivery_id=delivery.id, at=at, status=status, reason=None, next_attempt_at=None)
     return replace(base, **changes)
+
+
+def prune(store: SqlStore, *, now: datetime = SLOT, max_bytes: int | None = None, **before: datetime) -> dict[str, int]:
+    """Delete what is older than these, and nothing else; rows by table."""
+    return dict(store.prune(cutoffs(max_bytes=max_bytes, **before), now=now).rows)
+
+
+def cutoffs(*, max_bytes: int | None = None, **before: datetime) -> Cutoffs:
+    never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs", "daily"), NEVER)
+    return Cutoffs(**{**never, **before}, max_bytes=max_bytes)

@@ -180,6 +180,21 @@ def _database() -> list[Json]:
     return [
         lines("Database up", {series("database_up", _INSTANCE): "{{instance}}"}, min=0, max=1),
         lines("Database errors", {grown("database_errors_total", by="reason"): "{{reason}}"}, is_stacked=True, **_DAY),
+        lines("Size by kind of data", {shown("database_size_bytes", by="kind"): "{{kind}}"}, is_stacked=True, width=8),
+        lines(
+            "Rows deleted",
+            {grown("pruned_rows_total", by="kind, reason"): "{{kind}} {{reason}}"},
+            is_stacked=True,
+            width=8,
+            **_DAY,
+        ),
+        lines(
+            "Time since rows were last deleted",
+            {f"time() - {shown('prune_last_success_timestamp_seconds')}": "since"},
+            "Old rows are deleted regularly; a time that grows means that they no longer are.",
+            overrides=coloured({"since": BLUE}),
+            width=8,
+        ),
     ]
 
 

@@ -1,0 +1,96 @@
+"""How long results are kept, what was deleted, and what they take on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+
+class DataKind(StrEnum):
+    """What a database holds, by what it is kept for."""
+
+    SCORES = "scores"
+    """Scores of each user."""
+    LISTS = "lists"
+    """Lists of all compared users."""
+    EVIDENCE = "evidence"
+    """Lists of example users, and explanations."""
+    SUMMARIES = "summaries"
+    """Summaries, coverage and expectations by segment."""
+    DAILY = "daily"
+    """What each day came to."""
+    RUNS = "runs"
+    """Runs, and what later ones learn from."""
+    ALERTS = "alerts"
+    """Alert states, transitions, deliveries and silences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cutoffs:
+    """What is older goes: slots, or days, before these. ``max_bytes``: what the database may take, None for no limit."""
+
+    scores: datetime
+    lists: datetime
+    evidence: datetime
+    summaries: datetime
+    runs: datetime
+    daily: datetime
+    max_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pruned:
+    """Rows that were deleted: by table, and by kind those that went for their age and those that went ``early``, for room.
+
+    ``used_bytes``: what the database takes afterwards, None where it has no largest size; ``excess_bytes``: how much that is
+    above it, nothing being left that may go.
+    """
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    aged: Mapping[DataKind, int] = field(default_factory=dict)
+    early: Mapping[DataKind, int] = field(default_factory=dict)
+    used_bytes: int | None = None
+    excess_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KindSize:
+    """What one kind of data takes. ``is_estimate``: whether its rows were estimated, since counting them would take long.
+
+    ``runs``: how many hold any; ``oldest``: slot (or day) of the oldest, None for none.
+    """
+
+    kind: DataKind
+    used_bytes: int
+    rows: int
+    is_estimate: bool
+    runs: int
+    oldest: datetime | None
+
+    @property
+    def bytes_per_run(self) -> float | None:
+        """What one run costs; None while there is none."""
+        return self.used_bytes / self.runs if self.runs else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSize:
+    """What the database takes. ``file_bytes``: on disk, with room that is free inside; ``runs_per_day``: of the last week."""
+
+    used_bytes: int
+    file_bytes: int
+    kinds: tuple[KindSize, ...]
+    runs_per_day: float
+
+    @property
+    def bytes_per_day(self) -> float:
+        """What a day of runs adds before anything is deleted."""
+        of_run = sum(each.bytes_per_run or 0.0 for each in self.kinds if each.kind is not DataKind.DAILY)
+        return of_run * self.runs_per_day
+
+    def days_until(self, max_bytes: int) -> float | None:
+        """Days until so many bytes are used if nothing were deleted, 0 when they are already; None without any growth."""
+        left = max(0, max_bytes - self.used_bytes)
+        return left / self.bytes_per_day if self.bytes_per_day > 0 else None

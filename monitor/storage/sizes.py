@@ -1,0 +1,220 @@
+"""What the database takes: used bytes, rows and age by kind of data.
+
+SQLite tells how many pages its tables fill (``dbstat``); scores, which fill most of them, are what is left over, so that they
+need not be read. On PostgreSQL a table that rows were deleted from keeps its file; what of it is used is estimated from a
+sample of its rows. Partitions of scores are dropped with their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, FromClause, Table, exists, func, literal_column, select, text
+
+from monitor.model import DatabaseSize, DataKind, KindSize
+from monitor.storage import partitions
+from monitor.storage.connecting import Database
+from monitor.storage.dialects import is_sqlite
+from monitor.storage.tables import (
+    alert_states,
+    arm_scores,
+    coverage,
+    coverage_reasons,
+    daily,
+    deliveries,
+    evidence,
+    expectations,
+    explanations,
+    kept_lists,
+    leases,
+    lessons,
+    metrics,
+    notifications,
+    runs,
+    scores,
+    silences,
+    splits,
+    stages,
+    statistics,
+    summaries,
+    transitions,
+)
+
+TABLES: Mapping[DataKind, tuple[Table, ...]] = {
+    DataKind.SCORES: (scores,),
+    DataKind.LISTS: (kept_lists,),
+    DataKind.EVIDENCE: (evidence, explanations),
+    DataKind.SUMMARIES: (summaries, statistics, coverage, coverage_reasons, arm_scores, expectations),
+    DataKind.DAILY: (daily,),
+    DataKind.RUNS: (runs, stages, lessons, splits, metrics, leases),
+    DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
+}
+"""The tables of each kind; the first tells how many runs hold any."""
+KIND_OF: Mapping[str, DataKind] = {str(table): kind for kind, tables in TABLES.items() for table in tables}
+
+_WEEK = timedelta(days=7)
+_COUNTED_BYTES = 1 << 26
+"""Up to this size rows are counted."""
+_SAMPLED_PAGES = 50
+_ROW_OVERHEAD = 28
+"""Bytes of a row of PostgreSQL beside its columns."""
+
+
+def used_bytes(connection: Connection) -> int:
+    """Bytes that hold data, room that is free inside the files not counted."""
+    if is_sqlite(connection):
+        return (_pragma(connection, "page_count") - _pragma(connection, "freelist_count")) * _pragma(connection, "page_size")
+    return sum(bytes_by_kind(connection).values())
+
+
+def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
+    """Used bytes of each kind."""
+    if is_sqlite(connection):
+        return _sqlite_bytes(connection)
+    return {kind: sum(_postgres_used(connection, table) for table in tables) for kind, tables in TABLES.items()}
+
+
+def file_bytes(connection: Connection) -> int:
+    """Bytes on disk, free room inside the files included; the log of SQLite or PostgreSQL is not."""
+    if is_sqlite(connection):
+        return _pragma(connection, "page_count") * _pragma(connection, "page_size")
+    return sum(_postgres_file(connection, table) for tables in TABLES.values() for table in tables)
+
+
+def measure(database: Database) -> DatabaseSize:
+    """Everything that `rankwatch db size` tells."""
+    with database.read() as connection:
+        found = bytes_by_kind(connection)
+        kinds = tuple(_kind(connection, kind, found[kind]) for kind in DataKind)
+        return DatabaseSize(
+            used_bytes=used_bytes(connection),
+            file_bytes=file_bytes(connection),
+            kinds=kinds,
+            runs_per_day=_runs_per_day(connection),
+        )
+
+
+def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
+    tables = TABLES[kind]
+    holding, oldest = _holding(connection, tables[0])
+    counted = [_rows(connection, table, holding) for table in tables]
+    return KindSize(
+        kind=kind,
+        used_bytes=used,
+        rows=sum(rows for rows, _ in counted),
+        is_estimate=any(is_estimate for _, is_estimate in counted),
+        runs=holding,
+        oldest=oldest,
+    )
+
+
+def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
+    """How many runs hold rows of the table, and the slot of the oldest; of days likewise, of alerts the oldest transition."""
+    if table is alert_states:
+        return 0, connection.scalar(select(func.min(transitions.c.scheduled_for)))
+    if table is daily:
+        return 0, connection.scalar(select(func.min(daily.c.day)))
+    query = select(func.count(), func.min(runs.c.scheduled_for))
+    if table is not runs:
+        query = query.where(exists(select(table.c.run_id).where(table.c.run_id == runs.c.id)))
+    count, oldest = connection.execute(query).one()
+    return count, oldest
+
+
+def _runs_per_day(connection: Connection) -> float:
+    """Runs of slots of the week before the newest; of less time where there is less."""
+    newest = connection.scalar(select(func.max(runs.c.scheduled_for)))
+    if newest is None:
+        return 0.0
+    is_late = runs.c.scheduled_for > newest - _WEEK
+    count, first = connection.execute(select(func.count(), func.min(runs.c.scheduled_for)).where(is_late)).one()
+    lasted = max(newest - first, timedelta(days=1)) if count > 1 else timedelta(days=1)
+    return float(count / (lasted / timedelta(days=1)))
+
+
+def _rows(connection: Connection, table: Table, holding: int) -> tuple[int, bool]:
+    """Rows of the table, and whether they are estimated: of scores in SQLite from some runs, in PostgreSQL by the server."""
+    if is_sqlite(connection):
+        return _sampled_scores(connection, holding) if table is scores else (_count(connection, table), False)
+    if table is scores:
+        found = partitions.read(connection)
+        return sum(partitions.rows_of(connection, each) for each in found), partitions.is_estimated(connection, found)
+    if _postgres_file(connection, table) <= _COUNTED_BYTES or (believed := _believed(connection, table)) < 0:
+        return _count(connection, table), False
+    return believed, True
+
+
+def _sampled_scores(connection: Connection, holding: int) -> tuple[int, bool]:
+    has_scores = exists(select(scores.c.run_id).where(scores.c.run_id == runs.c.id))
+    step = max(1, holding // 10)
+    ids = list(connection.scalars(select(runs.c.id).where(has_scores).order_by(runs.c.id)))[::step]
+    counted = sum(connection.scalar(select(func.count()).where(scores.c.run_id == run_id)) or 0 for run_id in ids)
+    return (round(counted / len(ids) * holding), step > 1) if ids else (0, False)
+
+
+def _count(connection: Connection, table: Table) -> int:
+    return int(connection.scalar(select(func.count()).select_from(table)) or 0)
+
+
+def _pragma(connection: Connection, name: str) -> int:
+    return int(connection.execute(text(f"PRAGMA {name}")).scalar_one())
+
+
+def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
+    """Pages of tables and their indexes; of scores those that nobody else fills."""
+    pages = text(
+        "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
+        " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
+    )
+    found = {
+        kind: sum(int(connection.execute(pages, {"table": table.name}).scalar_one()) for table in tables)
+        for kind, tables in TABLES.items()
+        if kind is not DataKind.SCORES
+    }
+    return {DataKind.SCORES: max(0, used_bytes(connection) - sum(found.values()))} | found
+
+
+def _postgres_file(connection: Connection, table: Table) -> int:
+    """Bytes on disk with indexes and what is stored out of line; of scores all partitions."""
+    tree = text("SELECT coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name))")
+    whole = text("SELECT pg_total_relation_size(to_regclass(:name))")
+    return int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
+
+
+def _postgres_used(connection: Connection, table: Table) -> int:
+    """Bytes on disk, less what seems to be free inside: rows times the mean size of some of them say how full it is."""
+    total = _postgres_file(connection, table)
+    if table is scores or total <= _COUNTED_BYTES // 16:
+        return total
+    size = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
+    heap, pages = connection.execute(size, {"name": table.name}).one()
+    rows, _ = _rows(connection, table, 0)
+    filled = rows * (_row_bytes(connection, table, int(pages)) + _ROW_OVERHEAD)
+    return int(total * min(1.0, filled / max(1, int(heap))))
+
+
+def bytes_of_run(connection: Connection, table: Table, run_id: int, condition: ColumnElement[bool]) -> int:
+    """About what the run's rows of this condition take on PostgreSQL, their keys not included."""
+    query = select(func.sum(_widths(table) + _ROW_OVERHEAD)).where(table.c.run_id == run_id, condition)
+    found: int | None = connection.scalar(query)
+    return int(found or 0)
+
+
+def _row_bytes(connection: Connection, table: Table, pages: int) -> float:
+    """Mean bytes of a row's columns as they are stored, of some pages."""
+    sample = table.tablesample(func.system(min(100.0, 100.0 * _SAMPLED_PAGES / max(1, pages))))
+    return float(connection.scalar(select(func.avg(_widths(sample))).select_from(sample)) or 0.0)
+
+
+def _widths(table: FromClause) -> ColumnElement[Any]:
+    widths: ColumnElement[Any] = literal_column("0")
+    for column in table.c:
+        widths += func.coalesce(func.pg_column_size(column), 0)
+    return widths
+
+
+def _believed(connection: Connection, table: Table) -> int:
+    known = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
+    return int(connection.execute(known, {"name": table.name}).scalar_one())

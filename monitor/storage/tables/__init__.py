@@ -1,0 +1,48 @@
+"""Every table of the database, made to be read by people with SQL too. What creates them is in migrations."""
+
+from monitor.storage.tables.alerting import alert_states, deliveries, notifications, silences, transitions
+from monitor.storage.tables.declaring import metadata
+from monitor.storage.tables.lasting import daily, leases
+from monitor.storage.tables.measured import (
+    arm_scores,
+    coverage,
+    coverage_reasons,
+    evidence,
+    expectations,
+    explanations,
+    kept_lists,
+    lessons,
+    metrics,
+    runs,
+    scores,
+    splits,
+    stages,
+    statistics,
+    summaries,
+)
+
+__all__ = [
+    "alert_states",
+    "arm_scores",
+    "coverage",
+    "coverage_reasons",
+    "daily",
+    "deliveries",
+    "evidence",
+    "expectations",
+    "explanations",
+    "kept_lists",
+    "leases",
+    "lessons",
+    "metadata",
+    "metrics",
+    "notifications",
+    "runs",
+    "scores",
+    "silences",
+    "splits",
+    "stages",
+    "statistics",
+    "summaries",
+    "transitions",
+]

@@ -1,0 +1,55 @@
+"""What is tidied up is counted and told, early deletion loudest."""
+
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import CapturingLogger
+
+from factories import SLOT
+from monitor.export import PrometheusPublisher
+from monitor.service import upkeep
+from monitor.service.upkeep import Upkeep
+from monitor.settings.fields import ByteCount
+from monitor.settings.models import RetentionOptions
+from monitor.storage import open_store
+from storage.worked import run
+
+DAY = timedelta(days=1)
+
+
+class _Clock:
+    """Stands still."""
+
+    def now(self) -> datetime:
+        return SLOT + 50 * DAY
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def samples(publisher: PrometheusPublisher) -> dict[str, float]:
+    text = publisher.render()[0].decode()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#")}
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_full: bool) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    publisher = PrometheusPublisher(version="1")
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        for days in range(3):
+            run(store, SLOT + days * DAY)
+        options = RetentionOptions(scores=timedelta(days=49), max_size=ByteCount(1000 if is_full else 10**6))
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(options)
+
+    shown = samples(publisher)
+    early = 6.0 if is_full else 0.0
+    assert shown['rankwatch_pruned_rows_total{kind="scores",reason="age"}'] == 6
+    assert shown['rankwatch_pruned_rows_total{kind="scores",reason="size"}'] == early
+    assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 50 * DAY).timestamp()
+    assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
+    told = [call.method_name for call in logs.calls]
+    assert told == (["info", "warning", "error"] if is_full else ["info"])

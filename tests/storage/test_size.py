@@ -1,0 +1,127 @@
+"""What the database takes, and staying below a largest size: over a year of runs, on both databases."""
+
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from factories import SLOT
+from monitor.model import DataKind, Scores
+from monitor.storage import SqlStore, open_store, shrinking, sizes
+from monitor.storage.tables import metadata
+from storage.worked import HOUR, claimed, cutoffs, prune, result, run
+
+DAY = timedelta(days=1)
+MB = 10**6
+
+
+def many(users: int) -> Scores:
+    names = pd.Index([f"user-{number:06}" for number in range(users)], dtype="str")
+    return Scores(users=names, by_metric={metric: np.full(users, 0.5) for metric in ("extended_tau", "rbo(p=0.9)")})
+
+
+def stored(store: SqlStore, days: int, users: int, **changes: Any) -> int:
+    claim = claimed(store, SLOT + days * DAY)
+    assert store.finish(result(claim, scores=many(users), **changes), receivers=())
+    return claim.run_id
+
+
+def test_every_table_is_of_one_kind() -> None:
+    listed = [table.name for tables in sizes.TABLES.values() for table in tables]
+    assert sorted(listed) == sorted(metadata.tables)
+
+
+def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> None:
+    for days in range(3):
+        stored(store, days, users=2000)
+    prune(store, now=SLOT + 3 * DAY)
+
+    found = {each.kind: each for each in store.measure().kinds}
+
+    scores = found[DataKind.SCORES]
+    assert (scores.rows, scores.is_estimate, scores.runs, scores.oldest) == (12_000, False, 3, SLOT)
+    assert 12_000 * 20 < scores.used_bytes < 12_000 * 200
+    assert (found[DataKind.DAILY].rows, found[DataKind.EVIDENCE].rows, found[DataKind.LISTS].rows) == (6, 6, 0)
+    assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
+    whole = store.measure()
+    assert sum(each.used_bytes for each in whole.kinds) == pytest.approx(whole.used_bytes, rel=0.1)
+    assert whole.file_bytes >= whole.used_bytes
+    assert whole.runs_per_day == pytest.approx(1.5)
+    assert whole.days_until(whole.used_bytes) == 0
+    assert store.sizes()[DataKind.SCORES] == scores.used_bytes
+
+
+def test_an_empty_database_has_sizes_too(store: SqlStore) -> None:
+    found = store.measure()
+    assert (found.runs_per_day, found.bytes_per_day, found.days_until(MB)) == (0.0, 0.0, None)
+
+
+def test_the_oldest_scores_go_first_and_only_as_many_as_must(store: SqlStore) -> None:
+    ids = [stored(store, days, users=2000) for days in range(10)]
+    of_run = store.sizes()[DataKind.SCORES] / 10
+
+    found = store.prune(cutoffs(max_bytes=int((used(store) - 2.5 * of_run) / shrinking.FILL)), now=SLOT + 10 * DAY)
+
+    left = [len(store.run_scores(run_id, ["extended_tau"]).users) for run_id in ids]
+    assert left == [0] * 3 + [2000] * 7 or left == [0] * 4 + [2000] * 6  # by partition, two runs may go at once
+    assert found.early[DataKind.SCORES] == 4000 * left.count(0)
+    assert (found.aged, found.excess_bytes) == ({}, 0)
+    assert [len(store.evidence(run_id)) for run_id in ids] == [2] * 10
+
+
+def test_then_lists_evidence_and_segments_and_never_runs_and_what_cannot_be_met_is_told(store: SqlStore) -> None:
+    for days in range(4):
+        run(store, SLOT + days * DAY)
+
+    found = store.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY)
+
+    assert found.early[DataKind.EVIDENCE] == 3 * 2
+    assert found.early[DataKind.SUMMARIES] == 3 * (1 + 1 + 2)
+    assert set(found.early) == {DataKind.SCORES, DataKind.EVIDENCE, DataKind.SUMMARIES}
+    assert found.excess_bytes > 0
+    assert len(store.runs(comparison=None, limit=9)) == 4
+    newest = store.runs(comparison=None, limit=1)[0].id
+    assert (len(store.evidence(newest)), len(store.summaries(newest))) == (2, 2)
+    assert len(store.worst_users(newest, "extended_tau", 9)) == 3
+
+
+def test_a_dry_run_tells_what_would_go_and_changes_nothing(store: SqlStore) -> None:
+    for days in range(6):
+        run(store, SLOT + days * DAY)
+    prune(store, now=SLOT + 6 * DAY)
+    old = {"evidence": SLOT + DAY, "summaries": SLOT + 2 * DAY, "scores": SLOT + 4 * DAY, "runs": SLOT + DAY}
+
+    foreseen = store.prunable(cutoffs(max_bytes=None, **old), now=SLOT + 6 * DAY)
+
+    assert len(store.runs(comparison=None, limit=9)) == 6
+    assert dict(foreseen.rows) == prune(store, now=SLOT + 6 * DAY, max_bytes=None, **old)
+
+
+YEAR_MB = {"sqlite": 2, "postgresql": 4}
+
+
+def test_a_year_of_runs_stays_below_its_size(database_url: str) -> None:
+    """Runs of 500 users every fourth day, tidied up after every second, with a size that bites before the ages do."""
+    largest, early, most = 0, 0, YEAR_MB[database_url.partition(":")[0].partition("+")[0]] * MB
+    with closing(open_store(database_url, create=True)) as store:
+        for days in range(0, 365, 4):
+            stored(store, days, users=500)
+            if days % 8 == 0:
+                largest = max(largest, used(store))
+                now = SLOT + days * DAY + HOUR
+                ages = {"scores": now - 300 * DAY, "evidence": now - 90 * DAY, "summaries": now - 180 * DAY}
+                found = store.prune(cutoffs(max_bytes=most, **ages), now=now)
+                early += found.early.get(DataKind.SCORES, 0)
+                assert found.excess_bytes == 0
+
+        assert largest <= most
+        assert early > 0
+        assert len(store.runs(comparison=None, limit=999)) == 92
+
+
+def used(store: SqlStore) -> int:
+    with store.database.read() as connection:
+        return sizes.used_bytes(connection)
