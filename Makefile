@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench dashboards preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -20,6 +20,13 @@ lint: .venv/dev/.done
 
 bench: .venv/dev/.done
 	.venv/dev/bin/python -m tests.bench $(ARGS)
+
+dashboards: .venv/dev/.done
+	.venv/dev/bin/python deploy/grafana/generate.py
+
+# Wants PostgreSQL, Prometheus and the real lists, as the tests do.
+preview: .venv/dev/.done
+	PYTHONPATH=.:tests:deploy/grafana .venv/dev/bin/python tests/deploy/picture.py
 
 .venv/run/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear .venv/run

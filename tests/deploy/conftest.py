@@ -1,11 +1,9 @@
 """Where the files to deploy stand, and a Prometheus that scrapes a running web server under the shipped rules."""
 
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,8 +67,3 @@ def story(deploy: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[St
 @pytest.fixture(scope="session")
 def deploy() -> Path:
     return ROOT / "deploy"
-
-
-@pytest.fixture(scope="session")
-def dashboard(deploy: Path) -> Any:
-    return json.loads((deploy / "grafana" / "dashboards" / "rankwatch.json").read_text(encoding="utf-8"))

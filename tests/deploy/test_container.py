@@ -137,10 +137,13 @@ def test_every_address_named_in_a_configuration_is_a_service(compose: Any, deplo
         yaml.safe_load((deploy / "grafana" / "provisioning" / "datasources" / "prometheus.yml").read_text())["datasources"][0][
             "url"
         ].removeprefix("http://"),
+        yaml.safe_load((deploy / "grafana" / "provisioning" / "datasources" / "postgresql.yml").read_text())["datasources"][0][
+            "url"
+        ],
         *re.findall(r"http://([\w-]+:\d+)", (deploy / "compose" / "rankwatch.yaml").read_text().partition("comparisons:")[2]),
     }
 
-    assert {name.split(":")[0] for name in named} == {"rankwatch", "alertmanager", "prometheus", "recommenders"}
+    assert {name.split(":")[0] for name in named} == {"rankwatch", "alertmanager", "prometheus", "postgres", "recommenders"}
     assert {name.split(":")[0] for name in named} <= set(compose["services"])
 
 
@@ -150,9 +153,10 @@ def test_grafana_finds_the_dashboard_where_it_is_mounted(compose: Any, deploy: P
     ]["path"]
     mounts = dict(mount.split(":")[:2][::-1] for mount in compose["services"]["grafana"]["volumes"])
 
-    assert (deploy / mounts[path] / "rankwatch.json").exists()
+    assert (deploy / mounts[path] / "rankwatch-overview.json").exists()
     assert (
-        compose["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"] == f"{path}/rankwatch.json"
+        compose["services"]["grafana"]["environment"]["GF_DASHBOARDS_DEFAULT_HOME_DASHBOARD_PATH"]
+        == f"{path}/rankwatch-overview.json"
     )
 
 

@@ -78,10 +78,13 @@ def running_prometheus(
     interval: str = "200ms",
     scrape: Mapping[str, object] | None = None,
     alertmanager: str | None = None,
+    data: Path | None = None,
+    options: Sequence[str] = (),
 ) -> Iterator[Prometheus]:
     """Scrape ``host:port`` targets under job="rankwatch" and evaluate the rule files, both every ``interval``.
 
     ``scrape`` is more of the scrape configuration, such as how to log in. Alerts go to ``alertmanager``, as ``host:port``.
+    ``data`` are blocks to start from; ``options`` more arguments of the program.
     """
     program = require("prometheus")
     home = Path(tempfile.mkdtemp(prefix="rankwatch-prometheus-"))
@@ -94,8 +97,9 @@ def running_prometheus(
             "scrape_configs": [{"job_name": "rankwatch", "static_configs": [{"targets": list(targets)}], **(scrape or {})}],
         }
         config.write_text(yaml.safe_dump(document), encoding="utf-8")
-        options = [f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}", f"--web.listen-address=127.0.0.1:{port}"]
-        command = ["/bin/sh", "-c", _GUARD, "sh", program, *options, "--log.level=warn"]
+        stored = data or home / "data"
+        own = [f"--config.file={config}", f"--storage.tsdb.path={stored}", f"--web.listen-address=127.0.0.1:{port}"]
+        command = ["/bin/sh", "-c", _GUARD, "sh", program, *own, *options, "--log.level=warn"]
         with log.open("wb") as output:
             guard = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
         try:

@@ -1,0 +1,124 @@
+"""Two weeks of real lists, run through the real pipeline into PostgreSQL and, a page an hour, into a real Prometheus.
+
+One comparison is healthy; in the other a fifth of the users get the popularity list from the eighth day on. ``told`` makes it.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from deploy.interpolating import Page
+from monitor.export import PrometheusPublisher
+from monitor.service.wiring import one_shot
+from servers import missing, require
+from servers.prometheus import Prometheus, running_prometheus
+
+LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
+BEGIN, END = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 14, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+FAULTY, METRIC = "home-feed", "rbo(p=0.9)"
+PAGE = Page(
+    values={
+        "job": ["rankwatch"],
+        "comparison": FAULTY,
+        "metric": METRIC,
+        "segment": ["all", "activity=q1", "activity=q2", "activity=q3", "activity=q4", "country=UK", "country=nonUK"],
+        "alert": ["MeanDrop", "FarUsers"],
+        "arm_metric": "catalogue_coverage",
+        "user": "1",
+    },
+    since="2024-01-01T00:00:00Z",
+    until="2024-01-15T00:00:00Z",
+)
+_FILES = '{{file: {{path: "{lists}/{folder}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+_COMPARISON = """
+  - name: {name}
+    every: 1d
+    k: 10
+    baseline: %s
+    candidate: %s
+    noise_floor: {{retrain: %s}}
+    users: {{all: true, segments: [activity, country]}}
+    metrics: ["rbo(p=0.9)"]
+    keep_scores: true
+    rules:
+      - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop}}
+      - {{alert: FarUsers, metric: "rbo(p=0.9)", statistic: share_below(0.3), learned: drop, segments: each}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fortnight:
+    """The two weeks, in both."""
+
+    prometheus: Prometheus
+    database_url: str
+
+    def over_time(self, query: str) -> list[dict[str, Any]]:
+        """Samples of a query by the hour: each with ``metric`` (labels) and ``values``."""
+        span = {"start": str(BEGIN.timestamp()), "end": str((END + 23 * HOUR).timestamp()), "step": "1h"}
+        found: list[dict[str, Any]] = self.prometheus.get("query_range", query=PAGE.promql(query), **span)["result"]
+        return found
+
+
+def _configuration(folder: Path, url: str) -> Path:
+    def files(name: str) -> str:
+        return _FILES.format(lists=LISTS, folder=name)
+
+    candidates = {FAULTY: "pop20", "search": "ok-seed"}
+    comparisons = "".join(
+        (_COMPARISON % ("{baseline}", "{candidate}", "{again}")).format(
+            name=name, baseline=files("baseline"), candidate=files(candidate), again=files("again")
+        )
+        for name, candidate in candidates.items()
+    )
+    config = folder / "rankwatch.yaml"
+    config.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}", encoding="utf-8")
+    return config
+
+
+def _scraped(page: str, since: datetime) -> Iterator[str]:
+    """The page as it was read in each hour of the day, with the labels that a scrape adds."""
+    for name, labels, value in re.findall(r"^(rankwatch_\w+)(?:\{(.*)\})? (\S+)$", page, flags=re.MULTILINE):
+        told = ",".join(filter(None, ('instance="127.0.0.1:9108",job="rankwatch"', labels)))
+        for hour in range(24):
+            yield f"{name}{{{told}}} {value} {(since + hour * HOUR).timestamp():.0f}"
+
+
+def _run(config: Path) -> Iterator[str]:
+    """Run every slot in order; the lines of all scrapes."""
+    publisher = PrometheusPublisher(version="1.2.3")
+    with one_shot(config, settles=False) as service:
+        names = tuple(service.watched)
+        publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
+        for day in range((END - BEGIN).days + 1):
+            slot = BEGIN + timedelta(days=day)
+            for result in service.replay(service.slots(None, slot, slot), is_announced=True):
+                publisher.run_finished(result)
+            publisher.publish(service.store.latest(names))
+            yield from _scraped(publisher.render()[0].decode(), slot)
+
+
+def _backfill(folder: Path, lines: Iterator[str]) -> Path:
+    """The blocks of a Prometheus that has read these lines."""
+    pages, blocks = folder / "pages", folder / "data"
+    pages.write_text("\n".join([*lines, "# EOF", ""]), encoding="utf-8")
+    command = [require("promtool"), "tsdb", "create-blocks-from", "--max-block-duration=486h", "--quiet", "openmetrics"]
+    subprocess.run([*command, str(pages), str(blocks)], check=True, capture_output=True)
+    return blocks
+
+
+@contextmanager
+def told(folder: Path, database_url: str) -> Iterator[Fortnight]:
+    """Make the two weeks happen."""
+    if not LISTS.is_dir():
+        missing(f"{LISTS} is not there")
+    blocks = _backfill(folder, _run(_configuration(folder, database_url)))
+    options = ("--storage.tsdb.retention.time=100y", "--query.lookback-delta=61m")
+    with running_prometheus(data=blocks, options=options) as prometheus:
+        yield Fortnight(prometheus=prometheus, database_url=database_url)

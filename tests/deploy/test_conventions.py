@@ -1,0 +1,197 @@
+"""What every dashboard keeps to, so that people and screens can rely on it."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from boards.colours import OKABE_ITO
+from deploy import boarding
+from deploy.interpolating import Page
+
+PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
+DATABASE = {"type": "grafana-postgresql-datasource", "uid": "${database}"}
+SELECTOR = re.compile(r"(?:rankwatch|process|python)_\w+(\{[^}]*\})?")
+BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
+
+
+@pytest.fixture(params=boarding.NAMES)
+def board(request: pytest.FixtureRequest) -> Any:
+    return boarding.read(request.param)
+
+
+def values(node: Any, key: str) -> Iterator[Any]:
+    """Every value under that key, at any depth."""
+    children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    if isinstance(node, dict) and key in node:
+        yield node[key]
+    for child in children:
+        yield from values(child, key)
+
+
+def texts(node: Any) -> Iterator[str]:
+    if isinstance(node, str):
+        yield node
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from texts(child)
+
+
+def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
+    taken: Counter[tuple[int, int]] = Counter()
+    for panel in board["panels"]:
+        place = panel["gridPos"]
+        assert place["x"] + place["w"] <= 24
+        taken.update(
+            (x, y) for x in range(place["x"], place["x"] + place["w"]) for y in range(place["y"], place["y"] + place["h"])
+        )
+
+    assert set(taken.values()) == {1}
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
+
+
+def test_every_panel_has_a_title_a_description_and_a_unit(board: Any) -> None:
+    titles = [panel["title"] for panel in boarding.panels(board)]
+
+    for panel in boarding.panels(board):
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+    assert len(set(titles)) == len(titles)
+    assert all(title[0].isupper() for title in titles)
+
+
+def test_what_is_measured_in_seconds_or_shares_has_that_unit(board: Any) -> None:
+    for panel in boarding.panels(board):
+        queries = " ".join(target.get("expr", "") for target in panel["targets"])
+        unit = panel["fieldConfig"]["defaults"]["unit"]
+        if re.search(r"_seconds(_bucket)?\{", queries) and "timestamp" not in queries and " / " not in queries:
+            assert unit == "s", panel["title"]
+        if "_ratio{" in queries:
+            assert unit == "percentunit", panel["title"]
+
+
+def test_no_data_source_is_named_for_good(board: Any) -> None:
+    chosen = {"datasource", "database"} & set(boarding.variables(board))
+
+    for source in values(board, "datasource"):
+        assert source in (PROMETHEUS, DATABASE)
+    assert {"datasource"} <= chosen
+    assert ("database" in chosen) == (DATABASE in list(values(board, "datasource")))
+
+
+def test_every_selector_is_of_the_chosen_jobs(board: Any) -> None:
+    for title, target in boarding.promql(board):
+        selectors = SELECTOR.findall(target["expr"])
+        assert selectors, title
+        assert all(selector.startswith('{job=~"$job"') for selector in selectors), title
+
+
+def test_every_range_is_the_one_that_grafana_computes(board: Any) -> None:
+    windows = {window for _, target in boarding.promql(board) for window in re.findall(r"\[([^\]]+)\]", target["expr"])}
+
+    assert windows <= {"$__rate_interval"}
+
+
+def test_what_is_counted_is_shown_as_a_rate_or_growth(board: Any) -> None:
+    for title, target in boarding.promql(board):
+        for match in re.finditer(r"\w+_(?:total|bucket|sum|count)\{[^}]*\}", target["expr"]):
+            if "similarity_distribution" not in match[0]:
+                assert target["expr"][match.end() :].startswith("[$__rate_interval]"), title
+
+
+def test_a_variable_with_many_values_is_matched_as_a_pattern_and_a_single_one_exactly(board: Any) -> None:
+    many = {name for name, variable in boarding.variables(board).items() if variable.get("multi")}
+    operators = [
+        (operator, name)
+        for text in texts(board)
+        for operator, name in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)
+        if name in boarding.variables(board)
+    ]
+
+    assert operators
+    assert all((operator == "=~") == (name in many) for operator, name in operators)
+
+
+def test_every_variable_is_used_and_every_one_used_is_there(board: Any) -> None:
+    parts = {key: value for key, value in board.items() if key != "links"}
+    used = {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN
+
+    assert used == set(boarding.variables(board))
+
+
+def test_every_variable_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
+    for name, variable in boarding.variables(board).items():
+        assert variable["label"], name
+        assert variable["type"] != "query" or variable["refresh"] == 2, name
+        assert variable["includeAll"] == variable["multi"] if "multi" in variable else variable["type"] == "textbox", name
+
+
+def test_every_colour_is_of_the_palette_that_colour_blind_people_tell_apart(board: Any) -> None:
+    fixed = {text for text in texts(board) if re.fullmatch(r"#[0-9A-Fa-f]{6}", text)}
+    modes = {mode["mode"] for mode in values(board, "color") if isinstance(mode, dict) and "mode" in mode}
+
+    assert fixed <= set(OKABE_ITO)
+    assert modes <= {"fixed", "thresholds", "continuous-viridis", "scheme"}
+    assert not any(text in {"green", "red", "yellow", "blue", "orange"} for text in texts(board))
+
+
+def test_every_number_with_a_threshold_starts_from_a_colour_for_all_below(board: Any) -> None:
+    for limits in values(board, "thresholds"):
+        bounds = [step["value"] for step in limits["steps"]]
+        assert bounds[0] is None
+        assert bounds[1:] == sorted(bounds[1:])
+
+
+def test_links_lead_to_dashboards_and_variables_that_exist(board: Any) -> None:
+    page = Page(
+        values={name: ["a b"] if variable.get("multi") else "a b" for name, variable in boarding.variables(board).items()}
+    )
+    urls = [text for text in values(board, "url") if text]
+    for url in urls:
+        whole = page.link(url, "x&y=z")
+        if not whole.startswith("/d/"):
+            assert url.startswith("${rankwatch}/comparisons/")
+            continue
+        uid, _, query = whole.removeprefix("/d/").partition("?")
+        there = boarding.variables(boarding.read(uid))
+        assert set(re.findall(r"\bvar-(\w+)=", query)) <= set(there)
+        assert "$" not in whole
+        assert "x&y" not in whole
+
+
+def test_dashboards_link_to_each_other_by_their_tag(board: Any) -> None:
+    (link,) = board["links"]
+
+    assert link["type"] == "dashboards"
+    assert set(link["tags"]) <= set(board["tags"])
+    assert link["includeVars"]
+    assert link["keepTime"]
+
+
+def test_uids_are_short_enough_and_unique() -> None:
+    uids = [boarding.read(name)["uid"] for name in boarding.NAMES]
+
+    assert uids == list(boarding.NAMES)
+    assert all(len(uid) <= 40 for uid in uids)
+    assert len({boarding.read(name)["title"] for name in boarding.NAMES}) == 3
+
+
+def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:
+    for panel in boarding.panels(board):
+        legends = {target.get("legendFormat", "") for target in panel["targets"]}
+        if any("{{" in legend for legend in legends) or panel["type"] == "table" or "rawSql" in panel["targets"][0]:
+            continue
+        named = {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]}
+        assert named <= legends, panel["title"]
+
+
+def test_columns_of_tables_have_the_titles_that_overrides_name(board: Any) -> None:
+    for panel in boarding.panels(board):
+        if panel["type"] != "table" or not panel["transformations"]:
+            continue
+        _, arranged = panel["transformations"]
+        renamed = arranged["options"]["renameByName"]
+        letters = {f"Value #{target['refId']}" for target in panel["targets"]}
+        assert letters <= set(renamed)
+        assert {each["matcher"]["options"] for each in panel["fieldConfig"]["overrides"]} <= set(renamed.values())

@@ -1,0 +1,161 @@
+"""Every query of the dashboards to the database, on a PostgreSQL with two weeks of runs, as the role that Grafana has."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from deploy import boarding, picture
+from deploy.fortnight import PAGE, Fortnight, told
+from deploy.interpolating import Page
+from servers import require
+from servers.postgres import PostgresServer
+
+READER, SECRET = "rankwatch_reader", "reader's \\secret"
+QUERIES = dict(boarding.sql(boarding.read("rankwatch-comparison")))
+
+
+@pytest.fixture(scope="module")
+def fortnight(postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fortnight]:
+    with postgres_server.database() as url, told(tmp_path_factory.mktemp("fortnight"), url) as fortnight:
+        yield fortnight
+
+
+@pytest.fixture(scope="module")
+def reader(fortnight: Fortnight, deploy: Path) -> Iterator[psycopg.Connection]:
+    """Connected as the role that the shipped script makes."""
+    url = fortnight.database_url.replace("+psycopg", "")
+    script = deploy / "grafana" / "readonly.sql"
+    command = [require("psql"), url, "--no-psqlrc", "--set=ON_ERROR_STOP=1", f"--set=password={SECRET}", f"--file={script}"]
+    for _ in range(2):  # a second time changes nothing
+        subprocess.run(command, check=True, capture_output=True)
+    with psycopg.connect(url, user=READER, password=SECRET, autocommit=True) as connection:
+        yield connection
+    with psycopg.connect(url, autocommit=True) as owner:
+        for done in ("DROP OWNED BY {}", "DROP ROLE {}"):
+            owner.execute(sql.SQL(done).format(sql.Identifier(READER)))
+
+
+def rows(reader: psycopg.Connection, title: str, page: Page = PAGE) -> list[dict[str, Any]]:
+    found = reader.execute(page.sql(QUERIES[title]))
+    assert found.description
+    return [dict(zip([column.name for column in found.description], row, strict=True)) for row in found]
+
+
+@pytest.fixture(scope="module")
+def user(reader: psycopg.Connection) -> str:
+    """Somebody who was compared."""
+    return str(rows(reader, "Worst users")[0]["User"])
+
+
+@pytest.mark.parametrize("title", QUERIES)
+def test_every_query_gives_data(reader: psycopg.Connection, user: str, title: str) -> None:
+    page = Page(values={**PAGE.values, "user": user}, since=PAGE.since, until=PAGE.until)
+
+    assert rows(reader, title, page)
+
+
+@pytest.mark.parametrize("title", QUERIES)
+def test_every_column_that_an_override_names_is_there(reader: psycopg.Connection, title: str) -> None:
+    found = reader.execute(PAGE.sql(QUERIES[title]))
+    columns = {column.name for column in found.description or ()}
+    named = [
+        each["matcher"]["options"]
+        for panel in boarding.panels(boarding.read("rankwatch-comparison"))
+        if panel["title"] == title
+        for each in panel["fieldConfig"]["overrides"]
+        if each["matcher"]["id"] == "byName"
+    ]
+
+    assert set(named) <= columns
+
+
+def test_runs_come_newest_first_with_their_numbers(reader: psycopg.Connection) -> None:
+    found = rows(reader, "Runs")
+
+    assert [row["Slot"].day for row in found] == [*range(14, 0, -1)]
+    assert {row["Status"] for row in found} == {"ok"}
+    assert all(0 < row["Paired"] <= row["Asked"] and 0 < row["Similarity"] < 1 for row in found)
+
+
+def test_worst_users_are_those_of_the_newest_run_with_both_lists(reader: psycopg.Connection) -> None:
+    found = rows(reader, "Worst users")
+
+    assert found[0]["Similarity"] == min(row["Similarity"] for row in found)
+    assert all(len(row["Baseline"].split(", ")) == len(row["Candidate"].split(", ")) == 10 for row in found)
+
+
+def test_movers_say_what_the_popularity_list_brought_in(reader: psycopg.Connection) -> None:
+    found = rows(reader, "Movers")
+
+    assert {row["Change"] for row in found} == {"gained", "lost"}
+    assert all(row["Exposure now"] > row["Exposure before"] for row in found if row["Change"] == "gained")
+
+
+def test_alert_changes_tell_the_fault(reader: psycopg.Connection) -> None:
+    firing = [row for row in rows(reader, "Alert changes") if row["State"].endswith("firing")]
+
+    assert any(row["Alert"] == "FarUsers" and row["Segment"] == "all" for row in firing)
+    assert {row["Time"].day for row in firing} == {8}
+
+
+def test_a_user_is_followed_over_the_runs(reader: psycopg.Connection, user: str) -> None:
+    page = Page(values={**PAGE.values, "user": user}, since=PAGE.since, until=PAGE.until)
+    found = rows(reader, "One user over time", page)
+
+    assert 1 < len(found) <= 14
+    assert [row["time"] for row in found] == sorted(row["time"] for row in found)
+
+
+def test_the_chosen_time_bounds_every_query(reader: psycopg.Connection, user: str) -> None:
+    before = Page(values={**PAGE.values, "user": user}, since="2023-01-01T00:00:00Z", until="2023-12-31T00:00:00Z")
+
+    assert [title for title in QUERIES if rows(reader, title, before)] == []
+
+
+@pytest.mark.parametrize("name", ["it's", "'; DROP TABLE runs; --", "back\\slash"])
+def test_a_hostile_name_finds_nothing_and_breaks_nothing(reader: psycopg.Connection, name: str) -> None:
+    values = {**PAGE.values, "comparison": name, "user": name, "metric": name}
+
+    assert [title for title in QUERIES if rows(reader, title, Page(values=values))] == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM runs", "CREATE TABLE mine (a int)", "UPDATE alert_states SET state = 'quiet'"]
+)
+def test_the_role_can_change_nothing(reader: psycopg.Connection, statement: str) -> None:
+    with pytest.raises(psycopg.Error, match=r"read-only|permission denied"):
+        reader.execute(statement)
+    reader.execute("SET default_transaction_read_only = off")
+    try:
+        with pytest.raises(psycopg.Error, match="permission denied"):
+            reader.execute(statement)
+    finally:
+        reader.execute("RESET default_transaction_read_only")
+
+
+def test_the_role_sees_tables_that_come_later(reader: psycopg.Connection, fortnight: Fortnight) -> None:
+    with psycopg.connect(fortnight.database_url.replace("+psycopg", ""), autocommit=True) as owner:
+        owner.execute("CREATE TABLE of_a_later_version (a int)")
+        try:
+            assert reader.execute("SELECT * FROM of_a_later_version").fetchall() == []
+        finally:
+            owner.execute("DROP TABLE of_a_later_version")
+
+
+def test_the_preview_shows_what_the_panels_show(fortnight: Fortnight) -> None:
+    assert picture.TARGET.read_text(encoding="utf-8") == picture.svg(fortnight), "draw it anew: make preview"
+
+
+def test_the_preview_says_what_it_is() -> None:
+    text = picture.TARGET.read_text(encoding="utf-8")
+
+    assert "not a screenshot of Grafana" in text
+    assert {title for title, *_ in picture.SHOWN} <= {
+        panel["title"] for panel in boarding.panels(boarding.read("rankwatch-comparison"))
+    }
+    assert all(f">{title}</text>" in text for title, *_ in picture.SHOWN)

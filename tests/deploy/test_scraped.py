@@ -1,0 +1,68 @@
+"""What a real Prometheus makes of the published page."""
+
+from typing import Any
+
+import pytest
+
+import published
+from monitor.model import RunStatus
+from servers.prometheus import QueryError
+
+
+def test_the_recorded_series_give_data_and_the_mirror_alert_fires(watched: Any) -> None:
+    share = watched.prometheus.await_query("comparison:rankwatch_paired_users:ratio")
+    firing = watched.prometheus.await_query('ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}')
+
+    assert [float(sample["value"][1]) for sample in share] == [0.95]
+    assert [(sample["metric"]["alert"], sample["metric"]["severity"]) for sample in firing] == [("SimilarityLow", "critical")]
+
+
+def test_a_query_that_does_not_parse_is_refused(watched: Any) -> None:
+    with pytest.raises(QueryError, match="parse error"):
+        watched.prometheus.query("sum(")
+
+
+def test_the_target_is_up_and_its_values_are_those_published(watched: Any) -> None:
+    assert watched.prometheus.await_query('up{job="rankwatch"} == 1')
+    mean = watched.prometheus.await_query('rankwatch_similarity_mean{segment="all"}')
+
+    assert [float(sample["value"][1]) for sample in mean] == [0.625]
+
+
+@pytest.mark.parametrize(
+    "name", ['say "hi"', "a\nb", "{x=~'.*'}", "back\\slash", "}\n# TYPE evil counter\nevil 1\n", "العربية"]
+)
+def test_a_hostile_segment_name_arrives_as_it_is(watched: Any, name: str) -> None:
+    watched.publisher.publish([published.latest(summaries=(published.summary(segment=name, mean=0.75),))])
+    try:
+        seen = watched.prometheus.await_query("rankwatch_similarity_mean == 0.75")
+        evil = watched.prometheus.query("evil")
+    finally:
+        watched.publisher.publish([published.latest()])
+    watched.prometheus.await_query("rankwatch_similarity_mean == 0.625")
+
+    assert [sample["metric"]["segment"] for sample in seen] == [name]
+    assert evil == []
+
+
+def test_a_comparison_published_no_more_is_gone_with_the_next_scrape(watched: Any) -> None:
+    watched.publisher.publish([published.named("search"), published.latest()])
+    try:
+        watched.prometheus.await_query('rankwatch_similarity_mean{comparison="search"}')
+    finally:
+        watched.publisher.publish([published.latest()])
+
+    watched.prometheus.await_query('{comparison="search"}', lambda samples: not samples)
+
+
+def test_a_failed_run_takes_similarity_away_and_leaves_its_status(watched: Any) -> None:
+    watched.publisher.publish([published.latest(run=published.run(status=RunStatus.FAILED))])
+    try:
+        watched.prometheus.await_query('rankwatch_run_status{status="failed"} == 1')
+        watched.prometheus.await_query('{__name__=~"rankwatch_similarity_.+"}', lambda samples: not samples)
+        paired = watched.prometheus.query('rankwatch_paired_users{segment="all"}')
+    finally:
+        watched.publisher.publish([published.latest()])
+    watched.prometheus.await_query("rankwatch_similarity_mean")
+
+    assert [float(sample["value"][1]) for sample in paired] == [190]
