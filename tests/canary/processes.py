@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from killing.harness import context
+from forking import context
 
 
 def run(arguments: Sequence[str], environ: Mapping[str, str], output: str) -> None:

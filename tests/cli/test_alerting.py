@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from cli.test_commands import objects, one_line, rankwatch
+from cli.test_commands import objects, one_line
+from forking import rankwatch
 from service.watching import APART, write_lists, write_world
 
 

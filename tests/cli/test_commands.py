@@ -1,7 +1,6 @@
 """The command line as its user meets it: what is printed, where, and the exit code."""
 
 import json
-import os
 import signal
 import sqlite3
 import subprocess
@@ -14,22 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from forking import Done, rankwatch
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
 from service.watching import APART, SIMILAR, write_lists, write_world
-
-Done = subprocess.CompletedProcess[str]
-
-
-def rankwatch(*args: str, cwd: Path, env: dict[str, str] | None = None) -> Done:
-    return subprocess.run(
-        [sys.executable, "-m", "monitor", *args],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env=os.environ | (env or {}),
-    )
 
 
 def objects(done: Done) -> list[dict[str, Any]]:

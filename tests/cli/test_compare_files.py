@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 import monitor
-
-Done = subprocess.CompletedProcess[str]
+from forking import Done, rankwatch
 
 BASE = {f"u{i}": list(range(i, i + 10)) for i in range(12)}
 CANDIDATE = {
@@ -22,10 +21,8 @@ CANDIDATE = {
 SCORES = [9, 9, 8, 7, 6, 5, 4, 3, 2, 1]
 
 
-def rankwatch(*args: str, cwd: Path) -> Done:
-    return subprocess.run(
-        [sys.executable, "-m", "monitor", "compare", *args], cwd=cwd, capture_output=True, text=True, check=False, timeout=60
-    )
+def compare(*args: str, cwd: Path) -> Done:
+    return rankwatch("compare", *args, cwd=cwd)
 
 
 def found(done: Done) -> dict[str, Any]:
@@ -60,7 +57,7 @@ FILES = ("base.jsonl", "candidate.jsonl")
 
 
 def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
-    said = found(rankwatch(*FILES, "--json", cwd=world))
+    said = found(compare(*FILES, "--json", cwd=world))
 
     frame = monitor.compare_many(BASE, CANDIDATE, k=10)
     expected = monitor.summarize(frame)
@@ -75,7 +72,7 @@ def test_files_compare_as_the_same_lists_do_in_python(world: Path) -> None:
 
 
 def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
-    done = rankwatch(*FILES, "--catalogue", "1000", cwd=world)
+    done = compare(*FILES, "--catalogue", "1000", cwd=world)
 
     lines = done.stdout.splitlines()
     assert lines[0] == "12 of 12 users compared at k=10"
@@ -86,7 +83,7 @@ def test_a_table_tells_the_score_by_chance_and_what_it_is(world: Path) -> None:
 
 
 def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(world: Path) -> None:
-    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
 
     for told in (said, *said["segments"].values()):
         apart = told["apart"]
@@ -94,7 +91,7 @@ def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(w
         assert set(apart["parts"]) == {"membership", "order", "length"}
         assert sum(apart["parts"].values()) == pytest.approx(1 - told["metrics"]["extended_tau"]["mean"], abs=1e-12)
         assert sum(apart["lists"].values()) == pytest.approx(1)
-    line = rankwatch(*FILES, cwd=world).stdout.splitlines()[-1]
+    line = compare(*FILES, cwd=world).stdout.splitlines()[-1]
     assert line.startswith("extended_tau is 0.")
     assert "from that of identical lists: items replaced" in line
 
@@ -102,7 +99,7 @@ def test_what_sets_the_lists_apart_adds_up_to_the_distance_from_identical_ones(w
 def test_lists_cut_short_are_told_apart_from_replaced_items(world: Path) -> None:
     rows = [json.dumps({"user_id": user, "items": items[:5]}) for user, items in BASE.items()]
     (world / "cut.jsonl").write_text("\n".join(rows))
-    apart = found(rankwatch("base.jsonl", "cut.jsonl", "--json", cwd=world))["apart"]
+    apart = found(compare("base.jsonl", "cut.jsonl", "--json", cwd=world))["apart"]
 
     assert (apart["parts"]["membership"], apart["parts"]["order"]) == (0, 0)
     cut = monitor.compare(list(range(10)), list(range(5)), "extended_tau")["extended_tau"]
@@ -112,13 +109,13 @@ def test_lists_cut_short_are_told_apart_from_replaced_items(world: Path) -> None
 
 def test_a_measure_of_relevance_has_no_identical_lists_to_be_apart_from(world: Path) -> None:
     (world / "bought.jsonl").write_text(json.dumps({"user_id": "u1", "items": [1]}))
-    done = rankwatch(*FILES, "-m", "recall", "--relevance", "bought.jsonl", "--json", cwd=world)
+    done = compare(*FILES, "-m", "recall", "--relevance", "bought.jsonl", "--json", cwd=world)
 
     assert found(done)["apart"]["parts"] is None
 
 
 def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> None:
-    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
 
     by = {user: "UK" if int(user[1:]) % 2 else "DE" for user in BASE}
     expected = monitor.summarize(monitor.compare_many(BASE, CANDIDATE, "overlap", 10), by)
@@ -126,14 +123,14 @@ def test_by_splits_the_users_by_a_column_of_the_baselines_file(world: Path) -> N
     for segment in ("DE", "UK"):
         told = said["segments"][f"country={segment}"]
         assert (told["paired"], told["metrics"]["overlap"]["mean"]) == (6, expected.loc[("overlap", segment), "mean"])
-    table = rankwatch(*FILES, "--by", "country", cwd=world).stdout
+    table = compare(*FILES, "--by", "country", cwd=world).stdout
     assert "country=UK: 6 of 6 users compared" in table
 
 
 def test_users_and_their_segments_may_stand_in_a_file_of_their_own(world: Path) -> None:
     (world / "users.csv").write_text("user_id,plan\nu1,free\nu2,paid\nu3,free\nnobody,free\n")
 
-    said = found(rankwatch(*FILES, "--users", "users.csv", "--by", "plan", "--json", cwd=world))
+    said = found(compare(*FILES, "--users", "users.csv", "--by", "plan", "--json", cwd=world))
 
     assert (said["users"], said["paired"], said["coverage"]) == (4, 3, {"baseline.missing": 1, "candidate.missing": 1})
     assert {name: told["paired"] for name, told in said["segments"].items()} == {"plan=free": 2, "plan=paid": 1}
@@ -143,14 +140,14 @@ def test_a_user_of_the_candidate_alone_belongs_to_no_segment_of_the_baselines(wo
     with (world / "candidate.jsonl").open("a") as file:
         file.write(json.dumps({"user_id": "u99", "items": [1]}) + "\n")
 
-    said = found(rankwatch(*FILES, "--by", "country", "--json", cwd=world))
+    said = found(compare(*FILES, "--by", "country", "--json", cwd=world))
 
     assert (said["users"], said["paired"], said["segments"]["country=unknown"]["paired"]) == (13, 12, 0)
 
 
 def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_highest(world: Path) -> None:
     for metric in ("extended_tau", "kendall_distance"):
-        said = found(rankwatch(*FILES, "-m", metric, "--worst", "2", "--json", cwd=world))
+        said = found(compare(*FILES, "-m", metric, "--worst", "2", "--json", cwd=world))
         scores = monitor.compare_many(BASE, CANDIDATE, metric, 10)[metric].sort_values(kind="stable")
         expected = scores.iloc[:2] if metric == "extended_tau" else scores.iloc[::-1][:2]
         assert [each["scores"][metric] for each in said["worst"]] == expected.tolist()
@@ -160,16 +157,16 @@ def test_the_worst_users_of_a_similarity_are_the_lowest_and_of_a_distance_the_hi
 
 
 def test_worst_shows_both_lists_side_by_side(world: Path) -> None:
-    done = rankwatch(*FILES, "--worst", "1", cwd=world)
+    done = compare(*FILES, "--worst", "1", cwd=world)
 
     assert done.stdout.count("\nuser u") == 1
     assert "was 10" in done.stdout
 
 
 def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
-    wide = found(rankwatch(*FILES, "-m", "rbo_w", "--scores", "scores", "--json", cwd=world))
+    wide = found(compare(*FILES, "-m", "rbo_w", "--scores", "scores", "--json", cwd=world))
     long = ("long.csv", "long.csv", "--item", "product", "--scores", "points", "-m", "rbo_a", "--json")
-    by_score, by_rank = found(rankwatch(*long, cwd=world)), found(rankwatch(*long, "--rank", "place", cwd=world))
+    by_score, by_rank = found(compare(*long, cwd=world)), found(compare(*long, "--rank", "place", cwd=world))
 
     assert 0 < wide["metrics"]["rbo_w(p=0.9)"]["mean"] < 1
     assert by_score["metrics"] == by_rank["metrics"]
@@ -177,14 +174,14 @@ def test_scores_make_ties_and_may_make_the_order(world: Path) -> None:
 
 def test_item_weights_come_from_a_file_and_items_without_one_are_told(world: Path) -> None:
     flags = ("-m", "element_weighted_tau", "--item-weights", "weights.csv")
-    said = found(rankwatch(*FILES, *flags, "--json", cwd=world))
+    said = found(compare(*FILES, *flags, "--json", cwd=world))
 
     weights = {item: float(item + 1) for item in range(100)}
     expected = monitor.compare_many(BASE, CANDIDATE, "element_weighted_tau", item_weights=weights)
     assert said["metrics"]["element_weighted_tau"]["mean"] == pytest.approx(expected["element_weighted_tau"].mean(), abs=1e-12)
     assert said["notes"] == []
     (world / "weights.csv").write_text("sku,sold\n" + "".join(f"{item},2\n" for item in range(90)))
-    told = rankwatch(*FILES, *flags, "--weight-item", "sku", "--weight", "sold", cwd=world)
+    told = compare(*FILES, *flags, "--weight-item", "sku", "--weight", "sold", cwd=world)
     assert "5 of 26 listed items have no weight" in told.stdout
 
 
@@ -197,9 +194,9 @@ def test_relevance_comes_wide_or_long(world: Path) -> None:
     metric = "ndcg(arm=candidate, gain=linear)"
     expected = monitor.compare_many(BASE, CANDIDATE, metric, 10, relevance=graded)[metric].mean()
 
-    wide = rankwatch(*FILES, "-m", metric, "--relevance", "wide.jsonl", "--relevance-grades", "grades", "--json", cwd=world)
+    wide = compare(*FILES, "-m", metric, "--relevance", "wide.jsonl", "--relevance-grades", "grades", "--json", cwd=world)
     flags = ("--relevance", "flat.csv", "--relevance-item", "liked", "--relevance-grades", "how")
-    long = rankwatch(*FILES, "-m", metric, *flags, "--json", cwd=world)
+    long = compare(*FILES, "-m", metric, *flags, "--json", cwd=world)
 
     for done in (wide, long):
         assert found(done)["metrics"][metric]["mean"] == pytest.approx(expected, abs=1e-12)
@@ -209,10 +206,10 @@ def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
     ragged = ({"user_id": user, "items": items[: 3 + i]} for i, (user, items) in enumerate(BASE.items()))
     (world / "ragged.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ragged))
 
-    said = found(rankwatch("ragged.jsonl", "candidate.jsonl", "--json", cwd=world))
+    said = found(compare("ragged.jsonl", "candidate.jsonl", "--json", cwd=world))
 
     assert (said["typical_length"], said["metrics"]["overlap"]["by_chance"]) == (None, None)
-    assert "by chance: not told" in rankwatch("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
+    assert "by chance: not told" in compare("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
 
 
 MISTAKES = [
@@ -267,7 +264,7 @@ def test_files_without_a_pair_of_lists_are_an_error_that_says_why(world: Path, c
     rows, words = UNPAIRED[case]
     (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    done = rankwatch("odd.jsonl", "candidate.jsonl", "--json", cwd=world)
+    done = compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world)
 
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
     assert words in done.stderr
@@ -278,7 +275,7 @@ def test_what_was_left_out_is_told_with_its_reason(world: Path) -> None:
     rows = [{"user_id": "u1", "items": "1;2"}, {"user_id": "u2", "items": [1]}]
     (world / "odd.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
-    said = found(rankwatch("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
+    said = found(compare("odd.jsonl", "candidate.jsonl", "--json", cwd=world))
 
     assert said["paired"] == 1
     assert said["notes"] == ["malformed in baseline: the text is no JSON array of ids"]
@@ -297,7 +294,7 @@ def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
 
     assert (process.returncode, said["paired"]) == (0, 12)
     assert "of 12 users" in seen
-    assert rankwatch(*FILES, cwd=world).stderr == ""
+    assert compare(*FILES, cwd=world).stderr == ""
 
 
 WRONG = {
@@ -313,7 +310,7 @@ WRONG = {
 def test_what_is_wrong_with_the_call_or_its_files_ends_with_two(world: Path, case: str) -> None:
     arguments, words = WRONG[case]
 
-    done = rankwatch(*arguments, cwd=world)
+    done = compare(*arguments, cwd=world)
 
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr

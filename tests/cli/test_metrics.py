@@ -1,32 +1,30 @@
 """rankwatch metrics: every measure, and all that one declares."""
 
 import json
-import subprocess
-import sys
+from pathlib import Path
 
 import pytest
 
+from forking import Done, rankwatch
 from monitor.arm_metrics import ARM_METRICS
 from monitor.cli import measures
 from monitor.errors import MetricError
 from monitor.metrics import METRICS, expected_by_chance
 
-Done = subprocess.CompletedProcess[str]
 
-
-def rankwatch(*args: str) -> Done:
-    return subprocess.run([sys.executable, "-m", "monitor", "metrics", *args], capture_output=True, text=True, check=False)
+def describe(*args: str) -> Done:
+    return rankwatch("metrics", *args, cwd=Path.cwd())
 
 
 def test_every_measure_has_its_line() -> None:
-    lines = rankwatch().stdout.splitlines()
+    lines = describe().stdout.splitlines()
 
     for name in (*map(str, (kind() for kind in METRICS.values())), *ARM_METRICS):
         assert sum(line.startswith(f"{name}  ") for line in lines) == 1, name
 
 
 def test_every_measure_is_one_object_for_machines() -> None:
-    objects = [json.loads(line) for line in rankwatch("--json").stdout.splitlines()]
+    objects = [json.loads(line) for line in describe("--json").stdout.splitlines()]
 
     assert [each["metric"].partition("(")[0] for each in objects] == [*METRICS, *ARM_METRICS]
     assert all(each["meaning"] and "`" not in each["meaning"] and each["source"] for each in objects)
@@ -34,7 +32,7 @@ def test_every_measure_is_one_object_for_machines() -> None:
 
 
 def test_one_measure_is_told_with_all_that_it_declares() -> None:
-    done = rankwatch("rbo(p=0.8)@5")
+    done = describe("rbo(p=0.8)@5")
 
     assert done.stdout.startswith("rbo(p=0.8)@5: Agreement at every depth")
     for words in ("range", "0 to 1", "identical", "both empty", "undefined", "equation 32", "uneven", "ties", "by chance"):
@@ -42,7 +40,7 @@ def test_one_measure_is_told_with_all_that_it_declares() -> None:
 
 
 def test_one_measure_tells_what_chance_gives_for_small_and_large_catalogues() -> None:
-    told = json.loads(rankwatch("extended_tau", "--json").stdout)
+    told = json.loads(describe("extended_tau", "--json").stdout)
 
     metric = METRICS["extended_tau"]()
     assert told["by_chance_k10"] == {str(n): expected_by_chance(metric, 10, n) for n in (10, 20, 50, 100, 1000)}
@@ -52,11 +50,11 @@ def test_one_measure_tells_what_chance_gives_for_small_and_large_catalogues() ->
 
 
 def test_words_that_a_parameter_may_be_are_told() -> None:
-    assert "gain: linear (one of linear, exponential)" in rankwatch("ndcg").stdout
+    assert "gain: linear (one of linear, exponential)" in describe("ndcg").stdout
 
 
 def test_a_measure_of_one_arm_is_told_too() -> None:
-    told = json.loads(rankwatch("novelty", "--json").stdout)
+    told = json.loads(describe("novelty", "--json").stdout)
 
     assert (told["metric"], told["arms"], told["needs"]) == ("novelty", ["baseline", "candidate"], "keep_lists")
 
@@ -81,6 +79,6 @@ def test_a_name_that_is_none_names_the_likeliest(name: str, words: str) -> None:
 
 
 def test_a_name_that_is_none_ends_with_2_and_one_line() -> None:
-    done = rankwatch("rob")
+    done = describe("rob")
 
     assert (done.returncode, done.stdout, done.stderr) == (2, "", "rankwatch: unknown metric 'rob'; did you mean 'rbo'?\n")

@@ -4,8 +4,6 @@ As a program it plays all steps and prints a table; its argument is ``sqlite`` (
 """
 
 import json
-import multiprocessing
-import os
 import signal
 import sys
 import tempfile
@@ -15,14 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
-from multiprocessing import forkserver
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from sqlalchemy import text
 
+from forking import context
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
@@ -67,23 +63,6 @@ class Outcome:
         is_told_right = self.lost == 0 and self.duplicates == int(may_repeat) and self.told["resolved"] == 1
         is_stored_right = self.half_runs == 0 and self.owed == 0 and self.transitions == ("pending", "firing", "quiet")
         return is_told_right and is_stored_right and (self.incidents, self.keys) == (1, 2)
-
-
-@cache
-def context() -> ForkServerContext:
-    """Processes from one that has loaded the program and started nothing: each begins in a moment."""
-    forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(["killing.steps"])
-    before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # it does not get ours otherwise
-    try:
-        forkserver.ensure_running()
-    finally:
-        if before is None:
-            del os.environ["PYTHONPATH"]
-        else:
-            os.environ["PYTHONPATH"] = before
-    return forking
 
 
 @contextmanager
