@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from factories import comparison, rule
+from monitor.errors import DeliveryTrouble
 from monitor.pipeline.deliver import Outlet
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service.clock import SystemClock
@@ -48,6 +49,9 @@ class Counts:
     def notified(self, receiver: str, outcome: str) -> None:
         with self._lock:
             self.by_outcome[receiver, outcome] += 1
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
+        """Of no interest here."""
 
     def sent(self, receiver: str) -> int:
         return self.by_outcome[receiver, "sent"]

@@ -4,8 +4,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore, open_store, partitions
 from monitor.storage.tables import metadata
 from servers.postgres import PostgresServer
 
@@ -37,4 +38,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
     with postgres.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files
+        for partition in partitions.read(connection):  # each test's runs divide themselves
+            connection.execute(text(f"DROP TABLE {partition.name}"))
     yield postgres

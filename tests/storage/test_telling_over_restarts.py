@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from factories import SLOT, comparison, summary
 from factories import rule as alert_rule
 from monitor.alerts import judge_run, name_incidents
-from monitor.errors import DeliveryError
+from monitor.errors import DeliveryError, DeliveryTrouble
 from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition
 from monitor.pipeline.deliver import Outlet
 from monitor.storage import SqlStore, open_store
@@ -77,6 +77,9 @@ class Believer:
 
 class Counted:
     def notified(self, receiver: str, outcome: str) -> None:
+        """Count nothing."""
+
+    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         """Count nothing."""
 
 
