@@ -27,7 +27,7 @@ from monitor.service.outage import DatabaseWatch
 from monitor.service.rhythm import Rhythm
 from monitor.service.running import Runner
 from monitor.service.scheduling import Jobs
-from monitor.service.tasks import Calls, tasks_of
+from monitor.service.tasks import SIZING, Calls, tasks_of
 from monitor.service.ticking import Ticker
 from monitor.service.upkeep import Upkeep
 from monitor.service.watchdog import Watchdog
@@ -258,12 +258,14 @@ class Daemon:
             tell=self._emergency.tell,
             refresh=self._work.refresh,
             prune=self._work.prune,
+            size=self._work.size,
             probe=self._probe,
             renew_loops=self._loops.renew_stalled,
             open=self._open,
         )
         tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._leading.leads)
         self._rhythm.follow(tasks)
+        self._rhythm.hasten(SIZING)  # an hour is long to wait for what a dashboard shows
 
     def _is_opened(self) -> bool:
         """Open the database, if it is there; DatabaseError when waiting for it would not help."""

@@ -16,6 +16,7 @@ REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
 PRUNING = "-prune"
 PRUNE = timedelta(hours=1)
+SIZING = "-size"
 BACKFILL = timedelta(minutes=10)
 """How often relevance is looked for that may have arrived since, beside after each run."""
 PROBE = timedelta(seconds=10)
@@ -51,6 +52,7 @@ class Calls:
     tell: Callable[[Receiver], object]
     refresh: Callable[[], object]
     prune: Callable[[], object]
+    size: Callable[[], object]
     probe: Callable[[], object]
     renew_loops: Callable[[], object]
     open: Callable[[], object]
@@ -77,6 +79,7 @@ def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool, leads: bool) -
 def _of_leader(wiring: Wiring, calls: Calls) -> dict[str, Task]:
     tasks = {
         PRUNING: Task(call=calls.prune, when=PRUNE, limit=6 * PRUNE),
+        SIZING: Task(call=calls.size, when=PRUNE, limit=PRUNE),
         "-loops": Task(call=calls.renew_loops, when=REFRESH, limit=timedelta(minutes=2)),
     }
     for name, watched in wiring.watched.items():

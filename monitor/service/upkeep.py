@@ -56,18 +56,25 @@ class Upkeep:
         self.has_published = True
         return abandoned
 
+    def size(self) -> None:
+        """Show what the database takes."""
+        try:
+            self.publisher.database_sizes(self.store.sizes())
+        except DatabaseError as error:
+            log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
+
     def prune(self, retention: RetentionOptions) -> None:
-        """Delete what is older than the retention says, or has no room, and tell what the rest takes."""
+        """Delete what is older than the retention says, or has no room, and show what the rest takes."""
         now = self.clock.now()
         try:
             pruned = self.store.prune(retention.cutoffs(now), now=now)
             self.publisher.pruned(pruned, at=now)
-            self.publisher.database_sizes(self.store.sizes())
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
             return
         if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
             log.info("old rows deleted", **counts)
+        self.size()
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}
             log.warning("rows deleted before their age, to stay below retention.max_size", **early)

@@ -76,6 +76,10 @@ class Work:
         if leads and self.staleness.look(wiring.watched.values(), self.upkeep.latest, wiring.receiver_names):
             self.loops.wake()
 
+    def size(self) -> None:
+        """Show what the database takes."""
+        self.upkeep.size()
+
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
         self.upkeep.prune(self.wiring().settings.retention)

@@ -35,11 +35,16 @@ comparisons:
     candidate: {{http: {{url: "{candidate}", items: "@"}}}}
     users: {{file: {{path: users.csv, user: user_id}}, segments: [country]}}
     metrics: [extended_tau, "rbo(p=0.9)"]
+    arm_metrics: [catalogue_coverage]
+    noise_floor: {{serve: true}}
     rules:
       - {{alert: SimilarityLow, metric: "rbo(p=0.9)", below: 0.35, for: 2, severity: critical}}
       - {{alert: UsersApart, metric: "rbo(p=0.9)", statistic: share_below(0.3), above: 0.9, for: 1000, severity: info}}
+      - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop, for: 1000, severity: info}}
 receivers:
   - alertmanager: {{urls: ["{alertmanager}"]}}
+pings:
+  - {{url: "{pinged}"}}
 """
 
 
@@ -91,7 +96,7 @@ class Story:
 
 def play(story: Story, daemon: ServeProcess, candidate: Recommender) -> None:
     """All chapters, one after the other."""
-    story.end("healthy", story.sees("rankwatch_runs_total{status='ok'} >= 4"))
+    story.end("healthy", story.sees("rankwatch_runs_total{status='ok'} >= 7"))
     candidate.lists = {f"u{place}": _APART for place in range(USERS)}
     mirrored = story.is_told("nobody", "RankwatchSimilarityAlertFiring")
     burning = story.is_told("nobody", "RankwatchUsersBelowFloorFastBurn")
@@ -111,11 +116,12 @@ def told(deploy: Path, folder: Path) -> Iterator[Story]:
     """The story, played to its end; Prometheus runs on."""
     heard = Heard()
     with ExitStack() as stack:
-        collector = _collector(stack, heard)
+        collector, pinged = _collector(stack), _collector(stack)
+        collector.respond = heard.take
         alertmanager = AlertmanagerServer(folder / "alertmanager", config=_routes(deploy, collector.url))
         stack.callback(alertmanager.stop)
         baseline, candidate = (stack.enter_context(running_recommender()) for _ in range(2))
-        _write(folder, baseline=baseline.url, candidate=candidate.url, alertmanager=alertmanager.url)
+        _write(folder, baseline=baseline.url, candidate=candidate.url, alertmanager=alertmanager.url, pinged=pinged.url)
         daemon = stack.enter_context(serving(folder / "rankwatch.yaml"))
         target, rules = daemon.url.removeprefix("http://"), folder / "rankwatch.rules.yml"
         rules.write_text(quicken((deploy / "prometheus" / "rankwatch.rules.yml").read_text(), PACE))
@@ -130,11 +136,10 @@ def told(deploy: Path, folder: Path) -> Iterator[Story]:
         yield story
 
 
-def _collector(stack: ExitStack, heard: Heard) -> Collector:
+def _collector(stack: ExitStack) -> Collector:
     running = serve()
     collector = next(running)
     stack.callback(running.close)  # type: ignore[attr-defined]
-    collector.respond = heard.take
     return collector
 
 

@@ -2,7 +2,11 @@
 
 from typing import Any
 
+import pytest
 import yaml
+
+from deploy import boarding
+from deploy.interpolating import Page
 
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
@@ -54,3 +58,31 @@ def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: An
 
 
 _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
+
+
+@pytest.mark.parametrize("name", boarding.NAMES)
+def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: Any, name: str) -> None:
+    board = boarding.read(name)
+    many = {each for each, variable in boarding.variables(board).items() if variable.get("multi")}
+    (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}
+    values = {**_CHOSEN, "comparison": ["home-feed"] if "comparison" in many else "home-feed", "instance": [instance]}
+    page = Page(values=values, rate_interval="20s")
+
+    empty = {
+        title
+        for title, target in boarding.promql(board)
+        if not any(story.prometheus.query(page.promql(target["expr"]), at=at) for at in story.chapters.values())
+    }
+
+    assert empty == _LATER.get(name, set())
+
+
+_LATER = {"rankwatch-daemon": {"Time since rows were last deleted"}}
+"""What a daemon has only after its first hour."""
+_CHOSEN = {
+    "job": ["rankwatch"],
+    "metric": "rbo(p=0.9)",
+    "arm_metric": "catalogue_coverage",
+    "segment": ["all", "country=DE"],
+    "alert": ["SimilarityLow", "MeanDrop"],
+}
