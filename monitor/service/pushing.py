@@ -27,7 +27,7 @@ _CONTENT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 class Gateway:
     """Where to push to, and as whom; ``instance`` tells groups apart that would else be one."""
 
-    url: str
+    url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_file: Path | None = None
     instance: str = ""

@@ -88,11 +88,29 @@ def test_what_rankwatch_tells_itself_goes_by_its_severity(severity: str, receive
 def test_every_inhibition_names_alerts_that_exist_and_labels_that_must_be_equal() -> None:
     known = {alert.name for alert in alerts()} | {"Stale", "RunFailing", "NoData", "ListsFailed", "BaselineListsFailed"}
     for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
-        matchers = " ".join(rule["source_matchers"] + rule["target_matchers"])
-        named = {name for value in re.findall(r'"([^"]+)"', matchers) for name in value.split("|")}
-
-        assert named - known - {"Rankwatch.+"} == set()
+        assert _named(rule["source_matchers"] + rule["target_matchers"]) - known - {"Rankwatch.+"} == set()
         assert rule["equal"]
+
+
+def test_what_is_told_to_nobody_hides_no_page() -> None:
+    untold = {alert.name for alert in alerts() if alert.told_by}
+    pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.told_by}
+    hidden = {
+        name
+        for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]
+        if _named(rule["source_matchers"]) & untold
+        for name in _named(rule["target_matchers"])
+    }
+
+    assert {"RankwatchDatabaseDown"} <= untold
+    assert {"RankwatchNoLeader", "RankwatchNoSuccessfulRun"} <= pages
+    assert hidden & pages == set()
+
+
+def _named(matchers: list[str]) -> set[str]:
+    """The alerts that the matchers name."""
+    values = re.findall(r'alertname!?=~?"([^"]+)"', " ".join(matchers))
+    return {name for value in values for name in value.split("|")}
 
 
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)

@@ -18,6 +18,7 @@ import structlog
 
 from monitor.errors import ConfigError
 from monitor.web import Access, AccessOptions, Limits, open_access
+from monitor.web.access import rotating
 from monitor.web.access.options import TlsOptions
 from monitor.web.access.rotating import Certificates
 from monitor.web.access.tls import names_in, open_context
@@ -274,6 +275,33 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     assert second is not first
     now += 1
     assert certificates.current() is second
+
+
+def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
+    pair, now, tries = authority.issue("renewed"), 0.0, []
+    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    first = certificates.current()
+
+    def open_at_the_third_try(options: TlsOptions) -> ssl.SSLContext:
+        tries.append(options)
+        if len(tries) < 3:
+            msg = "permission denied"
+            raise ConfigError(msg)
+        return open_context(options)
+
+    monkeypatch.setattr(rotating, "open_context", open_at_the_third_try)
+    Path(pair.key).chmod(0o640)  # neither its time nor its size changes
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(4):
+            now += 1
+            certificates.current()
+
+    assert certificates.current() is not first
+    assert len(tries) == 3
+    assert [each["log_level"] for each in logs] == ["error", "info"]
 
 
 def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from monitor.web.access.options import TlsOptions
 from monitor.web.access.tls import open_context
 
 _LOOK_EVERY_S = 1.0
-_Stamp = tuple[tuple[int, int, int] | None, ...]
+_Stamp = tuple[tuple[int, ...] | None, ...]
 
 log = structlog.get_logger(__name__)
 
@@ -22,13 +22,14 @@ log = structlog.get_logger(__name__)
 class Certificates:
     """The context for new connections: read again once a file that it was read from has changed.
 
-    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force; that is logged once for
-    each change. ConfigError when they cannot be used to begin with.
+    Files that cannot be used, as while only one of two has been replaced, leave the old ones in force and are tried again; that
+    is logged once for each change. ConfigError when they cannot be used to begin with.
     """
 
     def __init__(self, options: TlsOptions, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._options, self._clock = options, clock
         self._seen = self._stamp()
+        self._failed: _Stamp | None = None
         self._context = open_context(options)
         self._looked_at = clock()
 
@@ -44,12 +45,15 @@ class Certificates:
         stamp = self._stamp()
         if stamp == self._seen:
             return
-        self._seen = stamp
         try:
             self._context = open_context(self._options)
         except ConfigError as error:
+            if stamp == self._failed:
+                return
+            self._failed = stamp
             log.error("certificate not read again; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
         else:
+            self._seen, self._failed = stamp, None
             log.info("certificate read again")
 
     def _stamp(self) -> _Stamp:
@@ -57,9 +61,10 @@ class Certificates:
         return tuple(_state_of(path) for path in files if path is not None)
 
 
-def _state_of(path: str) -> tuple[int, int, int] | None:
+def _state_of(path: str) -> tuple[int, ...] | None:
+    """What changes with the file, its owner or its mode."""
     try:
         found = Path(path).stat()
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
