@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from monitor.errors import ConfigError
+from monitor.files import read_bounded
 from monitor.settings.document import MAX_BYTES, Document
 from monitor.settings.knowing import keys_at
 from monitor.settings.problems import DID_YOU_MEAN, MISSING, Path, Problem, dotted, either, unknown_key, wording
@@ -19,28 +21,30 @@ T = TypeVar("T", bound=BaseModel)
 _SHORTEST_SECRET = 4
 
 
-def read_text(path: FilePath, *, advice: str = "write one with `rankwatch init`, or name another with --config") -> str:
-    """Text of a configuration file; ConfigError when there is none that could be one."""
+_ADVICE = "write one with `rankwatch init`, or name another with --config"
+
+
+def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True) -> str:
+    """Text of a configuration file of at most ``most`` bytes; ConfigError when there is none that could be one."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
+        content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         msg = f"{path}: no such file: {advice}"
         raise ConfigError(msg) from None
-    except UnicodeDecodeError as error:
-        if len(content) <= MAX_BYTES:
-            line = content.count(b"\n", 0, error.start) + 1
-            msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
-            raise ConfigError(msg) from None
-        text = ""
     except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or 'input/output error'}"
+        too_large = f"is larger than {_size(most)}, which is no configuration"
+        msg = f"{path}: {too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
         raise ConfigError(msg) from None
-    if len(content) > MAX_BYTES:
-        msg = f"{path}: is larger than {MAX_BYTES >> 20} MiB, which is no configuration"
-        raise ConfigError(msg)
-    return text
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
+        raise ConfigError(msg) from None
+
+
+def _size(number: int) -> str:
+    return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
 def validate(model: type[T], document: Document, context: dict[str, object]) -> tuple[T | None, list[Problem]]:

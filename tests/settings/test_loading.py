@@ -1,5 +1,6 @@
 """The way from a file to settings: what is read as what, and what cannot be read at all."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 
@@ -182,8 +183,20 @@ def test_a_missing_file_is_one_line_that_says_what_to_do(tmp_path: Path) -> None
     assert failing(path) == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
 
 
-def test_a_directory_is_one_line(tmp_path: Path) -> None:
-    assert failing(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+def test_directories_and_devices_are_one_line(tmp_path: Path) -> None:
+    assert failing(tmp_path) == f"{tmp_path}: cannot be read: it is no file"
+    assert failing(Path("/dev/zero")) == "/dev/zero: cannot be read: it is no file"
+
+
+def test_a_configuration_may_come_through_a_pipe() -> None:
+    """As from `--config <(envsubst < template)`."""
+    end, other = os.pipe()
+    try:
+        os.write(other, MINIMAL.encode())
+        os.close(other)
+        assert load(Path(f"/dev/fd/{end}"), {}).comparisons
+    finally:
+        os.close(end)
 
 
 def test_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The web configuration file: each file in ../web/bad breaks the rule it is named for, and says exactly what is reported."""
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_problems_of_both_files_are_told_at_once(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "):
         load_with(tmp_path, "", web_config_file="none.yaml")
+
+
+def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "/dev/zero", "."):
+        with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
+            load_with(tmp_path, "", web_config_file=name)
+    with pytest.raises(ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"):
+        load_with(tmp_path, "#" * ((1 << 18) + 1))
 
 
 def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
