@@ -12,7 +12,7 @@ log = structlog.get_logger(__name__)
 
 def let_in(settings: Settings) -> Access:
     """As the web configuration file says; what is not honoured to the letter is logged. ConfigError: certificates are wrong."""
-    access = open_access(settings.access)
+    access = open_access(settings.access, name=settings.web_config_file)
     for key, told in access.notes:
         log.warning("web configuration: not done to the letter", key=key, instead=told)
     return access

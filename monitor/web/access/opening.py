@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from monitor.errors import ConfigError
 from monitor.web.access.credentials import Credentials
 from monitor.web.access.options import AccessOptions, TlsOptions
 from monitor.web.access.pacing import Bucket
@@ -42,8 +43,8 @@ class Access:
         return self.names is None or not self.names.isdisjoint(names_in(certificate))
 
 
-def open_access(options: AccessOptions | None) -> Access:
-    """Read the certificates and make ready. ConfigError when they cannot be used."""
+def open_access(options: AccessOptions | None, *, name: str | None = None) -> Access:
+    """Read the certificates and make ready. ConfigError, which begins with the file's ``name``, when they cannot be used."""
     if options is None:
         return Access()
     tls, rate = options.tls_server_config, options.rate_limit
@@ -51,8 +52,16 @@ def open_access(options: AccessOptions | None) -> Access:
         credentials=Credentials(options.basic_auth_users),
         headers={name: value for name, value in options.http_server_config.headers.items() if value},
         bucket=Bucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None,
-        certificates=Certificates(tls) if tls.is_on else None,
+        certificates=_open_certificates(tls, name) if tls.is_on else None,
         names=None if tls.client_allowed_sans is None else frozenset(map(shorten, tls.client_allowed_sans)),
         tls=tls if tls.is_on else None,
         notes=options.notes,
     )
+
+
+def _open_certificates(tls: TlsOptions, name: str | None) -> Certificates:
+    try:
+        return Certificates(tls)
+    except ConfigError as error:
+        msg = f"{name}: {error}" if name else str(error)
+        raise ConfigError(msg) from None

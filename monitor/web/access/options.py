@@ -54,8 +54,8 @@ def _require_hash(secret: SecretStr) -> SecretStr:
 
 
 def _require_user(name: str) -> str:
-    if not name or ":" in name:
-        msg = "is no user's name: it must not be empty nor hold a colon"
+    if not name.isprintable() or not name or ":" in name:
+        msg = "is no user's name: it must be printable and not empty, and hold no colon"
         raise ValueError(msg)
     return name
 
