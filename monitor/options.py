@@ -103,6 +103,14 @@ ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 """A file's path; a relative one starts at the configuration file's directory."""
 
 
+def require_header_text(text: str) -> str:
+    """The text; ValueError when it cannot stand in a header: line breaks, other controls, beyond ASCII, blanks at its ends."""
+    if not text or text != text.strip() or not (text.isascii() and text.isprintable()):
+        msg = "must be printable ASCII text on one line without blanks at its ends"
+        raise ValueError(msg)
+    return text
+
+
 def is_secret(annotation: object) -> bool:
     """Whether a field of this type is a secret itself, so that its value may stand in a file: ``name_file``."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
