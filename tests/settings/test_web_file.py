@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from monitor.errors import ConfigError
 from monitor.settings import Settings, load, loads
-from monitor.web import AccessOptions
+from monitor.web import AccessOptions, open_access
 from monitor.web.access.options import TlsOptions
 from settings.minimal import MINIMAL
 
@@ -172,6 +172,13 @@ def test_what_is_not_done_to_the_letter_is_told(tmp_path: Path) -> None:
         "tls_server_config.curve_preferences",
         "http_server_config.http2",
     ]
+
+
+@pytest.mark.parametrize("zero", ["0", "0s", "0ms", "0m", "0.0h"])
+def test_an_interval_of_nothing_sets_no_limit(tmp_path: Path, zero: str) -> None:
+    options = load_with(tmp_path, f"rate_limit: {{interval: {zero}}}").access
+    assert options is not None
+    assert open_access(options).bucket is None
 
 
 def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:
