@@ -14,7 +14,7 @@ from monitor.errors import ConfigError
 from monitor.files import read_bounded
 from monitor.settings.document import MAX_BYTES, Document
 from monitor.settings.knowing import keys_at
-from monitor.settings.problems import DID_YOU_MEAN, MISSING, Path, Problem, dotted, either, unknown_key, wording
+from monitor.settings.problems import DID_YOU_MEAN, MISSING, MOST_TOLD, Path, Problem, dotted, either, unknown_key, wording
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -87,7 +87,7 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
             continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
         if is_guess:
             guesses.add(path)
-        found[path].append(_message(model, error, path, raw))
+        found[path].append(_message(model, error, path, raw, seeks=len(found) <= MOST_TOLD))
     meant = {(*path[:-1], match[1]) for path, (first, *_) in found.items() if (match := DID_YOU_MEAN.search(first))}
     for path, messages in found.items():
         is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
@@ -100,10 +100,11 @@ def _waits_for_items(error: Any, path: Path, raw: object) -> bool:  # noqa: ANN4
     return bool(error["type"] == "too_short" and isinstance(found, list) and found)
 
 
-def _message(model: type[BaseModel], error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pydantic's dictionary
+def _message(model: type[BaseModel], error: Any, path: Path, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
+    """What is wrong, in words; an unknown key's likeness is only sought where ``seeks``, as that is slow."""
     kind = error["type"]
     if kind == "extra_forbidden":
-        return unknown_key(path[-1], keys_at(model, path[:-1]))
+        return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())
     if kind == "missing":
         return MISSING
     return wording(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
@@ -144,12 +145,14 @@ def apart(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Proble
 
 
 def lines(document: Document, problems: Iterable[Problem], name: str, inside: Path = ()) -> Iterator[str]:
-    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``."""
+    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``: the first of too many."""
     outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
-    for line, problem in placed:
+    for line, problem in placed[:MOST_TOLD]:
         message = " ".join(problem.message.split())
         for value in outside:
             message = message.replace(value, "...")
         where = dotted(problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path)
         yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
+    if len(placed) > MOST_TOLD:
+        yield f"{name}: and {len(placed) - MOST_TOLD} problems more"
