@@ -260,7 +260,7 @@ def test_no_likeness_is_sought_for_more_unknown_keys_than_are_told(monkeypatch: 
     sought: list[str] = []
 
     def seek(word: str, *args: Any, **more: Any) -> list[str]:
-        sought.append(word)
+        sought.extend([word] if args[0] else [])
         return difflib.get_close_matches(word, *args, **more)
 
     monkeypatch.setattr(settings_problems, "difflib", SimpleNamespace(get_close_matches=seek))
