@@ -53,7 +53,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str)
     """
     told("days")
     oldest = max(cutoffs.summaries, cutoffs.runs)
-    days.roll_up(database, since=max(cutoffs.daily, cutoffs.runs), complete_from=oldest, now=now)
+    days.roll_up(database, since=cutoffs.daily, complete_from=oldest, now=now)
     partitions.make_room_ahead(database, now)
     told("scores")
     counts = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
