@@ -45,6 +45,7 @@ from monitor.model import (
 )
 from monitor.storage import (
     alerting,
+    believing,
     briefing,
     claiming,
     explaining,
@@ -387,10 +388,14 @@ class SqlStore:
             return silences.expire(connection, number, now)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
-        return shrinking.prune(self.database, cutoffs, now, told)
+        present = believing.believed(self.database, now)
+        pruned = shrinking.prune(self.database, believing.moved_back(cutoffs, now - present), present, told)
+        return believing.told(pruned, now, present)
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        return shrinking.foresee(self.database, cutoffs, now)
+        present = believing.believed(self.database, now)
+        foreseen = shrinking.foresee(self.database, believing.moved_back(cutoffs, now - present), present)
+        return believing.told(foreseen, now, present)
 
     def sizes(self) -> Mapping[DataKind, int]:
         with self.database.read() as connection:

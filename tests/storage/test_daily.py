@@ -12,7 +12,7 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Histogram, RunStatus, Summary
+from monitor.model import ALL, Histogram, RunStatus, Summary
 from monitor.storage import SqlStore, adding, pruning
 from monitor.storage.adding import DaySum
 from monitor.storage.tables import daily
@@ -43,6 +43,13 @@ def stored(store: SqlStore, slot: datetime, *summaries: Summary, comparison: str
 def days(store: SqlStore) -> list[Any]:
     with store.database.read() as connection:
         return list(connection.execute(select(daily).order_by(daily.c.day, daily.c.segment)))
+
+
+def take_segments(store: SqlStore, *run_ids: int) -> None:
+    """As early deletion does for want of room."""
+    with store.database.write() as connection:
+        for table in pruning.DETAILS:
+            connection.execute(table.delete().where(table.c.run_id.in_(run_ids), table.c.segment != ALL))
 
 
 def test_a_day_is_added_up_by_users_and_not_as_a_mean_of_means(store: SqlStore) -> None:
@@ -153,21 +160,21 @@ def test_days_left_over_by_a_roll_up_that_was_cut_off_are_added_up_the_next_time
 
     monkeypatch.setattr(adding, "sums_of", cut_off)
     with pytest.raises(DatabaseError, match="cut off"):
-        prune(store, now=SLOT + 20 * DAY)
+        prune(store, now=SLOT + 5 * DAY)
     monkeypatch.undo()
-    stored(store, SLOT + 19 * DAY, summary())
-    prune(store, now=SLOT + 20 * DAY)
+    stored(store, SLOT + 4 * DAY, summary())
+    prune(store, now=SLOT + 5 * DAY)
 
     assert len(days(store)) == 2 * 4 + 1
 
 
 def test_days_beyond_the_age_of_runs_are_added_up_before_these_go(store: SqlStore) -> None:
     stored(store, SLOT, summary())
-    stored(store, SLOT + 5 * DAY, summary())
+    stored(store, SLOT + 2 * DAY, summary())
 
-    assert prune(store, runs=SLOT + 4 * DAY, now=SLOT + 6 * DAY)["runs"] == 1
+    assert prune(store, runs=SLOT + DAY, now=SLOT + 3 * DAY)["runs"] == 1
 
-    assert [day.day for day in days(store)] == [SLOT, SLOT + 5 * DAY]
+    assert [day.day for day in days(store)] == [SLOT, SLOT + 2 * DAY]
 
 
 def test_days_beyond_their_own_age_are_not_added_up_to_be_deleted_at_once(store: SqlStore) -> None:
@@ -181,8 +188,7 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_by_a_label_or_a_rer
     both = (summary(), summary(segment="country=UK", mean=0.25))
     ids = [stored(store, SLOT + hours * HOUR, *both) for hours in range(3)]
     prune(store, now=SLOT + 3 * DAY)
-    for run_id in ids[:2]:
-        pruning.delete_details(store.database, run_id)
+    take_segments(store, *ids[:2])
     stored(store, SLOT, *both, finished_at=SLOT + 3 * DAY)
     stored(store, SLOT + 2 * HOUR, summary(mean=0.8), finished_at=SLOT + 3 * DAY)
 
@@ -199,7 +205,7 @@ def test_what_went_early_of_a_day_is_not_taken_from_its_sums_by_a_label_or_a_rer
 def test_a_label_that_comes_after_segments_went_early_adds_its_measures_and_takes_none(store: SqlStore) -> None:
     run_id = stored(store, SLOT, summary(), summary(segment="country=UK"))
     prune(store, now=SLOT + 3 * DAY)
-    pruning.delete_details(store.database, run_id)
+    take_segments(store, run_id)
     (found,) = store.runs(comparison=None, limit=1)
     ndcg = [summary(metric="ndcg", segment=segment) for segment in ("all", "country=UK")]
     assert store.label(found, summaries=ndcg, scores=None, at=SLOT + 3 * DAY)
