@@ -11,6 +11,8 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 from monitor.errors import SchemaError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from monitor.model import DatabaseSize, KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
@@ -134,6 +136,7 @@ def prune(
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
+        _print_present(found, now)
         _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
 
 
@@ -145,7 +148,17 @@ def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
         "early": {kind.value: rows for kind, rows in found.early.items()},
         "used_bytes": found.used_bytes,
         "excess_bytes": found.excess_bytes,
+        "reckoned_from": found.reckoned_from,
     }
+
+
+def _print_present(found: Pruned, now: datetime) -> None:
+    from monitor.model import spell
+
+    if found.reckoned_from:
+        borne_out = f"runs (and a server's own clock) bear out no more than {spell(found.reckoned_from)}"
+        say(f"this machine's clock says {spell(now)}; {borne_out}: ages are counted back from there")
+        say("if the clock is right, there were no runs for days: it is believed again two days after they are back")
 
 
 def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:

@@ -43,8 +43,8 @@ class Cutoffs:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
     """Rows that were deleted: by table, and by kind those that went for their age and those that went ``early``, for room.
-    Ages are counted back from ``reckoned_from``, None for the present that was given: runs or the server's clock bear it out.
 
+    Ages are counted back from ``reckoned_from``, None for the present that was given: runs or the server's clock bear it out.
     ``used_bytes``: what the database takes afterwards, None where it has no largest size; ``excess_bytes``: how much that is
     above it, nothing being left that may go.
     """

@@ -9,7 +9,7 @@ from datetime import datetime
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun
+from monitor.model import LatestRun, spell
 from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
@@ -74,6 +74,9 @@ class Upkeep:
             return
         if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
             log.info("old rows deleted", **counts)
+        if pruned.reckoned_from:
+            counted = {"now": spell(now), "counted_from": spell(pruned.reckoned_from)}
+            log.info("ages are counted back from earlier: runs, or the database's clock, do not bear out this clock", **counted)
         self.size()
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}

@@ -73,3 +73,17 @@ def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any])
     done = json.loads(db("prune", "--vacuum", "--json").stdout)
     assert (done["rows"], done["aged"], done["early"]) == (foreseen["rows"] | done["rows"], foreseen["aged"], {})
     assert "nothing deleted" in db("prune").stdout
+
+
+def test_prune_deletes_nothing_and_says_so_where_no_run_bears_the_clock_out(db: Callable[..., Any], tmp_path: Path) -> None:
+    long_ago = datetime(2024, 1, 8, tzinfo=UTC)
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        run(store, long_ago)
+
+    told = db("prune").stdout
+    machine = json.loads(db("prune", "--json").stdout)
+
+    assert "bear out no more than 2024-01-11T00:00:00Z: ages are counted back from there" in " ".join(told.split())
+    assert "nothing deleted" in told
+    assert (machine["rows"], machine["reckoned_from"]) == ({}, "2024-01-11T00:00:00Z")
+    assert json.loads(db("prune", "--dry-run", "--json").stdout)["reckoned_from"] == "2024-01-11T00:00:00Z"

@@ -53,3 +53,15 @@ def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch
     assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
     told = [call.method_name for call in logs.calls]
     assert told == (["info", "warning", "error"] if is_full else ["info"])
+
+
+def test_a_clock_that_no_run_bears_out_is_told_of_and_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        run(store, SLOT - 700 * DAY)
+        Upkeep(store=store, publisher=PrometheusPublisher(version="1"), clock=_Clock()).prune(RetentionOptions())
+        assert len(store.runs(comparison=None, limit=9)) == 1
+
+    (told,) = logs.calls
+    assert (told.method_name, told.kwargs["counted_from"]) == ("info", "2022-02-10T00:00:00Z")
