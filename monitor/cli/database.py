@@ -39,11 +39,13 @@ def downgrade(
     revision: Annotated[str, typer.Argument(help="Revision to go down to; `base` drops every table and all data.")],
     config: Config = DEFAULT_CONFIG,
 ) -> None:
-    """Take the schema back to an earlier revision."""
+    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up."""
     from monitor.settings import load
     from monitor.storage import schema
 
     url = load(config).database.get_secret_value()
+    if losses := schema.losses(url, revision):
+        say("drops " + ", ".join(f"{name} ({rows:,} rows)" for name, rows in losses.items()))
     schema.downgrade(url, revision)
     say(f"schema {schema.current(url) or 'none'}")
 

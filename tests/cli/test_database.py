@@ -53,6 +53,25 @@ def test_current_and_check_speak_to_machines(db: Callable[..., Any]) -> None:
 
 
 @pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("revision", ["0007", "-2"])
+def test_downgrade_tells_which_tables_go_with_what_is_in_them(db: Callable[..., Any], revision: str) -> None:
+    db("prune")
+
+    assert "drops" not in db("downgrade", "0009").stdout
+    told = db("downgrade", "--", revision).stdout.splitlines()
+    assert told == ["drops daily (6 rows)", "schema 0007"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable[..., Any]) -> None:
+    told = " ".join(db("downgrade", "base").stdout.split())
+    assert "runs (3 rows)" in told
+    assert "scores (18 rows)" in told
+    assert "silences" not in told
+    assert "known versions are" in str(db("downgrade", "nope").exception)
+
+
+@pytest.mark.usefixtures("filled")
 def test_size_tells_each_kind_what_it_costs_and_when_the_largest_size_is_reached(db: Callable[..., Any]) -> None:
     found = json.loads(db("size", "--json").stdout)
     kinds = {each["kind"]: each for each in found["kinds"]}
