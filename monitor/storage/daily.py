@@ -8,6 +8,7 @@ as far as the rows know of it: where runs have another newest now, the day is ad
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -91,28 +92,34 @@ def _store(connection: Connection, day: _Day, sums: Sequence[DaySum], *, is_sett
     Those of a day that went early to make room: only runs that ended not ok since may be missing from what is stored.
     """
     of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
-    stored, failed = _stored(connection, day)
     found = {(each.segment, each.metric): each for each in sums}
-    known = {what: each.runs for what, each in found.items()}
-    kept = {what for what, count in stored.items() if known.get(what, 0) < count - failed}
-    for segment, metric in stored.keys() - found.keys() - kept:
+    kept, gone = _outlasting(connection, day, {what: each.runs for what, each in found.items()})
+    for segment, metric in gone:
         connection.execute(delete(daily).where(of_day, daily.c.segment == segment, daily.c.metric == metric))
     built_at = day.at if is_settled else day.at - _INSTANT
     _put(connection, day, built_at, [found[what] for what in sorted(found.keys() - kept)])
-    connection.execute(update(daily).where(of_day).values(built_at=built_at))
+    if kept:
+        connection.execute(update(daily).where(of_day).values(built_at=built_at))
 
 
-def _stored(connection: Connection, day: _Day) -> tuple[dict[_What, int], int]:
-    """Runs that the day's rows know of, and how many of the day ended not ok since these were added up."""
+def _outlasting(connection: Connection, day: _Day, known: Mapping[_What, int]) -> tuple[AbstractSet[_What], Sequence[_What]]:
+    """Of the day's rows those that stay as they are beside sums of so many runs, and those of which no run is left."""
+    query = select(daily.c.segment, daily.c.metric, daily.c.runs, daily.c.built_at).order_by(daily.c.segment, daily.c.metric)
     of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
-    query = select(daily.c.segment, daily.c.metric, daily.c.runs, daily.c.built_at).where(of_day)
-    rows = connection.execute(query.order_by(daily.c.segment, daily.c.metric).with_for_update()).all()
-    if not rows:
-        return {}, 0
+    rows = connection.execute(query.where(of_day).with_for_update()).all()
+    fewer = {(row.segment, row.metric): row.runs - known.get((row.segment, row.metric), 0) for row in rows}
+    if max(fewer.values(), default=0) <= 0:
+        return set(), ()
+    failed = _failed_since(connection, day, max(row.built_at for row in rows))
+    kept = {what for what, count in fewer.items() if count > failed}
+    return kept, sorted(fewer.keys() - known.keys() - kept)
+
+
+def _failed_since(connection: Connection, day: _Day, instant: datetime) -> int:
+    """Runs of the day that ended not ok since then."""
     is_of_day = and_(runs.c.scheduled_for >= day.begins_at, runs.c.scheduled_for < day.begins_at + _DAY)
-    is_not_ok = and_(runs.c.status != RunStatus.OK, runs.c.finished_at > max(row.built_at for row in rows))
-    failed = connection.scalar(select(func.count()).where(runs.c.comparison == day.comparison, is_of_day, is_not_ok))
-    return {(row.segment, row.metric): row.runs for row in rows}, int(failed or 0)
+    is_failed = and_(runs.c.status != RunStatus.OK, runs.c.finished_at > instant)
+    return connection.scalar(select(func.count()).where(runs.c.comparison == day.comparison, is_of_day, is_failed)) or 0
 
 
 def _put(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:

@@ -54,7 +54,7 @@ def _prune(store: SqlStore, rows: int) -> None:
 
     def work() -> None:
         started = time.perf_counter()
-        gone = store.prune(cutoffs, now=SLOT + 31 * DAY)
+        gone = store.prune(cutoffs, now=SLOT + (DAYS + 1) * DAY)
         took.append(time.perf_counter() - started)
         _SAY(f"about {gone.rows.get('scores', 0):,} rows gone by partition")
 

@@ -17,7 +17,7 @@ from monitor.errors import DatabaseError
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables import daily
 from servers.daemon import wait_for
-from storage.worked import HOUR, prune, run
+from storage.worked import HOUR, cutoffs, prune, run
 
 DAY = timedelta(days=1)
 DAYS = 16
@@ -68,7 +68,7 @@ def pruned_beside(url: str) -> Counter[str]:
         _gate[0].wait(60)
         for _ in range(DAYS):
             try:
-                return gone + Counter(prune(store, now=SLOT + DAYS * DAY, **old))
+                return gone + Counter(store.prune(cutoffs(**old), now=SLOT + DAYS * DAY).rows)
             except DatabaseError as error:
                 if error.permanent:
                     raise
