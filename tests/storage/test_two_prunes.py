@@ -63,12 +63,12 @@ def meet_at(gate: Barrier) -> None:
 def pruned_beside(url: str) -> Counter[str]:
     """Begins with the other; what is in each other's way is tried again, as the daemon and people do."""
     gone: Counter[str] = Counter()
-    old = {"scores": SLOT + DAYS * DAY, "evidence": SLOT + 12 * DAY, "summaries": SLOT + 9 * DAY, "runs": SLOT + 5 * DAY}
+    old = cutoffs(scores=SLOT + DAYS * DAY, evidence=SLOT + 12 * DAY, summaries=SLOT + 9 * DAY, runs=SLOT + 5 * DAY)
     with closing(open_store(url, create=False)) as store:
         _gate[0].wait(60)
         for _ in range(DAYS):
             try:
-                return gone + Counter(store.prune(cutoffs(**old), now=SLOT + DAYS * DAY).rows)
+                return gone + Counter(store.prune(old, now=SLOT + DAYS * DAY).rows)
             except DatabaseError as error:
                 if error.permanent:
                     raise
