@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Table, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 _T = TypeVar("_T")
+_PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]
 _COMPARISON_LOCK = 0x72616E6B  # "rank": the first half of the advisory locks on comparisons
 
 
@@ -21,6 +22,11 @@ def is_sqlite(connection: Connection) -> bool:
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
     """An INSERT that can say what happens on conflict."""
     return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
+
+
+def quoted(*names: str) -> str:
+    """Schema and name, or one of them, as a statement of PostgreSQL spells them."""
+    return ".".join(map(_PREPARER.quote, names))
 
 
 IN_LIST = 10_000
