@@ -34,6 +34,15 @@ class _Step:
     is_put_off: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Room:
+    """Rows deleted for want of room by table, what was put off, and the bytes used then."""
+
+    rows: Counter[str]
+    obstacles: list[str]
+    used: int
+
+
 def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: pruning.Told = str) -> Pruned:
     """Delete what its age lets go, then what there is no room for."""
     aged, outcomes = pruning.prune(database, cutoffs, now, told)
@@ -41,19 +50,17 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: pruning.Tol
     if cutoffs.max_bytes is None:
         return Pruned(rows=dict(aged), aged=_by_kind(aged), put_off=tuple(obstacles))
     told("size")
-    early: Counter[str] = Counter()
+    room = _Room(rows=Counter(), obstacles=[], used=_used(database))
     if not any(each.is_put_off for each in outcomes):
-        early, more = _make_room(database, cutoffs.max_bytes, now, aged)
-        obstacles += more
-    used = _used(database)
+        room = _make_room(database, cutoffs.max_bytes, now, aged)
     return Pruned(
-        rows=dict(aged + early),
+        rows=dict(aged + room.rows),
         aged=_by_kind(aged),
-        early=_by_kind(early),
-        used_bytes=used,
-        excess_bytes=max(0, used - cutoffs.max_bytes),
-        lasting_bytes=_lasting(database, now) if used > cutoffs.max_bytes else 0,
-        put_off=tuple(dict.fromkeys(obstacles)),
+        early=_by_kind(room.rows),
+        used_bytes=room.used,
+        excess_bytes=max(0, room.used - cutoffs.max_bytes),
+        lasting_bytes=_lasting(database, now) if room.used > cutoffs.max_bytes else 0,
+        put_off=tuple(dict.fromkeys([*obstacles, *room.obstacles])),
     )
 
 
@@ -64,21 +71,21 @@ def _by_kind(rows: Counter[str]) -> dict[DataKind, int]:
     return dict(found)
 
 
-def _make_room(database: Database, max_bytes: int, now: datetime, aged: Counter[str]) -> tuple[Counter[str], list[str]]:
+def _make_room(database: Database, max_bytes: int, now: datetime, aged: Counter[str]) -> _Room:
     """Delete the oldest scores, then lists and evidence, then summaries of segments, until the database is small enough.
 
-    The newest ok run of each comparison keeps all it has. Returns rows deleted by table, and what was put off. How much was
-    freed is estimated on the way and measured at the end, so that at once after this there is nothing to do.
+    The newest ok run of each comparison keeps all it has. How much was freed is estimated on the way and measured at the end,
+    so that right after this nothing is left to do.
     """
-    early: Counter[str] = Counter()
-    obstacles = sizes.refresh(database, aged)
-    while not obstacles and (excess := _used(database) - FILL * max_bytes) > 0:
-        rows, obstacles = _free(database, excess, now)
+    early, obstacles, used = Counter[str](), sizes.refresh(database, aged), _used(database)
+    while used > FILL * max_bytes and not obstacles:
+        rows, obstacles = _free(database, used - FILL * max_bytes, now)
         if not rows:
             break
         early += rows
         obstacles += sizes.refresh(database, rows)
-    return early, obstacles
+        used = _used(database)
+    return _Room(rows=early, obstacles=obstacles, used=used)
 
 
 def _free(database: Database, excess: float, now: datetime) -> tuple[Counter[str], list[str]]:

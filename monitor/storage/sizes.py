@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Table, exists, func, literal, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, exists, func, literal, literal_column, select, text
 
 from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage import partitions
@@ -206,13 +207,15 @@ def _postgres_file(connection: Connection, table: Table) -> int:
 
 def _postgres_used(connection: Connection, table: Table) -> int:
     """Bytes on disk, less what seems to be free inside: rows times the mean size of some of them say how full it is."""
-    total = _postgres_file(connection, table)
     if table is scores:
-        return total
-    size = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
-    heap, pages = connection.execute(size, {"name": table.name}).one()
-    rows, _ = _rows(connection, table, 0)
-    filled = rows * (_row_bytes(connection, table, int(pages)) + _ROW_OVERHEAD)
+        return _postgres_file(connection, table)
+    size = text(
+        "SELECT pg_total_relation_size(oid), pg_table_size(oid), pg_relation_size(oid) / 8192, reltuples"
+        " FROM pg_class WHERE oid = to_regclass(:name)"
+    )
+    total, heap, pages, believed = connection.execute(size, {"name": table.name}).one()
+    is_small = total <= _COUNTED_BYTES or believed < 0
+    filled = _filled_bytes(connection, table) if is_small else believed * _row_bytes(connection, table, int(pages))
     return int(total * min(1.0, filled / max(1, int(heap))))
 
 
@@ -225,9 +228,19 @@ def bytes_of_run(connection: Connection, table: Table, run_id: int, condition: C
 
 
 def _row_bytes(connection: Connection, table: Table, pages: int) -> float:
-    """Mean bytes of a row's columns as they are stored, of some pages."""
+    """Mean bytes of a row as it is stored, of some pages."""
     sample = table.tablesample(func.system(min(100.0, 100.0 * _SAMPLED_PAGES / max(1, pages))), seed=literal(_SEED))
-    return float(connection.scalar(select(func.avg(_widths(sample))).select_from(sample)) or 0.0)
+    return float(connection.scalar(select(func.avg(_widths(sample) + _ROW_OVERHEAD)).select_from(sample)) or 0.0)
+
+
+def _filled_bytes(connection: Connection, table: Table) -> float:
+    found: int | None = connection.execute(_filled(table)).scalar_one()
+    return float(found or 0)
+
+
+@cache
+def _filled(table: Table) -> Select[Any]:
+    return select(func.sum(_widths(table) + _ROW_OVERHEAD)).select_from(table)
 
 
 def _widths(table: FromClause) -> ColumnElement[Any]:
