@@ -72,9 +72,12 @@ class Outcome:
 
 
 def drop_past(database: Database, before: datetime, *, is_early: bool = False) -> Iterator[Outcome]:
-    """Take the partitions away that are past (see `partitions.past`), oldest first, as far as nobody uses them for long."""
+    """Take the partitions away that are past (see `partitions.past`), oldest first, as far as nobody uses them for long.
+
+    ``is_early``: but those that hold the newest ok run of a comparison.
+    """
     with database.read() as connection:
-        found = past(connection, before, is_early=is_early)
+        found = past(connection, before)
     for partition in found:
         with database.read() as connection:
             rows, used = rows_of(connection, partition), bytes_of(connection, partition)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, TableClause, and_, column, exists, func, select, table, text
+from sqlalchemy import BigInteger, Connection, TableClause, and_, column, exists, func, select, table, text, values
 
 from monitor.storage.claiming import is_newest, is_settled_before
 from monitor.storage.dialects import is_sqlite, quoted
@@ -121,14 +121,17 @@ def newest_run(connection: Connection) -> int:
     return int(connection.scalar(select(func.max(runs.c.id))) or 0)
 
 
-def past(connection: Connection, before: datetime, *, is_early: bool = False) -> list[Partition]:
-    """Partitions whose runs are all over and of older slots; never the one that the next run belongs to, or a later one.
-
-    ``is_early``: without those that hold the newest run of a comparison.
-    """
+def past(connection: Connection, before: datetime) -> list[Partition]:
+    """Partitions whose runs are all over and of older slots; never the one that the next run belongs to, or a later one."""
     newest = newest_run(connection)
     found = [each for each in read(connection) if each.high <= newest and _OURS.fullmatch(each.name) and not each.is_leaving]
-    return [each for each in found if is_past(connection, Leaver(partition=each, before=before, is_early=is_early))]
+    if not found:
+        return []
+    bounds = values(column("low", BigInteger), column("high", BigInteger), name="bounds")
+    bounds = bounds.data([(each.low, each.high) for each in found])
+    of_it = and_(runs.c.id >= bounds.c.low, runs.c.id < bounds.c.high)
+    needed = set(connection.scalars(select(bounds.c.low).where(exists().where(of_it, ~is_settled_before(before)))))
+    return [each for each in found if each.low not in needed]
 
 
 def is_past(connection: Connection, leaver: Leaver) -> bool:
@@ -146,8 +149,10 @@ def lasting_bytes(connection: Connection, now: datetime) -> int:
     """What partitions take that no want of room takes away: those in use, and of the newest run of a comparison."""
     if is_sqlite(connection):
         return 0
-    going = {each.spelled for each in past(connection, now + EVER, is_early=True)}
-    return sum(bytes_of(connection, each) for each in read(connection) if each.spelled not in going and not each.is_leaving)
+    before = now + EVER
+    early = [Leaver(partition=each, before=before, is_early=True) for each in past(connection, before)]
+    going = {each.partition for each in early if is_past(connection, each)}
+    return sum(bytes_of(connection, each) for each in read(connection) if each not in going and not each.is_leaving)
 
 
 def first_run(connection: Connection) -> int:
