@@ -78,9 +78,13 @@ class Upkeep:
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}
             log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
         if pruned.excess_bytes:
+            left = "what was put off is left to go" if pruned.put_off else "nothing is left that may go: raise it, or keep less"
             log.error(
-                "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less",
+                f"the database is larger than retention.max_size, and {left}",
                 used_bytes=pruned.used_bytes,
                 excess_bytes=pruned.excess_bytes,
+                lasting_bytes=pruned.lasting_bytes,
             )
