@@ -10,7 +10,7 @@ again, it is put back.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import Connection, text
@@ -79,23 +79,18 @@ def drop_past(database: Database, before: datetime, *, is_early: bool = False) -
     with database.read() as connection:
         found = past(connection, before)
     for partition in found:
-        with database.read() as connection:
-            rows, used = rows_of(connection, partition), bytes_of(connection, partition)
         outcome = _drop(database, Leaver(partition=partition, before=before, is_early=is_early))
-        yield replace(outcome, rows=rows, freed=used) if outcome.is_gone else outcome
+        yield outcome
         if outcome.is_put_off:
             return
 
 
 def clear(database: Database) -> list[Outcome]:
-    """Finish what was begun to take away, here or by another process; what is there still all the same."""
-    if database.is_sqlite:
-        return []
-    outcomes = finish(database)
+    """Finish what was begun to take away, here or by another process; what became of each."""
+    halves = finish(database)
     with database.read() as connection:
         left = leavers(connection)
-    outcomes += [_dropped(database, each) for each in left]
-    return [each for each in outcomes if each.obstacle]
+    return [*halves, *(_dropped(database, each) for each in left)]
 
 
 def finish(database: Database) -> list[Outcome]:
@@ -157,10 +152,12 @@ def _dropped(database: Database, leaver: Leaver) -> Outcome:
             return refused
         if leaver not in leavers(connection):
             return _GONE
+        rows, freed = rows_of(connection, partition), bytes_of(connection, partition)
         if not is_past(connection, leaver):
             put_back(connection, partition)
             return _STAYS
-        return _tried(connection, partition, f"DROP TABLE {partition.spelled}") or _GONE
+        gone = Outcome(is_gone=True, rows=rows, freed=freed)
+        return _tried(connection, partition, f"DROP TABLE {partition.spelled}") or gone
 
 
 def _be_short(connection: Connection) -> None:

@@ -116,17 +116,15 @@ def _count_scores(connection: Connection, cutoffs: Cutoffs) -> int:
 
 def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], list[Outcome]]:
     """On PostgreSQL by partition as far as possible, and by row what has outlived that by far; and what did not go."""
-    counts: Counter[str] = Counter()
-    obstacles = leaving.clear(database)
+    outcomes: list[Outcome] = []
     if not database.is_sqlite:
-        for outcome in leaving.drop_past(database, before):
-            counts["scores"] += outcome.rows
-            obstacles += [outcome] if outcome.obstacle else []
+        outcomes = [*leaving.clear(database), *leaving.drop_past(database, before)]
         before -= partitions.GRACE
+    counts = Counter(scores=sum(each.rows for each in outcomes))
     query = settled_with(scores, before)
     for run_id in _with_scores(database, query):
         counts += delete_scores(database, run_id, query)
-    return counts, obstacles
+    return counts, [each for each in outcomes if each.obstacle]
 
 
 def delete_scores(database: Database, run_id: int, query: Select[tuple[int]]) -> Counter[str]:

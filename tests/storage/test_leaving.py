@@ -66,7 +66,7 @@ def test_a_run_again_that_begins_after_its_partition_was_judged_keeps_what_it_ha
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [run(store, SLOT + days * DAY) for days in range(6)]
-    after(monkeypatch, leaving, "rows_of", lambda: claimed(store, SLOT, rerun=True))
+    after(monkeypatch, leaving, "past", lambda: claimed(store, SLOT, rerun=True))
 
     gone = prune(store, scores=SLOT + 3 * DAY, now=SLOT + 6 * DAY)
 
@@ -120,6 +120,39 @@ def test_without_its_partition_a_result_is_refused_for_now_and_taken_once_there_
 
     assert not caught.value.permanent
     assert (scored(store, first), names(store)[0]) == (3, "scores_from_0_2")
+
+
+def test_a_result_whose_partition_is_half_detached_waits_for_who_uses_it(
+    store: SqlStore, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(leaving, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(leaving, "SHORT_S", 0.1)
+    first, *_ = [run(store, SLOT + days * DAY) for days in range(4)]
+    with other.transaction():
+        other.execute("SELECT count(*) FROM scores")
+        prune(store, scores=SLOT + DAY, now=SLOT + 4 * DAY)
+        claim = claimed(store, SLOT, rerun=True)
+        with pytest.raises(DatabaseError, match="waits for who reads them: try again") as caught:
+            store.finish(result(claim), receivers=())
+    assert store.finish(result(claim), receivers=())
+
+    assert not caught.value.permanent
+    assert (scored(store, first), names(store)[0]) == (3, "scores_from_0")
+    assert prune(store, scores=SLOT + DAY, now=SLOT + 4 * DAY)["scores"] == 6
+
+
+def test_a_drop_that_is_made_up_for_is_counted(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for days in range(4):
+        run(store, SLOT + days * DAY)
+
+    def cut_off() -> None:
+        raise KeyboardInterrupt
+
+    after(monkeypatch, Database, "alone", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        prune(store, scores=SLOT + DAY, now=SLOT + 4 * DAY)
+
+    assert prune(store, scores=SLOT + DAY, now=SLOT + 4 * DAY)["scores"] == 6
 
 
 def test_a_table_made_under_the_same_name_at_the_same_moment_is_no_end(store: SqlStore, other: psycopg.Connection) -> None:
