@@ -9,9 +9,11 @@ again, it is put back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from typing import TypeAlias
 
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
@@ -36,6 +38,7 @@ PATIENCE_S = 10.0
 SHORT_S = 2.0
 """How long what does make others wait may itself wait."""
 
+_Step: TypeAlias = Callable[[Connection], object]
 _PASSING = frozenset({"55P03", "55000", "57014", "40P01"})
 """Locked, being altered, told to end, in each other's way."""
 _GONE_MEANWHILE, _DEPENDED_ON = "42P01", "2BP01"
@@ -123,7 +126,7 @@ def _marked(database: Database, leaver: Leaver) -> Outcome | None:
         _be_short(connection)
         if partition not in read(connection) or not is_past(connection, leaver):
             return _STAYS
-        return _tried(connection, partition, f"COMMENT ON TABLE {partition.spelled} IS '{leaver.mark}'")
+        return _tried(connection, partition, _saying(f"COMMENT ON TABLE {partition.spelled} IS '{leaver.mark}'"))
 
 
 def _detach(database: Database, partition: Partition) -> None:
@@ -140,7 +143,8 @@ def _detached(database: Database, partition: Partition) -> Outcome:
         _be_short(connection)
         if not partition.is_leaving:
             return _in_use(connection, partition)
-        return _tried(connection, partition, f"ALTER TABLE scores DETACH PARTITION {partition.spelled} FINALIZE") or _GONE
+        statement = f"ALTER TABLE scores DETACH PARTITION {partition.spelled} FINALIZE"
+        return _tried(connection, partition, _saying(statement)) or _GONE
 
 
 def _dropped(database: Database, leaver: Leaver) -> Outcome:
@@ -148,27 +152,30 @@ def _dropped(database: Database, leaver: Leaver) -> Outcome:
     partition = leaver.partition
     with database.write() as connection:
         _be_short(connection)
-        if (refused := _tried(connection, partition, TAKE_TURNS)) is not None:
+        if (refused := _tried(connection, partition, _saying(TAKE_TURNS))) is not None:
             return refused
         if leaver not in leavers(connection):
             return _GONE
         rows, freed = rows_of(connection, partition), bytes_of(connection, partition)
         if not is_past(connection, leaver):
-            put_back(connection, partition)
-            return _STAYS
+            return _tried(connection, partition, partial(put_back, partition=partition)) or _STAYS
         gone = Outcome(is_gone=True, rows=rows, freed=freed)
-        return _tried(connection, partition, f"DROP TABLE {partition.spelled}") or gone
+        return _tried(connection, partition, _saying(f"DROP TABLE {partition.spelled}")) or gone
 
 
 def _be_short(connection: Connection) -> None:
     connection.execute(text(f"SET LOCAL lock_timeout = {SHORT_S * 1000:.0f}"))
 
 
-def _tried(connection: Connection, partition: Partition, statement: str) -> Outcome | None:
-    """None where the statement succeeded without waiting for long."""
+def _saying(statement: str) -> _Step:
+    return lambda connection: connection.execute(text(statement))
+
+
+def _tried(connection: Connection, partition: Partition, step: _Step) -> Outcome | None:
+    """None where the step succeeded without waiting for long."""
     try:
         with connection.begin_nested():
-            connection.execute(text(statement))
+            step(connection)
     except DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
         if state == _DEPENDED_ON:
