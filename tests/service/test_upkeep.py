@@ -61,7 +61,7 @@ def test_what_was_put_off_is_told_with_its_reason(postgres_url: str, monkeypatch
     monkeypatch.setattr(upkeep, "log", logs)
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(postgres_url, create=True)) as store:
-        for days in range(4):
+        for days in (0, 1, 2, 3, 48):
             run(store, SLOT + days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_from_0"))
