@@ -14,6 +14,9 @@ from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
+_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
+_TOO_LARGE_YET = "the database is larger than retention.max_size until what was put off is gone"
+
 log = structlog.get_logger(__name__)
 
 
@@ -81,9 +84,12 @@ class Upkeep:
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}
             log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
         if pruned.excess_bytes:
             log.error(
-                "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less",
+                _TOO_LARGE_YET if pruned.put_off else _TOO_LARGE,
                 used_bytes=pruned.used_bytes,
                 excess_bytes=pruned.excess_bytes,
+                lasting_bytes=pruned.lasting_bytes,
             )
