@@ -23,7 +23,7 @@ class _Clock:
     """Stands still."""
 
     def now(self) -> datetime:
-        return SLOT + 4 * DAY
+        return SLOT + 50 * DAY
 
     def monotonic(self) -> float:
         return 0.0
@@ -40,16 +40,16 @@ def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch
     monkeypatch.setattr(upkeep, "log", logs)
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
-        for days in range(3):
+        for days in (0, 1, 48):  # the last one bears the clock out
             run(store, SLOT + days * DAY)
-        options = RetentionOptions(scores=timedelta(days=3), max_size=ByteCount(1000 if is_full else 10**6))
+        options = RetentionOptions(scores=timedelta(days=49), max_size=ByteCount(1000 if is_full else 10**6))
         Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(options)
 
     shown = samples(publisher)
     early = 6.0 if is_full else 0.0
     assert shown['rankwatch_pruned_rows_total{kind="scores",reason="age"}'] == 6
     assert shown['rankwatch_pruned_rows_total{kind="scores",reason="size"}'] == early
-    assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 4 * DAY).timestamp()
+    assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 50 * DAY).timestamp()
     assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
     told = [call.method_name for call in logs.calls]
     assert told == (["info", "warning", "error"] if is_full else ["info"])
