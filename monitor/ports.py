@@ -394,10 +394,11 @@ class Store(Protocol):
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
         """Delete what is older, by slot; ``told`` hears what it is at. Transitions still owed and states are never deleted.
 
+        Ages count back from ``now`` only as far as runs, and a server's own clock, bear it out: see ``Pruned.reckoned_from``.
         Days that are over are added up first, so that what each came to outlives its runs. Explanations go with the evidence;
         before their age go kept lists, but each comparison's newest and those that ``now`` may still get labels. Scores may
-        outlive their age by two days. With ``max_bytes`` the oldest scores, lists, evidence and summaries of segments go early.
-        In many small transactions, so that runs can be stored meanwhile.
+        outlive their age by two days. With ``max_bytes`` the oldest scores, lists, evidence and summaries of segments go early,
+        but those of each comparison's newest ok run. In many small transactions, so that runs can be stored meanwhile.
         """
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:

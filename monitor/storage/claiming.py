@@ -7,7 +7,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Boolean, ColumnElement, Connection, and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from monitor.model import Claim, RunResult, RunStatus
 from monitor.storage.dialects import insert
@@ -175,6 +188,17 @@ def conclude(connection: Connection, result: RunResult) -> bool:
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
     """Runs of older slots that nobody is at."""
     return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+
+
+def is_newest() -> ColumnElement[bool]:
+    """The newest ok run of its comparison; where there is none, the newest run."""
+    later = runs.alias("later")
+
+    def newest(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
+        query = select(func.max(later.c.scheduled_for)).where(later.c.comparison == runs.c.comparison, *conditions)
+        return query.correlate(runs).scalar_subquery()
+
+    return runs.c.scheduled_for == func.coalesce(newest(later.c.status == RunStatus.OK), newest())
 
 
 def held(claim: Claim) -> ColumnElement[bool]:
