@@ -61,11 +61,11 @@ def test_what_was_put_off_is_told_with_its_reason(postgres_url: str, monkeypatch
     monkeypatch.setattr(upkeep, "log", logs)
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(postgres_url, create=True)) as store:
-        for days in (0, 1, 2, 3, 48):
-            run(store, SLOT + days * DAY)
+        for days in (6, 5, 4, 3):
+            run(store, _Clock().now() - days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_from_0"))
-        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=timedelta(days=48)))
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
 
     (told,) = [call for call in logs.calls if call.method_name == "warning"]
     assert told.args == ("old rows put off",)
