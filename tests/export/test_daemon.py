@@ -124,7 +124,7 @@ def test_a_run_that_ends_after_its_comparison_went_brings_nothing_back(publisher
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher, scrape: Scrape) -> None:
     publisher.watch([], ["pager"])
 
-    publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1})
+    publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1}, {})
     page = scrape(publisher)
 
     assert page.value("outbox_pending", receiver="chat") == 2
