@@ -191,7 +191,11 @@ def result(**changes: Any) -> RunResult:
 
 def filled() -> PrometheusPublisher:
     """A publisher that shows at least one sample of every series."""
-    publisher = PrometheusPublisher(version="1.2.3")
+    return fill(PrometheusPublisher(version="1.2.3"))
+
+
+def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
+    """The same publisher once it was told of everything."""
     interval = {"home-feed": timedelta(minutes=15)}
     publisher.watch(["home-feed"], ["pager"], intervals=interval, stale_after={"home-feed": timedelta(hours=1)}, pings=["ping"])
     publisher.reloaded(ok=True, at=SLOT)

@@ -43,8 +43,8 @@ def latest_families(
 ) -> tuple[Metric, ...]:
     """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok.
 
-    Of comparisons that are ``known``, and since when, and have no run yet it is shown that they have none. Of the series of segments at most
-    ``most`` are shown, see `cut`.
+    Of comparisons that are ``known``, with the time since when, and have no run yet it is shown that they have none. Of the
+    series of segments at most ``most`` are shown, see `cut`.
     """
     gauges = Gauges()
     for comparison in {*known} - {one.run.comparison for one in latest}:

@@ -101,8 +101,8 @@ class PrometheusPublisher:
     ) -> None:
         """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
 
-        ``intervals``: for each comparison the longest time between two of its slots; ``stale_after``: how long no run may end ok
-        before rankwatch tells of it. Alert rules on stale runs use both.
+        ``intervals``: for each comparison the longest time between two of its slots; ``stale_after``: how long no run may end
+        ok before rankwatch tells of it. Alert rules on stale runs use both.
         ``max_series``: most series of segments that are shown; None for all.
         """
         now = self._clock.now() if self._clock else None

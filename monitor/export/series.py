@@ -149,13 +149,13 @@ _TABLE = (
         _G,
         "comparison_since_timestamp_seconds",
         "comparison",
-        "Since when there is the comparison: slot of its oldest stored run, before there is one when this process first read of it.",
+        "Since when there is the comparison: slot of its oldest stored run; without one, when this process first read of it.",
     ),
     _series(
         _G,
         "stale_after_seconds",
         "comparison",
-        "How long no run may end ok before the alert `Stale` fires, if it is not ignored: `conditions.stale.after` runs that were due.",
+        "How long no run may end ok before `Stale` fires where it is not ignored: `conditions.stale.after` runs, one deadline.",
     ),
     _series(
         _G,

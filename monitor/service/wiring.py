@@ -55,7 +55,7 @@ class Wiring:
 
     @property
     def stale_after(self) -> dict[str, timedelta]:
-        """For each comparison how long at most no run may end ok before rankwatch tells of it, from the end of the last one on."""
+        """For each comparison how long at most no run may end ok before rankwatch tells of it."""
         return {
             name: watched.comparison.stale_after * watched.schedule.longest + watched.comparison.deadline
             for name, watched in self.watched.items()

@@ -279,10 +279,12 @@ def waiting(connection: Connection, now: datetime, status: DeliveryStatus) -> Ma
 def given_up(connection: Connection, since: datetime) -> Mapping[str, int]:
     """Deliveries given up since then by receiver, but for what is owed to receivers that have left the configuration."""
     is_given_up = and_(
-        deliveries.c.status == DeliveryStatus.DEAD, deliveries.c.settled_at >= since, deliveries.c.reason.is_distinct_from(_GONE)
+        deliveries.c.status == DeliveryStatus.DEAD,
+        deliveries.c.settled_at >= since,
+        deliveries.c.reason.is_distinct_from(_GONE),
     )
     query = select(deliveries.c.receiver, func.count()).where(is_given_up).group_by(deliveries.c.receiver)
-    return {receiver: count for receiver, count in connection.execute(query.order_by(deliveries.c.receiver))}
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def records(connection: Connection, receiver: str | None, *, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
