@@ -30,12 +30,12 @@ def check(
     from monitor.service.looking import look_at
     from monitor.service.running import chosen
     from monitor.service.wiring import wire
-    from monitor.settings import access_of, load
+    from monitor.settings import load
     from monitor.web import open_access
 
     comparison = only_one(name, comparison)
     settings = load(config)
-    access = open_access(access_of(settings))
+    access = open_access(settings.access)
     wiring = wire(settings)
     try:
         looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]

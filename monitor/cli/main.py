@@ -26,6 +26,7 @@ from monitor.cli import (
     measures,
     notifying,
     planning,
+    probing,
     running,
     serving,
     showing,
@@ -39,7 +40,7 @@ from monitor.visible import visible
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
     "3 a source or run failed, 4 database, 5 delivery, 74 output that could not be written, 130 interrupted, 143 terminated; "
-    "gate: 0 safe, 1 breach, 2 inconclusive, see its help."
+    "gate: 0 safe, 1 breach, 2 inconclusive, see its help; healthcheck: 1 not well."
 )
 
 app = typer.Typer(
@@ -54,6 +55,7 @@ app.command("demo")(demonstrating.demo)
 app.command("init")(configuring.init)
 app.command("check")(checking.check)
 app.command("serve")(serving.serve)
+app.command("healthcheck")(probing.healthcheck)
 app.command("run-once")(running.run_once)
 app.command("replay")(running.replay)
 app.command("backfill")(filling.backfill)

@@ -133,6 +133,7 @@ class Daemon:
         self._emergency = Emergency(
             database=self._database,
             clock=clock,
+            publisher=publisher,
             place=store.place,
             alert_after=self._alert_after,
         )

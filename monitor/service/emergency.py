@@ -15,7 +15,7 @@ import structlog
 
 from monitor.errors import DeliveryError
 from monitor.model import Direction, Message, Severity, State, Transition
-from monitor.ports import Clock, Receiver
+from monitor.ports import Clock, Publisher, Receiver
 from monitor.service.outage import DatabaseWatch, Outage
 
 ALERT, WATCHED = "DatabaseAway", "rankwatch"
@@ -54,6 +54,7 @@ class Emergency:
 
     database: DatabaseWatch
     clock: Clock
+    publisher: Publisher
     place: str
     alert_after: Callable[[], timedelta]
     _accounts: dict[str, _Account] = field(default_factory=dict)
@@ -63,7 +64,7 @@ class Emergency:
         return self._wanted(self._account(receiver), receiver) is not None
 
     def tell(self, receiver: Receiver) -> None:
-        """Send what this receiver has to hear now, if anything. What goes wrong is logged and tried again."""
+        """Send what this receiver has to hear now, if anything. What goes wrong is logged, counted and tried again."""
         account, steady_s = self._account(receiver), self.clock.monotonic()
         message = self._wanted(account, receiver)
         if message is None:
@@ -72,9 +73,12 @@ class Emergency:
             receiver.send(message, now=self.clock.now())
         except DeliveryError as error:
             self._note_failure(account, message, error)
+            self.publisher.delivery_failed(receiver.name, error.trouble)
+            self.publisher.notified(receiver.name, "retry")
             log.error("receiver not told of the database", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all
             return
         account.failures = 0
+        self.publisher.notified(receiver.name, "sent")
         account.told = Told(start=message.firing[0], at_s=steady_s) if message.firing else None
         log.warning("receiver told of the database", receiver=receiver.name, status=message.status)
 

@@ -10,7 +10,6 @@ from monitor.settings.schedule import Every, Schedule
 from monitor.settings.schema import json_schema
 from monitor.settings.swapping import load_with_rules
 from monitor.settings.translating import config_hash, policy_of, to_comparison, to_schedule
-from monitor.settings.web_file import access_of
 
 __all__ = [
     "ComparisonOptions",
@@ -21,7 +20,6 @@ __all__ = [
     "RuleOptions",
     "Schedule",
     "Settings",
-    "access_of",
     "config_hash",
     "example_text",
     "json_schema",

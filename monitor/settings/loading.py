@@ -54,17 +54,9 @@ def settings_of(document: Document, name: str, base_dir: FilePath, *, inside: Pa
     if settings is None or problems or access.problems:
         told = dict.fromkeys((*lines(document, problems, name, inside), *access.problems))
         raise ConfigError("\n".join(told) or f"{name}: is not valid, for a reason that could not be told apart: a defect")
-    return _with_scheme(settings, access)
+    return settings.with_access(access.options)
 
 
 def _validate(document: Document, context: dict[str, object], access: FoundAccess) -> tuple[Settings | None, list[Problem]]:
     settings, problems = validate(Settings, document, context)
     return settings, [*problems, *apart(check(document.data, context, access), problems)]
-
-
-def _with_scheme(settings: Settings, access: FoundAccess) -> Settings:
-    """Links lead to https where that is served and nothing else was said."""
-    is_encrypted = access.options is not None and access.options.tls_server_config.is_on
-    if not is_encrypted or "external_url" in settings.model_fields_set:
-        return settings
-    return settings.model_copy(update={"external_url": settings.external_url.replace("http://", "https://", 1)})

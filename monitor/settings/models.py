@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, SecretStr, ValidationInfo, field_validator, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
 from monitor.model import Cutoffs, NoiseFloor
@@ -31,6 +31,7 @@ from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.telling import MaintenanceOptions, RouteOptions
 from monitor.shown import display_url
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
+from monitor.web import AccessOptions
 
 
 class NoiseFloorOptions(OneOf):
@@ -216,6 +217,7 @@ def _own_url(given: dict[str, Any]) -> str:
 class Settings(Options):
     """The whole file."""
 
+    _access: AccessOptions | None = PrivateAttr(default=None)
     database: DatabaseUrl = Field(
         default=SecretStr("sqlite:///rankwatch.db"),
         validate_default=True,
@@ -292,6 +294,19 @@ class Settings(Options):
         """Each comparison's conditions over those for all; these stand before the comparisons, so they are read by now."""
         defaults = info.data.get("conditions", ConditionsOptions())
         return tuple(each.model_copy(update={"conditions": each.conditions.over(defaults)}) for each in comparisons)
+
+    @property
+    def access(self) -> AccessOptions | None:
+        """What the web configuration file said when it was found right; None without one. Nobody reads it a second time."""
+        return self._access
+
+    def with_access(self, access: AccessOptions | None) -> Self:
+        """These with what that file says; links lead to https where that is served and nothing else was said."""
+        is_encrypted = access is not None and access.tls_server_config.is_on
+        links = {"external_url": self.external_url.replace("http://", "https://", 1)}
+        found = self.model_copy(update=links if is_encrypted and "external_url" not in self.model_fields_set else {})
+        found._access = access  # noqa: SLF001 - a copy of these
+        return found
 
     @property
     def listen_address(self) -> tuple[str, int]:

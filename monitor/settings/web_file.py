@@ -7,7 +7,6 @@ from pathlib import Path as FilePath
 
 from monitor.errors import ConfigError
 from monitor.settings.document import DocumentError, EmptyDocumentError, read
-from monitor.settings.models import Settings
 from monitor.settings.reading import lines, read_text, validate
 from monitor.web import AccessOptions
 
@@ -30,11 +29,6 @@ def find_access(path: str | None) -> FoundAccess:
         return FoundAccess(options=_read_access(FilePath(path)))
     except ConfigError as error:
         return FoundAccess(problems=tuple(str(error).splitlines()))
-
-
-def access_of(settings: Settings) -> AccessOptions | None:
-    """What the web configuration file says now; None without one. ConfigError lists everything that is wrong with it."""
-    return None if settings.web_config_file is None else _read_access(FilePath(settings.web_config_file))
 
 
 def _read_access(path: FilePath) -> AccessOptions:

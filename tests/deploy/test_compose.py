@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import make_url
 
+from servers import require
 from servers.daemon import STARTS_WITHIN_S, serving, wait_for
 from servers.postgres import PostgresServer
 
@@ -96,3 +99,37 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any
     assert {labels["metric"] for labels in shown["rankwatch_noise_floor_mean"]} == metrics
     assert {"novelty", "self_churn", "exposure_gini"} <= {labels["metric"] for labels in shown["rankwatch_arm_metric"]}
     assert {"SimilarityLow", "ManyUsersApart"} < {labels["alert"] for labels in shown["rankwatch_alert_state"]}
+
+
+def test_the_role_of_grafana_is_made_by_the_service_that_is_there_for_it(
+    services: Any, deploy: Path, config: Path, tmp_path: Path
+) -> None:
+    url = make_url((config.parents[1] / "database_url").read_text(encoding="utf-8"))
+    secrets = {"postgres_password": str(url.password), "grafana_database_password": "only-reads"}
+    for name, secret in secrets.items():
+        (tmp_path / name).write_text(secret, encoding="utf-8")
+    migrate = [sys.executable, "-m", "monitor", *services["migrate"]["command"], "--config", str(config)]
+    subprocess.run(migrate, check=True, capture_output=True)
+    shell, options = services["reader"]["entrypoint"]
+    (script,) = services["reader"]["command"]
+    places = {
+        "$$": "$",
+        "/run/secrets": str(tmp_path),
+        "--host=postgres": f"--host={url.host} --port={url.port}",
+        "--username=rankwatch": f"--username={url.username}",
+        "--dbname=rankwatch": f"--dbname={url.database}",
+        "--file=/readonly.sql": f"--file={deploy / 'grafana' / 'readonly.sql'}",
+    }
+    require("psql")
+    mine = url.set(drivername="postgresql").render_as_string(hide_password=False)
+    try:
+        for _ in range(2):  # as at each `up`
+            subprocess.run([shell, options, _moved(script, places)], check=True, capture_output=True)
+        with psycopg.connect(mine, user="rankwatch_reader", password=secrets["grafana_database_password"]) as reader:
+            assert reader.execute("SELECT count(*) FROM runs").fetchone() == (0,)
+            with pytest.raises(psycopg.errors.Error, match=r"read-only|permission denied"):
+                reader.execute("DELETE FROM runs")
+    finally:
+        with psycopg.connect(mine, autocommit=True) as owner:
+            owner.execute("DROP OWNED BY rankwatch_reader")
+            owner.execute("DROP ROLE rankwatch_reader")

@@ -1,12 +1,12 @@
 """Dockerfile and compose file as far as they can be checked without an engine: what they name exists and fits together."""
 
+import inspect
 import json
 import os
 import re
 import shutil
 import stat
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 import monitor
-from monitor.export import PrometheusPublisher
-from monitor.web import WebServer, create_app
+from monitor.cli.probing import healthcheck
+from monitor.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,32 +65,13 @@ def test_the_base_image_is_pinned(steps: list[tuple[str, str]]) -> None:
     assert re.fullmatch(r"PYTHON=python:3\.\d+\.\d+-slim-\w+", steps[0][1])
 
 
-def test_the_health_check_follows_the_health_page(steps: list[tuple[str, str]]) -> None:
+def test_the_health_check_asks_where_the_daemon_listens_unless_told(steps: list[tuple[str, str]]) -> None:
     command = json.loads(dict(steps)["HEALTHCHECK"].split("CMD", 1)[1])
+    listens = Settings.model_fields["listen"].default
 
-    class Health:
-        reason: str | None = None
-
-        def unhealthy(self) -> str | None:
-            return self.reason
-
-        def unready(self) -> str | None:
-            return None
-
-    health = Health()
-    server = WebServer(create_app(metrics=PrometheusPublisher(version="1").render, health=health), "127.0.0.1", 0)
-    server.start()
-    try:
-        here = [part.replace("http://127.0.0.1:9108", server.url) for part in command]
-        assert here != command
-        well = subprocess.run([sys.executable, *here[1:]], capture_output=True, check=False).returncode
-        health.reason = "stuck"
-        sick = subprocess.run([sys.executable, *here[1:]], capture_output=True, check=False).returncode
-    finally:
-        server.stop()
-
-    assert well == 0
-    assert sick != 0
+    assert command == ["rankwatch", "healthcheck"]
+    assert inspect.signature(healthcheck).parameters["address"].default == listens
+    assert ("EXPOSE", listens.rpartition(":")[2]) in steps
 
 
 def test_every_image_is_pinned_to_a_version(compose: Any) -> None:

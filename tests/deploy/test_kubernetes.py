@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import kubernetes_validate
 import pytest
 import yaml
@@ -166,7 +167,12 @@ def test_only_prometheus_may_come_in_and_only_what_is_named_is_reached(built: di
         comers = [peer for policy in policies.values() for rule in policy.get("ingress", []) for peer in rule["from"]]
         reached = {port["port"] for policy in policies.values() for rule in policy["egress"] for port in rule["ports"]}
 
-        assert comers == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+        assert comers == [
+            {
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}},
+                "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
+            }
+        ]
         assert {"Ingress", "Egress"} == set(policies["rankwatch"]["policyTypes"])
         assert reached == {53, 8080, 9093} | ({5432} if folder == "overlays/ha" else set())
 
@@ -219,6 +225,61 @@ def test_the_configuration_loads_and_listens_for_the_probes(
     assert settings.database.get_secret_value().startswith(database)
     assert settings.listen_address == ("0.0.0.0", 9108)  # noqa: S104 - in a pod
     assert settings.listen_without_authentication
+
+
+@pytest.fixture(scope="module", params=["base", "overlays/ha"])
+def encrypted(deploy: Path, kustomize: Build, tmp_path_factory: pytest.TempPathFactory, request: Any) -> list[Object]:
+    """What an overlay with TLS builds."""
+    place = tmp_path_factory.mktemp("encrypted")
+    shutil.copytree(deploy / "kubernetes", place / "given")
+    (place / "kustomization.yaml").write_text(
+        "namespace: rankwatch\n"
+        f"resources: [given/{request.param}]\n"
+        "components: [given/components/operator, given/components/tls]\n",
+        encoding="utf-8",
+    )
+    return kustomize(place)
+
+
+def test_with_tls_every_object_keeps_to_the_published_schema(encrypted: list[Object]) -> None:
+    assert [fault for one in encrypted for fault in _faults(one)] == []
+
+
+def test_with_tls_probes_and_scrapes_are_encrypted_and_every_pod_reads_web_file_and_certificate(
+    encrypted: list[Object],
+) -> None:
+    (daemon,) = _of_kind(encrypted, "Deployment")["spec"]["template"]["spec"]["containers"]
+    (scraped,) = _of_kind(encrypted, "ServiceMonitor")["spec"]["endpoints"]
+
+    assert [daemon[f"{name}Probe"]["httpGet"]["scheme"] for name in ("startup", "liveness", "readiness")] == ["HTTPS"] * 3
+    assert (scraped["scheme"], set(scraped["basicAuth"]), set(scraped["tlsConfig"])) == (
+        "https",
+        {"username", "password"},
+        {"ca", "serverName"},
+    )
+    for pod in _pods(encrypted):
+        (found,) = (volume for volume in pod["spec"]["volumes"] if volume["name"] == "secrets")
+        assert [one["secret"]["name"] for one in found["projected"]["sources"]] == ["rankwatch", "rankwatch-tls"]
+        assert "secret" not in found
+
+
+def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secrets_are(
+    deploy: Path, encrypted: list[Object], tmp_path: Path
+) -> None:
+    shown = (deploy / "kubernetes" / "README.md").read_text(encoding="utf-8").partition("## TLS and passwords")[2]
+    setting, web = (block.partition("```")[0] for block in shown.split("```yaml\n")[1:3])
+    (mount,) = (each for each in _containers(next(_pods(encrypted)))[-1]["volumeMounts"] if each["name"] == "secrets")
+    config = _of_kind(encrypted, "ConfigMap")["data"]["rankwatch.yaml"] + setting
+    config = config.replace("listen_without_authentication: true", "").replace(mount["mountPath"], str(tmp_path))
+    hashed = bcrypt.hashpw(b"x", bcrypt.gensalt(10)).decode()
+    (tmp_path / "web.yaml").write_text(web.replace("$2y$10$...", hashed), encoding="utf-8")
+    (tmp_path / "database_url").write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch", encoding="utf-8")
+    (tmp_path / "rankwatch.yaml").write_text(config, encoding="utf-8")
+
+    access = load(tmp_path / "rankwatch.yaml").access
+
+    assert access is not None
+    assert (access.tls_server_config.cert_file, set(access.basic_auth_users)) == (str(tmp_path / "tls.crt"), {"prometheus"})
 
 
 def test_the_rules_of_the_operator_are_the_rules_of_prometheus(deploy: Path, built: dict[str, list[Object]]) -> None:

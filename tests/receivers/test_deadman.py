@@ -7,10 +7,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import LogCapture
 
 from factories import SLOT, claim
+from logs import captured
 from monitor.receivers import PingOptions, open_pings
 from monitor.receivers.deadman import DeadMan
 from monitor.receivers.deadman import pinging as module
@@ -22,10 +22,7 @@ CLOSING_S = 10.0
 
 @pytest.fixture
 def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
-    """What is logged, however logging was configured by whoever ran before."""
-    capture = LogCapture()
-    monkeypatch.setattr(module, "log", structlog.wrap_logger(None, processors=[capture], wrapper_class=structlog.BoundLogger))
-    return capture
+    return captured(monkeypatch, module)
 
 
 @contextmanager

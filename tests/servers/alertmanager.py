@@ -104,11 +104,18 @@ class AlertmanagerServer:
 
     def received(self) -> dict[str, float]:
         """Alerts that it was posted since its start, by version of the API."""
+        return self._counted("alertmanager_alerts_received_total", by="version")
+
+    def exchanges(self) -> float:
+        """How often since its start a peer gave it all that it knows, notifications that it has sent included."""
+        return self._counted("alertmanager_cluster_messages_received_total", by="msg_type").get("full_state", 0.0)
+
+    def _counted(self, series: str, *, by: str) -> dict[str, float]:
         found: dict[str, float] = {}
         for line in self._get("/metrics").decode().splitlines():
-            if line.startswith("alertmanager_alerts_received_total{"):
-                version = line.partition('version="')[2].partition('"')[0]
-                found[version] = found.get(version, 0.0) + float(line.rpartition(" ")[2])
+            if line.startswith(f"{series}{{"):
+                label = line.partition(f'{by}="')[2].partition('"')[0]
+                found[label] = found.get(label, 0.0) + float(line.rpartition(" ")[2])
         return found
 
     def _get(self, path: str) -> bytes:

@@ -16,7 +16,7 @@ import requests
 T = TypeVar("T")
 
 
-def wait_for(look: Callable[[], T], what: str, *, timeout_s: float = 20.0) -> T:
+def wait_for(look: Callable[[], T], what: str, *, timeout_s: float = 45.0) -> T:
     """First truthy answer of ``look``; the test fails naming ``what`` when none comes in time."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:

@@ -90,6 +90,11 @@ class Pair:
     def await_pages(self, name: str, *said: str) -> None:
         self.await_that(lambda: self.pages.said.get(name, [])[: len(said)] == list(said), f"{name} is said to be {said}")
 
+    def await_shared(self) -> None:
+        """Until the second knows what the first has notified, which that notes only after it is answered."""
+        known = self.second.exchanges()
+        self.await_that(lambda: self.second.exchanges() >= known + 2, "the second has heard all of the first")
+
     def await_end(self, name: str) -> None:
         """Until both know, and what is said last is that it ended."""
         for server in (self.first, self.second):
@@ -173,6 +178,7 @@ def test_a_pair_says_once_that_an_alert_began_and_once_that_it_ended(pair: Pair)
 def test_one_that_was_killed_learns_what_began_before_and_meanwhile(pair: Pair) -> None:
     pair.run("before", 0.1)
     pair.await_pages("before", "firing")
+    pair.await_shared()
     pair.first.stop()
     pair.run("meanwhile", 0.1)
     pair.await_pages("meanwhile", "firing")

@@ -44,6 +44,7 @@ class World:
     clock: SteppedClock
     database: DatabaseWatch
     emergency: Emergency
+    publisher: PrometheusPublisher
 
     def after(self, seconds: float, receiver: Recorder) -> None:
         self.clock.let_pass(timedelta(seconds=seconds))
@@ -53,9 +54,12 @@ class World:
 @pytest.fixture
 def world() -> World:
     clock = SteppedClock()
-    database = DatabaseWatch(clock=clock, publisher=PrometheusPublisher(version="1"))
+    publisher = PrometheusPublisher(version="1")
+    publisher.watch([], receivers=["pager"])
+    database = DatabaseWatch(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    return World(clock, database, Emergency(database=database, clock=clock, place="x", alert_after=lambda: two_minutes))
+    emergency = Emergency(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
+    return World(clock, database, emergency, publisher)
 
 
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
@@ -97,6 +101,27 @@ def test_a_message_that_may_have_arrived_is_sent_again_and_its_end_is_told(world
     world.database.answered()
     world.after(CALM_S + 1, pager)
     assert pager.heard == [RESOLVED]
+
+
+def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
+    world: World,
+) -> None:
+    pager = Recorder(
+        failures=[DeliveryError("no route", permanent=False), DeliveryError("no answer", permanent=False, may_be_known=True)]
+    )
+    world.database.failed(AWAY)
+    for _ in range(3):
+        world.after(121, pager)
+
+    page = world.publisher.render()[0].decode()
+    assert pager.heard == [(MessageStatus.FIRING, False)]
+    for line in (
+        'rankwatch_delivery_errors_total{reason="unreachable",receiver="pager"} 1.0',
+        'rankwatch_delivery_errors_total{reason="no_answer",receiver="pager"} 1.0',
+        'rankwatch_notifications_total{outcome="retry",receiver="pager"} 2.0',
+        'rankwatch_notifications_total{outcome="sent",receiver="pager"} 1.0',
+    ):
+        assert line in page.splitlines()
 
 
 def test_of_an_outage_that_was_never_told_no_end_is_told(world: World) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from monitor.errors import ConfigError
-from monitor.settings import Settings, access_of, load
+from monitor.settings import Settings, load
 from monitor.web import AccessOptions
 from monitor.web.access.options import TlsOptions
 from settings.minimal import MINIMAL
@@ -58,14 +58,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
-    options = access_of(load_with(tmp_path, text, listen="0.0.0.0:9108"))
+    options = load_with(tmp_path, text, listen="0.0.0.0:9108").access
     assert options is not None
     assert set(options.basic_auth_users) == {"prometheus"}
     assert options.tls_server_config.cert_file == str(tmp_path / "web.crt")
 
     all_of = "\n".join(line.replace("#", "", 1) if line.lstrip().startswith("#") and line.lstrip()[1] != " " else line
                        for line in text.splitlines())  # fmt: skip
-    options = access_of(load_with(tmp_path, all_of))
+    options = load_with(tmp_path, all_of).access
     assert options is not None
     keys = {key for key in type(options.tls_server_config).model_fields if key in options.tls_server_config.model_fields_set}
     assert keys >= {"client_ca_file", "client_allowed_sans", "min_version", "cipher_suites", "curve_preferences"}
@@ -73,12 +73,19 @@ def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> 
 
 
 def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
-    assert access_of(load_with(tmp_path, "# nothing\n")) == AccessOptions()
+    assert load_with(tmp_path, "# nothing\n").access == AccessOptions()
+
+
+def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path: Path) -> None:
+    settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:9108")
+    (tmp_path / "web.yaml").write_text("")
+    assert settings.access is not None
+    assert set(settings.access.basic_auth_users) == {"prometheus"}
 
 
 def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
     (tmp_path / "rankwatch.yaml").write_text(MINIMAL)
-    assert access_of(load(tmp_path / "rankwatch.yaml", {})) is None
+    assert load(tmp_path / "rankwatch.yaml", {}).access is None
 
 
 @pytest.mark.parametrize(
@@ -124,7 +131,7 @@ def test_what_is_not_done_to_the_letter_is_told(tmp_path: Path) -> None:
     asks = CLIENTS.replace("RequireAndVerifyClientCert", "RequireAnyClientCert")[:-1]
     more = "min_version: TLS10, curve_preferences: [X25519, CurveP256], cipher_suites: [TLS_AES_128_GCM_SHA256,"
     web = f"tls_server_config: {asks}, {more} TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}}\nhttp_server_config: {{http2: true}}"
-    options = access_of(load_with(tmp_path, web))
+    options = load_with(tmp_path, web).access
     assert options is not None
     assert [key for key, _ in options.notes] == [
         "tls_server_config.min_version",
@@ -136,7 +143,7 @@ def test_what_is_not_done_to_the_letter_is_told(tmp_path: Path) -> None:
 
 
 def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:
-    options = access_of(load_with(tmp_path, 'http_server_config: {headers: {Content-Security-Policy: "${X} $${Y}"}}'))
+    options = load_with(tmp_path, 'http_server_config: {headers: {Content-Security-Policy: "${X} $${Y}"}}').access
     assert options is not None
     assert options.http_server_config.headers == {"Content-Security-Policy": "${X} $${Y}"}
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
+from structlog.testing import LogCapture
 
+from logs import captured
 from monitor.errors import ConfigError
 from monitor.web import Access, AccessOptions, Limits, open_access
 from monitor.web.access import rotating
@@ -34,6 +35,11 @@ from servers.daemon import wait_for
 from web.sites import KIM, Site, access_of, serving
 
 # ruff: noqa: F811 - fixtures are imported
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
+    return captured(monkeypatch, rotating)
 
 
 def tls_of(pair: Pair, **more: Any) -> dict[str, Any]:
@@ -249,7 +255,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
 
 
 def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_is_not(
-    tmp_path: Path, authority: Authority
+    tmp_path: Path, authority: Authority, logged: LogCapture
 ) -> None:
     old, new = authority.issue("old"), authority.issue("new")
     cert, key, now = tmp_path / "tls.crt", tmp_path / "tls.key", 0.0
@@ -262,11 +268,10 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     shutil.copy(new.cert, cert)  # the key is still the old one's
     assert certificates.current() is first  # was looked at a moment ago
     now += 1
-    with structlog.testing.capture_logs() as logs:
-        assert certificates.current() is first
-        now += 1
-        assert certificates.current() is first
-    assert [(each["log_level"], each["event"]) for each in logs] == [
+    assert certificates.current() is first
+    now += 1
+    assert certificates.current() is first
+    assert [(each["log_level"], each["event"]) for each in logged.entries] == [
         ("error", "certificate not read again; the old one stays in force")
     ]
     shutil.copy(new.key, key)
@@ -278,7 +283,7 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
 
 
 def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays(
-    authority: Authority, monkeypatch: pytest.MonkeyPatch
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture
 ) -> None:
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
     pair, now, tries = authority.issue("renewed"), 0.0, []
@@ -294,14 +299,13 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
 
     monkeypatch.setattr(rotating, "open_context", open_at_the_third_try)
     Path(pair.key).chmod(0o640)  # neither its time nor its size changes
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(4):
-            now += 1
-            certificates.current()
+    for _ in range(4):
+        now += 1
+        certificates.current()
 
     assert certificates.current() is not first
     assert len(tries) == 3
-    assert [each["log_level"] for each in logs] == ["error", "info"]
+    assert [each["log_level"] for each in logged.entries] == ["error", "info"]
 
 
 def test_rotation_keeps_the_listener_and_connections_that_there_are(health: Any, authority: Authority, tmp_path: Path) -> None:
