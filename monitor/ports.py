@@ -247,7 +247,8 @@ class Store(Protocol):
         """Take the slot for one run, exactly one caller wins. None when it is not to be had.
 
         A slot never run is taken; one that is ``running`` past its ``until`` or ``abandoned`` is taken over; one that is
-        finished is taken only with ``rerun``, and keeps its status and results until ``finish`` replaces them.
+        finished is taken only with ``rerun``, and keeps its status and results until ``finish`` replaces them; ``has_ok``
+        tells whether these are of an ok run.
         ``attempt`` grows by one each time.
         """
 

@@ -85,7 +85,10 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
+    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1.
+
+    ``has_ok``: the slot was run well before, and only another ok run may take the place of what it found.
+    """
 
     run_id: int
     comparison: str
@@ -94,6 +97,7 @@ class Claim:
     attempt: int
     started_at: datetime
     until: datetime
+    has_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,6 +214,10 @@ class Daemon:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
+            except Exception:  # a defect ends no daemon that works
+                log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
+                self._publisher.reloaded(ok=False, at=self._clock.now())
+                return False
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()

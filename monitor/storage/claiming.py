@@ -38,7 +38,7 @@ def claim(connection: Connection, wanted: Wanted) -> Claim | None:
     if not _take_fresh(connection, wanted) and not _take_over(connection, wanted):
         return None
     is_it = and_(runs.c.comparison == wanted.comparison, runs.c.scheduled_for == wanted.slot)
-    run_id, attempt = connection.execute(select(runs.c.id, runs.c.attempt).where(is_it)).one()
+    run_id, attempt, status = connection.execute(select(runs.c.id, runs.c.attempt, runs.c.status).where(is_it)).one()
     return Claim(
         run_id=run_id,
         comparison=wanted.comparison,
@@ -47,6 +47,7 @@ def claim(connection: Connection, wanted: Wanted) -> Claim | None:
         attempt=attempt,
         started_at=wanted.now,
         until=wanted.until,
+        has_ok=status == RunStatus.OK,
     )
 
 
@@ -64,6 +65,7 @@ def holding(connection: Connection, comparison: str, slot: datetime) -> Claim | 
         attempt=row.attempt,
         started_at=row.started_at,
         until=row.claimed_until,
+        has_ok=row.status == RunStatus.OK,
     )
 
 
