@@ -201,8 +201,14 @@ class Publisher(Protocol):
     def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         """Count an attempt to deliver that failed, by what kept it from arriving."""
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
-        """Deliveries waiting, the age of the oldest, and deliveries held back, by receiver."""
+    def outbox(
+        self,
+        pending: Mapping[str, int],
+        oldest_s: Mapping[str, float],
+        held: Mapping[str, int],
+        given_up: Mapping[str, int],
+    ) -> None:
+        """Deliveries waiting, the age of the oldest, deliveries held back and those lately given up, by receiver."""
 
     def run_abandoned(self, comparison: str) -> None:
         """Count a run that hung and was given up."""
@@ -390,6 +396,9 @@ class Store(Protocol):
 
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         """Deliveries that are held back, likewise."""
+
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        """Deliveries given up for good since then, by receiver; what was owed to receivers that are gone does not count."""
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
         """Delete what is older, by slot; ``told`` hears what it is at. Transitions still owed and states are never deleted.

@@ -300,6 +300,7 @@ class RunRecord:
 class LatestRun:
     """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok.
 
+    ``first_slot``: slot of the oldest run that is stored, whatever became of it.
     ``unlabelled``: runs of the comparison whose measures of relevance are missing and may still be made up for.
     """
 
@@ -311,5 +312,6 @@ class LatestRun:
     last_ok_at: datetime | None
     arm_scores: tuple[ArmScore, ...] = ()
     unlabelled: int = 0
+    first_slot: datetime | None = None
     expectations: tuple[Expectation, ...] = ()
     explanation: Explanation | None = None

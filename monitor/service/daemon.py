@@ -58,7 +58,7 @@ class Daemon:
     def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._publisher = PrometheusPublisher(version=__version__)
+        self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
@@ -238,6 +238,7 @@ class Daemon:
             tuple(wiring.watched),
             wiring.receiver_names,
             intervals=wiring.intervals,
+            stale_after=wiring.stale_after,
             pings=tuple(each.name for each in settings.pings),
             max_series=settings.max_series,
         )

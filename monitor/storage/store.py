@@ -359,6 +359,10 @@ class SqlStore:
         with self.database.read() as connection:
             return outbox.waiting(connection, now, DeliveryStatus.HELD)
 
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        with self.database.read() as connection:
+            return outbox.given_up(connection, since)
+
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         with self.database.read() as connection:
             return briefing.of_slot(connection, comparison, slot)
