@@ -11,6 +11,8 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 from monitor.errors import SchemaError
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from monitor.model import DatabaseSize, KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
@@ -37,11 +39,13 @@ def downgrade(
     revision: Annotated[str, typer.Argument(help="Revision to go down to; `base` drops every table and all data.")],
     config: Config = DEFAULT_CONFIG,
 ) -> None:
-    """Take the schema back to an earlier revision."""
+    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up."""
     from monitor.settings import load
     from monitor.storage import schema
 
     url = load(config).database.get_secret_value()
+    if losses := schema.losses(url, revision):
+        say("drops " + ", ".join(f"{name} ({rows:,} rows)" for name, rows in losses.items()))
     schema.downgrade(url, revision)
     say(f"schema {schema.current(url) or 'none'}")
 
@@ -134,6 +138,7 @@ def prune(
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
+        _print_present(found, now)
         _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
 
 
@@ -145,7 +150,19 @@ def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
         "early": {kind.value: rows for kind, rows in found.early.items()},
         "used_bytes": found.used_bytes,
         "excess_bytes": found.excess_bytes,
+        "reckoned_from": found.reckoned_from,
+        "lasting_bytes": found.lasting_bytes,
+        "put_off": list(found.put_off),
     }
+
+
+def _print_present(found: Pruned, now: datetime) -> None:
+    from monitor.model import spell
+
+    if found.reckoned_from:
+        borne_out = f"runs (and a server's own clock) bear out no more than {spell(found.reckoned_from)}"
+        say(f"this machine's clock says {spell(now)}; {borne_out}: ages are counted back from there")
+        say("if the clock is right, there were no runs for days: it is believed again two days after they are back")
 
 
 def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:
@@ -158,16 +175,25 @@ def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> N
     if found.early:
         early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
         say(f"before their age, to stay below retention.max_size: {early}")
+    for reason in found.put_off:
+        say(f"put off: {reason}")
     if found.excess_bytes and max_size:
         too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
-        todo = "the oldest scores, lists and evidence go early" if is_dry_run else "nothing is left that may go: raise it"
-        say(f"{too_large}: {todo}")
+        todo = "what was put off is left to go" if found.put_off else "nothing is left that may go: raise it"
+        say(f"{too_large}: {'the oldest scores, lists and evidence go early' if is_dry_run else todo}")
+        _print_lasting(found.lasting_bytes)
+
+
+def _print_lasting(count: int) -> None:
+    if count:
+        say(f"{_bytes(count)} stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison")
 
 
 def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
     return {
         "used_bytes": found.used_bytes,
         "file_bytes": found.file_bytes,
+        "lasting_bytes": found.lasting_bytes,
         "max_bytes": max_size,
         "runs_per_day": found.runs_per_day,
         "bytes_per_day": found.bytes_per_day,
@@ -196,6 +222,8 @@ def _print_size(found: DatabaseSize, max_size: int | None) -> None:
         days = found.days_until(max_size)
         when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
         say(f"retention.max_size {_bytes(max_size)}: {when}")
+        if found.used_bytes > max_size:
+            _print_lasting(found.lasting_bytes)
 
 
 def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:

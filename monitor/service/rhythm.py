@@ -38,9 +38,10 @@ class Rhythm:
         """From now on do these: those with a schedule at once, others that are new after the time they come round in."""
         schedules = {name: task.when for name, task in tasks.items() if isinstance(task.when, Schedule)}
         periods = {name: task.when for name, task in tasks.items() if isinstance(task.when, timedelta)}
+        firsts = {name: task.first for name, task in tasks.items() if task.first is not None}
         with self._lock:
             self._tasks = dict(tasks)
-            self._timetable.replace(schedules, periods, self.clock.monotonic())
+            self._timetable.replace(schedules, periods, self.clock.monotonic(), firsts)
 
     def hasten(self, name: str) -> None:
         """Let it be due now, if it is still to be done at all."""

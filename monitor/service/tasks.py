@@ -16,6 +16,8 @@ REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
 PRUNING = "-prune"
 PRUNE = timedelta(hours=1)
+FIRST_PRUNE = timedelta(minutes=5)
+"""How long after the start, or after the lead was taken, old rows are first deleted: the first round of runs goes before."""
 SIZING = "-size"
 BACKFILL = timedelta(minutes=10)
 """How often relevance is looked for that may have arrived since, beside after each run."""
@@ -32,7 +34,8 @@ class Task:
     """Something to do when it is due: at each slot of a schedule, or every so often.
 
     ``limit``: after so long at work it hangs; ``is_bounded``: few of these at a time. ``is_wanted`` is asked when it is due,
-    and answers at once: where it says no, the time is passed over.
+    and answers at once: where it says no, the time is passed over. ``first``: how soon it comes the first time, where that is
+    not after the time it comes round in.
     """
 
     call: Callable[[], object]
@@ -40,6 +43,7 @@ class Task:
     limit: timedelta
     is_bounded: bool = False
     is_wanted: Callable[[], bool] = lambda: True
+    first: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def tasks_of(wiring: Wiring, calls: Calls, *, has_database: bool, leads: bool) -
 
 def _of_leader(wiring: Wiring, calls: Calls) -> dict[str, Task]:
     tasks = {
-        PRUNING: Task(call=calls.prune, when=PRUNE, limit=6 * PRUNE),
+        PRUNING: Task(call=calls.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE),
         SIZING: Task(call=calls.size, when=PRUNE, limit=PRUNE),
         "-loops": Task(call=calls.renew_loops, when=REFRESH, limit=timedelta(minutes=2)),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from monitor.settings import Schedule
 
@@ -22,12 +23,22 @@ class Timetable:
         self._begun_s: dict[str, float] = {}
         self._due_s: dict[str, float] = {}
 
-    def replace(self, schedules: Mapping[str, Schedule], periods: Mapping[str, timedelta], steady_s: float) -> None:
-        """From now on these: every comparison is due at once, other names a period from now unless they were begun before."""
+    def replace(
+        self,
+        schedules: Mapping[str, Schedule],
+        periods: Mapping[str, timedelta],
+        steady_s: float,
+        firsts: Mapping[str, timedelta] = MappingProxyType({}),
+    ) -> None:
+        """From now on these: every comparison is due at once, other names a period from now unless they were begun before.
+
+        ``firsts``: names that come so long from now the first time, in place of a period.
+        """
         self._schedules = dict(schedules)
         self._periods_s = {name: period.total_seconds() for name, period in periods.items()}
         self._slots = {}
-        self._begun_s = {name: self._begun_s.get(name, steady_s) for name in periods}
+        waited_s = {name: (periods[name] - first).total_seconds() for name, first in firsts.items()}
+        self._begun_s = {name: self._begun_s.get(name, steady_s - waited_s.get(name, 0.0)) for name in periods}
         self._due_s = {name: due for name, due in self._due_s.items() if name in self._schedules or name in self._periods_s}
 
     def due(self, now: datetime, steady_s: float) -> tuple[str, ...]:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun
+from monitor.model import LatestRun, spell
 from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
+
+_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
+_TOO_LARGE_YET = "the database is larger than retention.max_size until what was put off is gone"
+LATELY = timedelta(hours=1)
+"""How long a delivery that was given up is shown."""
 
 log = structlog.get_logger(__name__)
 
@@ -20,12 +25,13 @@ log = structlog.get_logger(__name__)
 def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
     """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
     latest = store.latest(comparisons, until=now + SKEW)
-    publisher.publish(latest)
-    waiting, held = store.outbox(now), store.held(now)
+    waiting, held, given_up = store.outbox(now), store.held(now), store.given_up(since=now - LATELY)
+    publisher.publish(latest)  # once all is read: what is published is taken for the present
     publisher.outbox(
         {name: count for name, (count, _) in waiting.items()},
         {name: oldest for name, (_, oldest) in waiting.items()},
         {name: count for name, (count, _) in held.items()},
+        given_up,
     )
     return latest
 
@@ -74,13 +80,19 @@ class Upkeep:
             return
         if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
             log.info("old rows deleted", **counts)
+        if pruned.reckoned_from:
+            counted = {"now": spell(now), "counted_from": spell(pruned.reckoned_from)}
+            log.info("ages are counted back from earlier: runs, or the database's clock, do not bear out this clock", **counted)
         self.size()
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}
             log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
         if pruned.excess_bytes:
             log.error(
-                "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less",
+                _TOO_LARGE_YET if pruned.put_off else _TOO_LARGE,
                 used_bytes=pruned.used_bytes,
                 excess_bytes=pruned.excess_bytes,
+                lasting_bytes=pruned.lasting_bytes,
             )

@@ -6,6 +6,7 @@ the first line of an error that nobody foresaw.
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,8 +50,10 @@ _POSTGRES = {
     "28": ("refused this user: correct the user in `database:` or the server's pg_hba.conf", True, _T.DENIED),
     "3D000": ("does not exist: create it with CREATE DATABASE, or correct its name in `database:`", True, _T.DENIED),
     "42501": ("does not permit this: grant the user the right to use and create tables in the schema", True, _T.DENIED),
+    "2BP01": ("holds what other objects (a view?) are made of: drop those first", True, _T.OTHER),
     "25P03": ("ended a transaction that stood still: try again", False, _T.CONFLICT),
     "25006": ("is read-only (a standby?): name the primary server in `database:`", False, _T.READ_ONLY),
+    "42P07": ("has a table of this name already, made elsewhere at this moment: try again", False, _T.CONFLICT),
     "53100": ("has no disk space left: free some", False, _T.DISK),
     "53300": ("takes no more connections: raise max_connections or close others", False, _T.OVERLOADED),
     "53": ("is out of resources: look at the server's log", False, _T.OVERLOADED),
@@ -74,6 +77,8 @@ _CONNECTING = {
     "starting up": "57",
     "shutting down": "57",
 }
+_PARTITION = re.compile(r"scores_from_\d+")
+_MOVED = "takes a partition of scores away at this moment: try again"
 _AWAY = "cannot be reached: see that the server runs and that host and port in `database:` are right"
 
 
@@ -127,6 +132,8 @@ def _cannot_open(url: URL) -> DatabaseError:
 def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     words = str(error)
     state = getattr(error, "sqlstate", None) or next((code for part, code in _CONNECTING.items() if part in words), "")
+    if _is_moved(error, state):
+        return DatabaseError(f"{describe(url)} {_MOVED}", permanent=False, trouble=_T.CONFLICT)
     if state in {"42P01", "42703", "3F000"}:
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
     found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
@@ -135,6 +142,14 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False, trouble=_T.UNREACHABLE)
     return _unforeseen(error, url, state)
+
+
+def _is_moved(error: BaseException | None, state: str) -> bool:
+    """Whether a partition went, or is going, while it was used; what a CHECK refuses bears the name of the constraint."""
+    if state == "23514":
+        diagnosis = getattr(error, "diag", None)
+        return diagnosis is not None and diagnosis.table_name is not None and diagnosis.constraint_name is None
+    return state == "42P01" and _PARTITION.search(str(error)) is not None
 
 
 def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -13,9 +14,10 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
 from alembic.util import CommandError
 from pydantic import SecretStr
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, create_engine, func, inspect, select, text
 
 from monitor.errors import DatabaseError, SchemaError
 from monitor.storage.address import describe, file_of, parse_url
@@ -50,6 +52,33 @@ def downgrade(url: SecretStr | str, revision: str) -> None:
     """Move the schema back to ``revision``, ``base`` being no tables at all. What newer versions stored is lost."""
     with _existing(url) as database, _migrating(database) as config:
         command.downgrade(config, revision)
+
+
+def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
+    """Tables that `downgrade` to this revision drops, and how many rows are in them; empty ones, and columns, left out."""
+    with _existing(url) as database, database.read() as connection:
+        there = metadata.tables.keys() & set(inspect(connection).get_table_names())
+        going = sorted(there - _tables_below(version_of(connection), revision, there))
+        rows = {
+            name: connection.execute(select(func.count()).select_from(metadata.tables[name])).scalar_one() for name in going
+        }
+    return {name: count for name, count in rows.items() if count}
+
+
+def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
+    """Tables that the schema at ``revision`` has, seen by making it in memory; ``there`` where nobody knows that revision."""
+    engine = create_engine("sqlite://")
+    try:
+        undone = list(ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision))
+        target = undone[-1].down_revision if undone else version
+        with engine.begin() as connection:
+            if isinstance(target, str):
+                command.upgrade(_config(connection), target)
+            return set(inspect(connection).get_table_names())
+    except (CommandError, RevisionError):
+        return there
+    finally:
+        engine.dispose()
 
 
 def current(url: SecretStr | str) -> str | None:
@@ -115,7 +144,9 @@ def rewrite(connection: Connection) -> None:
 
 
 def require_head(connection: Connection, place: str) -> None:
-    """SchemaError unless the schema is the one that this program works with."""
+    """SchemaError unless the schema is the one that this program works with; DatabaseError for a server that is too old."""
+    if not is_sqlite(connection):
+        _require_version(connection, place)
     version = version_of(connection)
     if version == head():
         return

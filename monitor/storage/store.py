@@ -45,6 +45,7 @@ from monitor.model import (
 )
 from monitor.storage import (
     alerting,
+    believing,
     briefing,
     claiming,
     explaining,
@@ -53,11 +54,11 @@ from monitor.storage import (
     lists,
     outbox,
     parquet,
-    partitions,
     past,
     reading,
     results,
     rewinding,
+    room,
     schema,
     shrinking,
     silences,
@@ -173,7 +174,7 @@ class SqlStore:
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
         if result.scores is not None:
-            partitions.make_room(self.database, result.claim.run_id, result.finished_at)
+            room.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
             if not claiming.conclude(connection, result):
                 return False
@@ -274,7 +275,7 @@ class SqlStore:
 
     def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:
-            partitions.make_room(self.database, run.id, at)
+            room.make_room(self.database, run.id, at)
         with self.database.write() as connection:
             return labelling.label(connection, run, summaries, scores, at)
 
@@ -358,6 +359,10 @@ class SqlStore:
         with self.database.read() as connection:
             return outbox.waiting(connection, now, DeliveryStatus.HELD)
 
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        with self.database.read() as connection:
+            return outbox.given_up(connection, since)
+
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         with self.database.read() as connection:
             return briefing.of_slot(connection, comparison, slot)
@@ -387,10 +392,14 @@ class SqlStore:
             return silences.expire(connection, number, now)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
-        return shrinking.prune(self.database, cutoffs, now, told)
+        present = believing.believed(self.database, now)
+        pruned = shrinking.prune(self.database, believing.moved_back(cutoffs, now - present), present, told)
+        return believing.told(pruned, now, present)
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        return shrinking.foresee(self.database, cutoffs, now)
+        present = believing.believed(self.database, now)
+        foreseen = shrinking.foresee(self.database, believing.moved_back(cutoffs, now - present), present)
+        return believing.told(foreseen, now, present)
 
     def sizes(self) -> Mapping[DataKind, int]:
         with self.database.read() as connection:

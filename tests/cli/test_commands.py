@@ -1,6 +1,7 @@
 """The command line as its user meets it: what is printed, where, and the exit code."""
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -67,6 +68,46 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> Non
     table = rankwatch("alerts", cwd=world).stdout
     assert "firing" in table
     assert "below 0.35" in table
+
+
+def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world: Path) -> None:
+    slot = ("--slot", "2024-01-08", "--json")
+    (before,) = objects(rankwatch("run-once", *slot, cwd=world))
+    (world / "candidate.jsonl").rename(world / "away.jsonl")
+
+    done = rankwatch("run-once", *slot, cwd=world)
+
+    assert done.returncode == 3
+    (told,) = (json.loads(line) for line in done.stdout.splitlines())
+    assert (told["status"], told["reason"].rpartition("; ")[2]) == ("failed", "what the slot had before stays")
+    assert [each["status"] for each in objects(rankwatch("runs", "--json", cwd=world))] == ["ok"]
+    (world / "away.jsonl").rename(world / "candidate.jsonl")
+    (again,) = objects(rankwatch("run-once", *slot, cwd=world))
+    assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
+
+
+def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: Path) -> None:
+    config = world / "rankwatch.yaml"
+    learned = "{alert: Dropped, metric: extended_tau, learned: drop, severity: critical}"
+    config.write_text(re.sub(r"\{alert: SimilarityLow.*\}", learned, config.read_text()))
+
+    def transitions(first: int, last: int) -> list[str]:
+        days = ("--from", f"2024-01-{first:02}", "--to", f"2024-01-{last:02}")
+        runs = objects(rankwatch("replay", *days, "--json", cwd=world))
+        return [each["to"] for run in runs for each in run["transitions"]]
+
+    assert transitions(1, 8) == []
+    write_lists(world / "candidate.jsonl", APART)
+    assert transitions(9, 20)[-1] == "firing"
+    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
+    assert transitions(21, 22)[-1] == "firing"
+
+    config.write_text(config.read_text().replace("    k: 5", "    k: 5\n    reference: since release 42"))
+    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
+    assert transitions(23, 31) == []
+    write_lists(world / "candidate.jsonl", SIMILAR)
+    shown = objects(rankwatch("run-once", "--slot", "2024-02-01", "--json", cwd=world))
+    assert shown[0]["summaries"]["extended_tau"]["all"]["mean"] == 1.0
 
 
 def test_run_once_tells_receivers_and_replay_does_not_unless_asked(

@@ -160,6 +160,27 @@ def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
     assert table.due(NOON, 7299.0) == ()
 
 
+def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_period_again() -> None:
+    table, soon = Timetable(), {"-prune": timedelta(minutes=5)}
+    table.replace({}, {"-prune": HOUR}, 100.0, firsts=soon)
+    assert table.due(NOON, 399.0) == ()
+    table.replace({}, {"-prune": HOUR}, 399.0, firsts=soon)  # a reload puts nothing off
+    assert table.due(NOON, 400.0) == ("-prune",)
+    table.begin("-prune", NOON, 400.0)
+    table.replace({}, {"-prune": HOUR}, 500.0, firsts=soon)
+    assert table.due(NOON, 3999.0) == ()
+    assert table.due(NOON, 4000.0) == ("-prune",)
+
+
+def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_the_same(tmp_path: Path) -> None:
+    done = "prune_last_success_timestamp_seconds"
+    with watching(world(tmp_path)) as watched:
+        watched.await_run(NOON)
+        assert watched.value(done) is None
+        watched.clock.let_pass(timedelta(minutes=6))
+        wait_for(lambda: watched.value(done), "old rows deleted")
+
+
 def test_those_that_have_been_due_for_longest_come_first() -> None:
     table = Timetable()
     table.replace({"late": Every(HOUR)}, {"-a": timedelta(seconds=5)}, 0.0)

@@ -42,4 +42,6 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""What the ok runs of slots of one UTC day came to together; stays when they are gone. `monitor.storage.daily` says how."""
+"""What the ok runs of slots of one UTC day came to together; stays when they are gone. `monitor.storage.daily` says how.
+
+``built_at``: when the newest of these runs ended or got its labels."""
