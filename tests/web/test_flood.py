@@ -93,7 +93,8 @@ def test_readers_that_take_no_answer_make_room_for_one_that_does(health: Any, ma
     with serving(health, Access(), page=page, limits=Limits(connections=32)) as site:
         for _ in range(5):
             for _ in range(40):
-                many.enter_context(_open(site, ASK))
+                reader = many.enter_context(_open(site, ASK))
+                assert reader.recv(1, socket.MSG_PEEK)  # is being answered: as many at once would not make room but be answered
             assert site.get("/metrics")[::2] == (200, page)
 
 
