@@ -34,6 +34,8 @@ _NEARLY = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)\s*(milli|ms|s|m|h|d|w)[a-z]*\.?",
 _CLOCK = re.compile(r"(\d{1,4}):(\d{2})", re.ASCII)
 _LONGEST = timedelta(days=36500)
 _LARGEST_SECRET_FILE = 1 << 16
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
 def parse_duration(value: object) -> object:
@@ -100,6 +102,20 @@ def _expand_home(text: str) -> Path:
 
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
 """A file's path; a relative one starts at the configuration file's directory."""
+
+
+def _label(text: str) -> str:
+    if not _LABEL.fullmatch(text) or text.startswith("__"):
+        msg = "must be a label name: letters, digits and _, not beginning with a digit or __"
+        raise ValueError(msg)
+    if text in _TAKEN_LABELS:
+        msg = "is a label that rankwatch sets itself: use another name"
+        raise ValueError(msg)
+    return text
+
+
+LabelName = Annotated[str, AfterValidator(_label)]
+"""Name of a further label of alerts, as Prometheus has them."""
 
 
 def is_secret(annotation: object) -> bool:

@@ -201,8 +201,14 @@ class Publisher(Protocol):
     def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         """Count an attempt to deliver that failed, by what kept it from arriving."""
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
-        """Deliveries waiting, the age of the oldest, and deliveries held back, by receiver."""
+    def outbox(
+        self,
+        pending: Mapping[str, int],
+        oldest_s: Mapping[str, float],
+        held: Mapping[str, int],
+        given_up: Mapping[str, int],
+    ) -> None:
+        """Deliveries waiting, the age of the oldest, deliveries held back and those lately given up, by receiver."""
 
     def run_abandoned(self, comparison: str) -> None:
         """Count a run that hung and was given up."""
@@ -241,7 +247,8 @@ class Store(Protocol):
         """Take the slot for one run, exactly one caller wins. None when it is not to be had.
 
         A slot never run is taken; one that is ``running`` past its ``until`` or ``abandoned`` is taken over; one that is
-        finished is taken only with ``rerun``, and keeps its status and results until ``finish`` replaces them.
+        finished is taken only with ``rerun``, and keeps its status and results until ``finish`` replaces them; ``has_ok``
+        tells whether these are of an ok run.
         ``attempt`` grows by one each time.
         """
 
@@ -390,14 +397,17 @@ class Store(Protocol):
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         """Deliveries that are held back, likewise."""
 
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        """Deliveries given up for good since then, by receiver; what was owed to receivers that are gone does not count."""
+
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
         """Delete what is older, by slot; ``told`` hears what it is at. Transitions still owed and states are never deleted.
 
         Ages count back from ``now`` only as far as runs, and a server's own clock, bear it out: see ``Pruned.reckoned_from``.
         Days that are over are added up first, so that what each came to outlives its runs. Explanations go with the evidence;
         before their age go kept lists, but each comparison's newest and those that ``now`` may still get labels. Scores may
-        outlive their age by two days. With ``max_bytes`` the oldest scores, lists, evidence and summaries of segments go early.
-        In many small transactions, so that runs can be stored meanwhile.
+        outlive their age by two days. With ``max_bytes`` the oldest scores, lists, evidence and summaries of segments go early,
+        but those of each comparison's newest ok run. In many small transactions, so that runs can be stored meanwhile.
         """
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:

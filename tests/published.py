@@ -155,6 +155,7 @@ def latest(**changes: Any) -> LatestRun:
         ),
         arm_scores=(arm_score(), arm_score(arm=Arm.CANDIDATE, value=0.125)),
         unlabelled=3,
+        first_slot=SLOT - timedelta(days=1),
         explanation=explanation(),
     )
     return replace(base, **changes)
@@ -190,14 +191,19 @@ def result(**changes: Any) -> RunResult:
 
 def filled() -> PrometheusPublisher:
     """A publisher that shows at least one sample of every series."""
-    publisher = PrometheusPublisher(version="1.2.3")
-    publisher.watch(["home-feed"], ["pager"], intervals={"home-feed": timedelta(minutes=15)}, pings=["ping"])
+    return fill(PrometheusPublisher(version="1.2.3"))
+
+
+def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
+    """The same publisher once it was told of everything."""
+    interval = {"home-feed": timedelta(minutes=15)}
+    publisher.watch(["home-feed"], ["pager"], intervals=interval, stale_after={"home-feed": timedelta(hours=1)}, pings=["ping"])
     publisher.reloaded(ok=True, at=SLOT)
     publisher.publish([latest()])
     publisher.run_finished(result())
     publisher.slots_skipped("home-feed", "missed", 2)
     publisher.notified("pager", "sent")
-    publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2})
+    publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2}, {"pager": 1})
     publisher.database(is_up=True)
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(aged={DataKind.SCORES: 6}, early={DataKind.LISTS: 2}), at=SLOT)

@@ -31,7 +31,8 @@ SELECT 1 + greatest((SELECT max(run_id) FROM scores),
         = pg_get_serial_sequence('runs', 'id')), (SELECT max(id) FROM runs), 0)
 """
 DETACHED = """
-SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition AND relname ~ '^scores_from_[0-9]+$'
+SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition AND relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'
+    AND obj_description(oid, 'pg_class') LIKE 'rankwatch: leaves scores,%'
     AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = 'scores'::regclass)
 """
 
@@ -70,11 +71,16 @@ def downgrade() -> None:
 
 
 def _divide() -> None:
-    """What is there becomes the first partition as it is: it is read once, to see that it fits, and not written."""
+    """What is there becomes the first partition as it is: it is read once, to see that it fits, and not written.
+
+    Locked before anything is read of it: what runs store until then is in it, and what they store after that waits. The view
+    first, in the order in which those who read it lock.
+    """
     connection = op.get_bind()
+    op.execute("DROP VIEW user_scores")
+    op.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
     is_filled = connection.scalar(sa.text("SELECT EXISTS (SELECT 1 FROM scores)"))
     end = int(connection.scalar(sa.text(NEXT_RUN)))
-    op.execute("DROP VIEW user_scores")
     op.execute("ALTER TABLE scores RENAME TO scores_from_0")
     op.execute("ALTER INDEX pk_scores RENAME TO scores_from_0_pkey")
     op.execute(f"CREATE TABLE scores ({COLUMNS}, {KEY}) PARTITION BY RANGE (run_id)")
@@ -88,6 +94,7 @@ def _divide() -> None:
 def _join() -> None:
     """Everything is copied into one table, its key made last."""
     op.execute("DROP VIEW user_scores")
+    op.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")
     for name in op.get_bind().scalars(sa.text(DETACHED)).all():
         op.execute(f"DROP TABLE {name}")
     op.execute("ALTER TABLE scores RENAME TO scores_divided")

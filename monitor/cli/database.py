@@ -151,6 +151,8 @@ def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
         "used_bytes": found.used_bytes,
         "excess_bytes": found.excess_bytes,
         "reckoned_from": found.reckoned_from,
+        "lasting_bytes": found.lasting_bytes,
+        "put_off": list(found.put_off),
     }
 
 
@@ -173,16 +175,25 @@ def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> N
     if found.early:
         early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
         say(f"before their age, to stay below retention.max_size: {early}")
+    for reason in found.put_off:
+        say(f"put off: {reason}")
     if found.excess_bytes and max_size:
         too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
-        todo = "the oldest scores, lists and evidence go early" if is_dry_run else "nothing is left that may go: raise it"
-        say(f"{too_large}: {todo}")
+        todo = "what was put off is left to go" if found.put_off else "nothing is left that may go: raise it"
+        say(f"{too_large}: {'the oldest scores, lists and evidence go early' if is_dry_run else todo}")
+        _print_lasting(found.lasting_bytes)
+
+
+def _print_lasting(count: int) -> None:
+    if count:
+        say(f"{_bytes(count)} stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison")
 
 
 def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
     return {
         "used_bytes": found.used_bytes,
         "file_bytes": found.file_bytes,
+        "lasting_bytes": found.lasting_bytes,
         "max_bytes": max_size,
         "runs_per_day": found.runs_per_day,
         "bytes_per_day": found.bytes_per_day,
@@ -211,6 +222,8 @@ def _print_size(found: DatabaseSize, max_size: int | None) -> None:
         days = found.days_until(max_size)
         when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
         say(f"retention.max_size {_bytes(max_size)}: {when}")
+        if found.used_bytes > max_size:
+            _print_lasting(found.lasting_bytes)
 
 
 def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:

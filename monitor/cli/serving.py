@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import signal
 from types import FrameType
@@ -49,15 +50,23 @@ def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
 
     interval = systemd.watchdog_interval_s() or IDLE_S
     while True:
-        try:
-            received = signals.get(timeout=interval)
-        except queue.Empty:
-            if daemon.unhealthy() is None:
-                systemd.notify("WATCHDOG=1")
-            continue
-        if received != signal.SIGHUP:
+        received = _received(signals, interval)
+        if received - {signal.SIGHUP}:
             return
-        systemd.reloading()
-        if daemon.reload():
-            configure(daemon.settings.log.format, daemon.settings.log.level)
-        systemd.notify("READY=1")
+        if received:
+            systemd.reloading()
+            if daemon.reload():
+                configure(daemon.settings.log.format, daemon.settings.log.level)
+            systemd.notify("READY=1")
+        if daemon.unhealthy() is None:
+            systemd.notify("WATCHDOG=1")
+
+
+def _received(signals: queue.SimpleQueue[int], timeout_s: float) -> set[int]:
+    """What has come, once anything has or the time is over: many of a kind are one, and none waits behind another."""
+    received: set[int] = set()
+    with contextlib.suppress(queue.Empty):
+        received.add(signals.get(timeout=timeout_s))
+        while True:
+            received.add(signals.get_nowait())
+    return received

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from threading import Lock
 
 from prometheus_client import Counter, Histogram
@@ -16,6 +17,8 @@ from monitor.export.latest import FINISHED
 from monitor.export.series import PING_OUTCOMES, PRUNE_REASONS, SEND_OUTCOMES, SKIP_REASONS, WATCHED_PARTS
 from monitor.model import Arm, CoverageReason, DataKind, RunResult, RunStatus
 
+_OUTBOX = ("pending", "held", "given_up", "oldest_age_seconds")
+
 
 class DaemonCollector(Collector):
     """What the daemon counts about itself. Until ``watch`` is first called every name is known; after that only those given."""
@@ -26,6 +29,7 @@ class DaemonCollector(Collector):
         self._receivers: frozenset[str] | None = None
         self._ping_names: frozenset[str] | None = None
         self._intervals: Mapping[str, timedelta] = {}
+        self._stale_after: Mapping[str, timedelta] = {}
         self._runs = counter("runs_total")
         self._skipped = counter("slots_skipped_total")
         self._run_seconds = histogram("run_duration_seconds")
@@ -37,7 +41,7 @@ class DaemonCollector(Collector):
         self._delivery_errors = counter("delivery_errors_total")
         self._pings = counter("pings_total")
         self._notified = counter("notifications_total")
-        self._outbox: tuple[Mapping[str, int], Mapping[str, float], Mapping[str, int]] = ({}, {}, {})
+        self._outbox: Mapping[str, Mapping[str, float]] = {}
         self._reload: tuple[bool, datetime | None] | None = None
         self._standing: Callable[[], tuple[bool, int | None]] | None = None
         self._is_up: bool | None = None
@@ -65,6 +69,7 @@ class DaemonCollector(Collector):
         comparisons: Sequence[str],
         receivers: Sequence[str],
         intervals: Mapping[str, timedelta],
+        stale_after: Mapping[str, timedelta],
         pings: Sequence[str] = (),
     ) -> None:
         """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
@@ -79,7 +84,7 @@ class DaemonCollector(Collector):
                 self._pings.remove_by_labels({"ping": gone})
             self._comparisons, self._receivers = frozenset(comparisons), frozenset(receivers)
             self._ping_names = frozenset(pings)
-            self._intervals = dict(intervals)
+            self._intervals, self._stale_after = dict(intervals), dict(stale_after)
             self._start_at_zero(comparisons, receivers, pings)
 
     def _start_at_zero(self, comparisons: Sequence[str], receivers: Sequence[str], pings: Sequence[str]) -> None:
@@ -154,9 +159,9 @@ class DaemonCollector(Collector):
             if self._ping_names is None or ping in self._ping_names:
                 self._pings.labels(ping, outcome).inc()
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
+    def outbox(self, **by_receiver: Mapping[str, float]) -> None:
         """Keep what waits; shown as given, so that deliveries owed to a receiver no longer configured stay in sight."""
-        self._outbox = (dict(pending), dict(oldest_s), dict(held))
+        self._outbox = by_receiver
 
     def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
         """Ask this at each scrape: whether this process leads, and the epoch of whoever does."""
@@ -221,13 +226,11 @@ class DaemonCollector(Collector):
         gauges.set("database_up", (), self._is_up)
         for comparison, interval in self._intervals.items():
             gauges.set("schedule_interval_seconds", (comparison,), interval.total_seconds())
-        pending, oldest_s, held = self._outbox
-        for receiver in sorted({*pending, *oldest_s, *held, *(self._receivers or ())}):
-            gauges.set("outbox_pending", (receiver,), pending.get(receiver, 0))
-            gauges.set("outbox_held", (receiver,), held.get(receiver, 0))
-            gauges.set("outbox_oldest_age_seconds", (receiver,), oldest_s.get(receiver, 0.0))
-        for kind, used in self._used_bytes.items():
-            gauges.set("database_size_bytes", (kind.value,), used)
+        for comparison, wait in self._stale_after.items():
+            gauges.set("stale_after_seconds", (comparison,), wait.total_seconds())
+        for receiver in sorted({*chain(*self._outbox.values()), *(self._receivers or ())}):
+            for name in _OUTBOX:
+                gauges.set(f"outbox_{name}", (receiver,), self._outbox.get(name, {}).get(receiver, 0.0))
         if self._pruned_at is not None:
             gauges.set("prune_last_success_timestamp_seconds", (), self._pruned_at.timestamp())
         if self._reload is not None:
@@ -238,4 +241,8 @@ class DaemonCollector(Collector):
             is_leader, epoch = self._standing()
             gauges.set("leader", (), is_leader)
             gauges.set("lease_epoch", (), epoch)
+            if not is_leader:
+                return gauges
+        for kind, used in self._used_bytes.items():  # one that led before would go on showing what it saw then
+            gauges.set("database_size_bytes", (kind.value,), used)
         return gauges

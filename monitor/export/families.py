@@ -61,7 +61,7 @@ def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
     series = SERIES[name]
     family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
     for labels, one in samples.items():
-        family.add_metric([visible(each) for each in labels], list(one.buckets), one.total)
+        family.add_metric(_written(labels), list(one.buckets), one.total)
     return family
 
 
@@ -72,8 +72,13 @@ def _gauge(name: str, samples: dict[Labels, float]) -> Metric:
         if len(labels) != len(series.labels):
             msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             raise ValueError(msg)
-        family.add_metric([visible(each) for each in labels], value)
+        family.add_metric(_written(labels), value)
     return family
+
+
+def _written(labels: Labels) -> list[str]:
+    """Label values without what could steer a terminal; no two become one, which would make two series one."""
+    return [visible(each.replace("\\", r"\\")) for each in labels]
 
 
 def counter(name: str) -> Counter:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from itertools import accumulate
 
 import numpy as np
@@ -37,15 +38,17 @@ _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)
 
 
-def latest_families(latest: Sequence[LatestRun], *, known: Iterable[str] = (), most: int | None = None) -> tuple[Metric, ...]:
+def latest_families(
+    latest: Sequence[LatestRun], *, known: Mapping[str, datetime | None], most: int | None = None
+) -> tuple[Metric, ...]:
     """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok.
 
-    Of comparisons that are ``known`` and have no run yet it is shown that they have none. Of the series of segments at most
-    ``most`` are shown, see `cut`.
+    Of comparisons that are ``known``, with the time since when, and have no run yet it is shown that they have none. Of the
+    series of segments at most ``most`` are shown, see `cut`.
     """
     gauges = Gauges()
     for comparison in {*known} - {one.run.comparison for one in latest}:
-        _add_unrun(gauges, comparison)
+        _add_unrun(gauges, comparison, known[comparison])
     for one in latest:
         _add_run(gauges, one)
         if one.coverage is not None:
@@ -63,10 +66,11 @@ def latest_families(latest: Sequence[LatestRun], *, known: Iterable[str] = (), m
     return gauges.families()
 
 
-def _add_unrun(gauges: Gauges, comparison: str) -> None:
+def _add_unrun(gauges: Gauges, comparison: str, since: datetime | None) -> None:
     for status in FINISHED:
         gauges.set("run_status", (comparison, status.value), 0)
     gauges.set("unlabelled_runs", (comparison,), 0)
+    gauges.set("comparison_since_timestamp_seconds", (comparison,), since.timestamp() if since else None)
 
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:
@@ -74,6 +78,7 @@ def _add_run(gauges: Gauges, latest: LatestRun) -> None:
     key = (run.comparison,)
     for status in FINISHED:
         gauges.set("run_status", (*key, status.value), run.status is status)
+    gauges.set("comparison_since_timestamp_seconds", key, (latest.first_slot or run.slot).timestamp())
     gauges.set("run_last_slot_timestamp_seconds", key, run.slot.timestamp())
     if run.finished_at is not None:
         gauges.set("run_last_finished_timestamp_seconds", key, run.finished_at.timestamp())

@@ -12,6 +12,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.export.confirming import Confirmation, Confirmed
 from monitor.export.daemon import DaemonCollector
 from monitor.export.exposition import render
 from monitor.export.families import counter, without_created
@@ -19,6 +20,7 @@ from monitor.export.latest import latest_families
 from monitor.export.series import COLLECTORS, SERIES
 from monitor.export.standing import standing
 from monitor.model import DataKind, LatestRun, Pruned, RunResult
+from monitor.ports import Clock
 
 log = structlog.get_logger(__name__)
 
@@ -68,19 +70,23 @@ class _Guarded(Collector):
 class PrometheusPublisher:
     """Port ``Publisher`` with a registry of its own. A scrape reads memory only, never the database.
 
-    Safe to share between threads. Call ``watch`` at the start and after every reload, and ``reloaded`` likewise.
+    Safe to share between threads. Call ``watch`` at the start and after every reload, and ``reloaded`` likewise. Without a
+    ``clock``, for a process that ends soon, it is not told since when there are comparisons, and nothing goes stale.
     """
 
-    def __init__(self, *, version: str) -> None:
+    def __init__(self, *, version: str, clock: Clock | None = None) -> None:
+        self._clock = clock
+        self._confirmation = Confirmation(monotonic=clock.monotonic if clock else lambda: 0.0)
         self._registry = CollectorRegistry()
         self._snapshot = _Snapshot(version)
         self._daemon = DaemonCollector()
-        self._known: tuple[str, ...] = ()
+        self._known: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._latest: tuple[LatestRun, ...] = ()
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        collectors = dict(zip(COLLECTORS, (self._snapshot, self._daemon, *of_process), strict=True))
+        own = (Confirmed(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self._daemon))
+        collectors = dict(zip(COLLECTORS, (*own, *of_process), strict=True))
         self._registry.register(_Guarded(collectors, counter("collector_errors_total")))
 
     def watch(
@@ -89,24 +95,31 @@ class PrometheusPublisher:
         receivers: Sequence[str],
         *,
         intervals: Mapping[str, timedelta] | None = None,
+        stale_after: Mapping[str, timedelta] | None = None,
         pings: Sequence[str] = (),
         max_series: int | None = None,
     ) -> None:
         """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
 
-        ``intervals``: for each comparison the longest time between two of its slots; alert rules on stale runs use it.
+        ``intervals``: for each comparison the longest time between two of its slots; ``stale_after``: how long no run may end
+        ok before rankwatch tells of it. Alert rules on stale runs use both.
         ``max_series``: most series of segments that are shown; None for all.
         """
-        self._known, self._most = tuple(comparisons), max_series
-        self._daemon.watch(comparisons, receivers, intervals or {}, pings)
-        self.publish([one for one in self._latest if one.run.comparison in self._known])
+        now = self._clock.now() if self._clock else None
+        self._known, self._most = {name: self._known.get(name, now) for name in comparisons}, max_series
+        self._daemon.watch(comparisons, receivers, intervals or {}, stale_after or {}, pings)
+        self._show([one for one in self._latest if one.run.comparison in self._known])
 
     def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
         """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
         self._daemon.led_by(standing)
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """See ``Publisher.publish``."""
+        """See ``Publisher.publish``. What is published was just read: it passes for the present again."""
+        self._show(latest)
+        self._confirmation.confirm()
+
+    def _show(self, latest: Sequence[LatestRun]) -> None:
         self._latest = tuple(latest)
         self._snapshot.families = latest_families(latest, known=self._known, most=self._most)
 
@@ -130,9 +143,15 @@ class PrometheusPublisher:
         """Count what became of a dead-man ping: ``sent``, ``failed`` or ``dropped``."""
         self._daemon.pinged(ping, outcome)
 
-    def outbox(self, pending: Mapping[str, int], oldest_s: Mapping[str, float], held: Mapping[str, int]) -> None:
+    def outbox(
+        self,
+        pending: Mapping[str, int],
+        oldest_s: Mapping[str, float],
+        held: Mapping[str, int],
+        given_up: Mapping[str, int],
+    ) -> None:
         """See ``Publisher.outbox``."""
-        self._daemon.outbox(pending, oldest_s, held)
+        self._daemon.outbox(pending=pending, oldest_age_seconds=oldest_s, held=held, given_up=given_up)
 
     def run_abandoned(self, comparison: str) -> None:
         """See ``Publisher.run_abandoned``."""
@@ -143,7 +162,9 @@ class PrometheusPublisher:
         self._daemon.database(is_up=is_up)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
-        """See ``Publisher.database_failed``."""
+        """See ``Publisher.database_failed``. Everything but a conflict among writers puts what was read before in doubt."""
+        if trouble is not DatabaseTrouble.CONFLICT:
+            self._confirmation.doubt()
         self._daemon.database_failed(trouble)
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:

@@ -147,6 +147,18 @@ _TABLE = (
     _series(_G, "run_last_ok_timestamp_seconds", "comparison", "When a run last ended ok. Absent until one has."),
     _series(
         _G,
+        "comparison_since_timestamp_seconds",
+        "comparison",
+        "Since when there is the comparison: slot of its oldest stored run; without one, when this process first read of it.",
+    ),
+    _series(
+        _G,
+        "stale_after_seconds",
+        "comparison",
+        "How long no run may end ok before `Stale` fires where it is not ignored: `conditions.stale.after` runs, one deadline.",
+    ),
+    _series(
+        _G,
         "schedule_interval_seconds",
         "comparison",
         "Longest time between two slots of the schedule. Absent where the schedule does not say.",
@@ -199,6 +211,7 @@ _TABLE = (
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
     _series(_G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or told by another alert."),
+    _series(_G, "outbox_given_up", "receiver", "Deliveries that were given up for good within the last hour."),
     _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
     _series(_G, "database_up", "", "1 while the database can be read and written, else 0."),
     _series(

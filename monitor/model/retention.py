@@ -46,7 +46,8 @@ class Pruned:
 
     Ages are counted back from ``reckoned_from``, None for the present that was given: runs or the server's clock bear it out.
     ``used_bytes``: what the database takes afterwards, None where it has no largest size; ``excess_bytes``: how much that is
-    above it, nothing being left that may go.
+    above it, nothing being left that may go, but for what was ``put_off``: sentences, each on what is there still and why.
+    ``lasting_bytes``: scores that stay whatever the size, as they share a partition with the newest run of a comparison.
     """
 
     rows: Mapping[str, int] = field(default_factory=dict)
@@ -55,6 +56,8 @@ class Pruned:
     reckoned_from: datetime | None = None
     used_bytes: int | None = None
     excess_bytes: int = 0
+    lasting_bytes: int = 0
+    put_off: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +82,16 @@ class KindSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSize:
-    """What the database takes. ``file_bytes``: on disk, with room that is free inside; ``runs_per_day``: of the last week."""
+    """What the database takes. ``file_bytes``: on disk, with room that is free inside; ``runs_per_day``: of the last week.
+
+    ``lasting_bytes``: scores that stay whatever the largest size, see `Pruned`.
+    """
 
     used_bytes: int
     file_bytes: int
     kinds: tuple[KindSize, ...]
     runs_per_day: float
+    lasting_bytes: int = 0
 
     @property
     def bytes_per_day(self) -> float:

@@ -85,7 +85,10 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
+    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1.
+
+    ``has_ok``: the slot was run well before, and only another ok run may take the place of what it found.
+    """
 
     run_id: int
     comparison: str
@@ -94,6 +97,7 @@ class Claim:
     attempt: int
     started_at: datetime
     until: datetime
+    has_ok: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -296,6 +300,7 @@ class RunRecord:
 class LatestRun:
     """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok.
 
+    ``first_slot``: slot of the oldest run that is stored, whatever became of it.
     ``unlabelled``: runs of the comparison whose measures of relevance are missing and may still be made up for.
     """
 
@@ -307,5 +312,6 @@ class LatestRun:
     last_ok_at: datetime | None
     arm_scores: tuple[ArmScore, ...] = ()
     unlabelled: int = 0
+    first_slot: datetime | None = None
     expectations: tuple[Expectation, ...] = ()
     explanation: Explanation | None = None

@@ -58,7 +58,7 @@ class Daemon:
     def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
         self._config = config
         self._clock = clock or SystemClock()
-        self._publisher = PrometheusPublisher(version=__version__)
+        self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
         self._opened = ExitStack()
         self._jobs = Jobs(self._clock, on_end=self._wake)
@@ -214,6 +214,10 @@ class Daemon:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
+            except Exception:  # a defect ends no daemon that works
+                log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
+                self._publisher.reloaded(ok=False, at=self._clock.now())
+                return False
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
@@ -234,6 +238,7 @@ class Daemon:
             tuple(wiring.watched),
             wiring.receiver_names,
             intervals=wiring.intervals,
+            stale_after=wiring.stale_after,
             pings=tuple(each.name for each in settings.pings),
             max_series=settings.max_series,
         )

@@ -131,8 +131,10 @@ class Runner:
         with structlog.contextvars.bound_contextvars(**bound):
             for ping in self.pings:
                 ping.run_started(claim)
-            result = self._execute(watched, claim, judged_at)
-            return self._finish(replace(result, finished_at=self.clock.now()), receivers)
+            result = replace(self._execute(watched, claim, judged_at), finished_at=self.clock.now())
+            if claim.has_ok and result.status is not RunStatus.OK:
+                return self._leave(result)
+            return self._finish(result, receivers)
 
     def _give_back(self, claim: Claim) -> None:
         try:
@@ -208,6 +210,14 @@ class Runner:
         is_well = result.status is RunStatus.OK
         self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
         return result
+
+    def _leave(self, result: RunResult) -> RunResult:
+        """Store nothing of a rerun that did not end ok: what the slot had before is worth more."""
+        self.patiently(partial(self.store.release, result.claim))
+        kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
+        self._tell(kept)
+        self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
+        return kept
 
     def _ping_end(self, claim: Claim, failure: str | None) -> None:
         for ping in self.pings:

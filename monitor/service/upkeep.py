@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -14,18 +14,24 @@ from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
+_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
+_TOO_LARGE_YET = "the database is larger than retention.max_size until what was put off is gone"
+LATELY = timedelta(hours=1)
+"""How long a delivery that was given up is shown."""
+
 log = structlog.get_logger(__name__)
 
 
 def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
     """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
     latest = store.latest(comparisons, until=now + SKEW)
-    publisher.publish(latest)
-    waiting, held = store.outbox(now), store.held(now)
+    waiting, held, given_up = store.outbox(now), store.held(now), store.given_up(since=now - LATELY)
+    publisher.publish(latest)  # once all is read: what is published is taken for the present
     publisher.outbox(
         {name: count for name, (count, _) in waiting.items()},
         {name: oldest for name, (_, oldest) in waiting.items()},
         {name: count for name, (count, _) in held.items()},
+        given_up,
     )
     return latest
 
@@ -81,9 +87,12 @@ class Upkeep:
         if pruned.early:
             early = {kind.value: rows for kind, rows in pruned.early.items()}
             log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
         if pruned.excess_bytes:
             log.error(
-                "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less",
+                _TOO_LARGE_YET if pruned.put_off else _TOO_LARGE,
                 used_bytes=pruned.used_bytes,
                 excess_bytes=pruned.excess_bytes,
+                lasting_bytes=pruned.lasting_bytes,
             )

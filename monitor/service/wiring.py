@@ -53,6 +53,14 @@ class Wiring:
         """For each comparison the longest time between two of its slots."""
         return {name: watched.schedule.longest for name, watched in self.watched.items()}
 
+    @property
+    def stale_after(self) -> dict[str, timedelta]:
+        """For each comparison how long at most no run may end ok before rankwatch tells of it."""
+        return {
+            name: watched.comparison.stale_after * watched.schedule.longest + watched.comparison.deadline
+            for name, watched in self.watched.items()
+        }
+
     def close_sources(self, timeout_s: float = -1) -> None:
         """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
         for watched in self.watched.values():
@@ -145,7 +153,11 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
 def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
     publisher = PrometheusPublisher(version=__version__)
     publisher.watch(
-        tuple(wiring.watched), wiring.receiver_names, intervals=wiring.intervals, max_series=wiring.settings.max_series
+        tuple(wiring.watched),
+        wiring.receiver_names,
+        intervals=wiring.intervals,
+        stale_after=wiring.stale_after,
+        max_series=wiring.settings.max_series,
     )
     return publisher
 

@@ -24,8 +24,6 @@ from monitor.storage.address import parse_url
 _PORTS = 65535
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 _STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
@@ -123,16 +121,6 @@ def _runs(value: object) -> object:
         msg = "counts consecutive runs, not time: write a whole number, such as 2"
         raise ValueError(msg)
     return value
-
-
-def _label(text: str) -> str:
-    if not _LABEL.fullmatch(text) or text.startswith("__"):
-        msg = "must be a label name: letters, digits and _, not beginning with a digit or __"
-        raise ValueError(msg)
-    if text in _TAKEN_LABELS:
-        msg = "is a label that rankwatch sets itself: use another name"
-        raise ValueError(msg)
-    return text
 
 
 def split_address(text: str) -> tuple[str, int]:
@@ -233,7 +221,6 @@ ZoneName = Annotated[str, AfterValidator(_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]
 SegmentChoice = BeforeValidator(_segments)
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
-LabelName = Annotated[str, AfterValidator(_label)]
 Address = Annotated[str, AfterValidator(_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
 LeaseTime = Annotated[Duration, AfterValidator(_lease)]

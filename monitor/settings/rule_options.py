@@ -11,12 +11,11 @@ from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_before_validator_function
 
 from monitor.model import Arm, Severity
-from monitor.options import Options
+from monitor.options import LabelName, Options
 from monitor.settings.fields import (
     AlertName,
     CoverageName,
     JudgedMetricName,
-    LabelName,
     PublicUrl,
     RunCount,
     SegmentChoice,

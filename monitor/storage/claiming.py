@@ -7,7 +7,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Boolean, ColumnElement, Connection, and_, case, delete, func, literal, or_, select, update
+from sqlalchemy import (
+    Boolean,
+    ColumnElement,
+    Connection,
+    ScalarSelect,
+    and_,
+    case,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    update,
+)
 
 from monitor.model import Claim, RunResult, RunStatus
 from monitor.storage.dialects import insert
@@ -38,7 +51,7 @@ def claim(connection: Connection, wanted: Wanted) -> Claim | None:
     if not _take_fresh(connection, wanted) and not _take_over(connection, wanted):
         return None
     is_it = and_(runs.c.comparison == wanted.comparison, runs.c.scheduled_for == wanted.slot)
-    run_id, attempt = connection.execute(select(runs.c.id, runs.c.attempt).where(is_it)).one()
+    run_id, attempt, status = connection.execute(select(runs.c.id, runs.c.attempt, runs.c.status).where(is_it)).one()
     return Claim(
         run_id=run_id,
         comparison=wanted.comparison,
@@ -47,6 +60,7 @@ def claim(connection: Connection, wanted: Wanted) -> Claim | None:
         attempt=attempt,
         started_at=wanted.now,
         until=wanted.until,
+        has_ok=status == RunStatus.OK,
     )
 
 
@@ -64,6 +78,7 @@ def holding(connection: Connection, comparison: str, slot: datetime) -> Claim | 
         attempt=row.attempt,
         started_at=row.started_at,
         until=row.claimed_until,
+        has_ok=row.status == RunStatus.OK,
     )
 
 
@@ -173,6 +188,17 @@ def conclude(connection: Connection, result: RunResult) -> bool:
 def is_settled_before(before: datetime) -> ColumnElement[bool]:
     """Runs of older slots that nobody is at."""
     return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+
+
+def is_newest() -> ColumnElement[bool]:
+    """The newest ok run of its comparison; where there is none, the newest run."""
+    later = runs.alias("later")
+
+    def newest(*conditions: ColumnElement[bool]) -> ScalarSelect[datetime]:
+        query = select(func.max(later.c.scheduled_for)).where(later.c.comparison == runs.c.comparison, *conditions)
+        return query.correlate(runs).scalar_subquery()
+
+    return runs.c.scheduled_for == func.coalesce(newest(later.c.status == RunStatus.OK), newest())
 
 
 def held(claim: Claim) -> ColumnElement[bool]:

@@ -276,6 +276,17 @@ def waiting(connection: Connection, now: datetime, status: DeliveryStatus) -> Ma
     return {receiver: (count, max(0.0, (now - oldest).total_seconds())) for receiver, count, oldest in rows}
 
 
+def given_up(connection: Connection, since: datetime) -> Mapping[str, int]:
+    """Deliveries given up since then by receiver, but for what is owed to receivers that have left the configuration."""
+    is_given_up = and_(
+        deliveries.c.status == DeliveryStatus.DEAD,
+        deliveries.c.settled_at >= since,
+        deliveries.c.reason.is_distinct_from(_GONE),
+    )
+    query = select(deliveries.c.receiver, func.count()).where(is_given_up).group_by(deliveries.c.receiver)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
 def records(connection: Connection, receiver: str | None, *, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
     """The newest that were given up or dropped, and the oldest that wait, each in the order they were stored."""
     query = _of_deliveries(*_COLUMNS, deliveries.c.next_attempt_at, deliveries.c.settled_at)

@@ -1,9 +1,8 @@
-"""The partitions of ``scores`` on PostgreSQL: ranges of runs, made before they are needed, dropped once all in them is old.
+"""The partitions of ``scores`` on PostgreSQL: ranges of runs, and which of them may go.
 
-Nothing here holds up a run that is being stored. A partition is attached under a lock that readers and writers do not mind.
-It is detached CONCURRENTLY: that waits for whoever uses the table at the moment, and nobody waits for it. PostgreSQL does it in
-two steps; where the second is not reached in time it is made up for (FINALIZE) the next time. What is detached and not
-dropped yet is dropped then too. No statement needs a session of its own, so poolers do no harm.
+How they come stands in `monitor.storage.room`, how they go in `monitor.storage.leaving`. Nothing there holds up a run that is
+being stored, and no statement needs a session of its own, so poolers do no harm. What is on its way out still counts: should
+one of its runs be stored again, it is put back as it is, so that no two tables ever hold scores of the same runs.
 
 Elsewhere (SQLite) ``scores`` is one table, and there is nothing to do.
 """
@@ -11,41 +10,43 @@ Elsewhere (SQLite) ``scores`` is one table, and there is nothing to do.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, and_, exists, func, select, text
+from sqlalchemy import BigInteger, Connection, TableClause, and_, column, exists, func, select, table, text, values
 
-from monitor.errors import DatabaseError, DatabaseTrouble, LeaseLostError
-from monitor.storage.claiming import is_settled_before
-from monitor.storage.connecting import Database
-from monitor.storage.dialects import is_sqlite
+from monitor.storage.claiming import is_newest, is_settled_before
+from monitor.storage.dialects import is_sqlite, quoted
 from monitor.storage.tables import runs
 
 GRACE = timedelta(days=2)
 """A partition is dropped as a whole: scores may stay for so long beyond their age. What is older still is deleted by rows."""
-PATIENCE_S = 10.0
-"""How long detaching waits for others before it is put off."""
-_SHORT_S = 2.0
-"""How long what does make others wait may itself wait."""
+EVER = timedelta(days=36500)
+"""Runs of any slot are older than this from now on."""
 
-_IN_USE = (DatabaseTrouble.LOCKED, DatabaseTrouble.CONFLICT, DatabaseTrouble.SCHEMA)
-_LOCK = 0x72616E6B73  # "ranks": the key of the advisory lock under which partitions are made
-_OURS = re.compile(r"scores_from_\d{1,19}")
+TAKE_TURNS = f"SELECT pg_advisory_xact_lock({0x72616E6B73})"  # "ranks"
+"""Partitions are made, put back and dropped by one transaction at a time, which begins with this."""
+
+_OURS = re.compile(r"scores_from_\d{1,19}(_\d{1,9})?")
 _BOUNDS = re.compile(r"FROM \((?:MINVALUE|'?(-?\d+)'?)\) TO \('?(\d+)'?\)")
 _ATTACHED = text(
-    "SELECT c.relname, pg_get_expr(c.relpartbound, c.oid), i.inhdetachpending"
-    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = CAST('scores' AS regclass)"
+    "SELECT c.relname, n.nspname, pg_get_expr(c.relpartbound, c.oid), i.inhdetachpending"
+    " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE i.inhparent = CAST('scores' AS regclass)"
 )
 _DETACHED = text(
-    "SELECT relname FROM pg_class WHERE relkind = 'r' AND NOT relispartition AND relname ~ '^scores_from_[0-9]+$'"
-    " AND relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('scores'))"
+    "SELECT c.relname, n.nspname, obj_description(c.oid, 'pg_class')"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND NOT c.relispartition"
+    " AND c.relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'"
+    " AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('scores')) ORDER BY c.oid"
 )
+_MARK = re.compile(r"rankwatch: leaves scores, runs from (\d+) to before (\d+), of slots before (\S+)( but the newest)?")
 _COUNTED_BYTES = 1 << 26
 """Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken."""
+_BYTES_A_ROW = 110
+"""With the key, of a user's name of 10 characters; measured. For what the server has not analysed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,79 +54,105 @@ class Partition:
     """Scores of runs from ``low`` up to and without ``high``. ``is_leaving``: it was begun to detach it."""
 
     name: str
+    schema: str
     low: int
     high: int
-    is_leaving: bool
+    is_leaving: bool = False
+
+    @property
+    def spelled(self) -> str:
+        """The table as statements name it."""
+        return quoted(self.schema, self.name)
+
+    @property
+    def rows(self) -> TableClause:
+        """The table by itself."""
+        return table(self.name, column("run_id", BigInteger), schema=self.schema)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leaver:
+    """A table that was detached to be dropped, and why it may be: all its runs are of slots ``before``.
+
+    ``is_early``: it goes for want of room, so not while it holds the newest run of a comparison.
+    """
+
+    partition: Partition
+    before: datetime
+    is_early: bool
+
+    @property
+    def mark(self) -> str:
+        """What its comment says, so that whoever goes on can judge it anew. Tables without it are none of ours to drop."""
+        which = f"runs from {self.partition.low:d} to before {self.partition.high:d}"
+        spared = " but the newest" if self.is_early else ""
+        return f"rankwatch: leaves scores, {which}, of slots before {self.before.isoformat()}{spared}"
 
 
 def read(connection: Connection) -> list[Partition]:
     """The partitions in order, those that are being detached too."""
     found = []
-    for name, bounds, is_leaving in connection.execute(_ATTACHED):
+    for name, schema, bounds, is_leaving in connection.execute(_ATTACHED):
         if match := _BOUNDS.search(bounds):
             low = int(match[1]) if match[1] else 0
-            found.append(Partition(name=name, low=low, high=int(match[2]), is_leaving=is_leaving))
+            found.append(Partition(name=name, schema=schema, low=low, high=int(match[2]), is_leaving=is_leaving))
     return sorted(found, key=lambda each: each.low)
 
 
-def make_room(database: Database, run_id: int, now: datetime) -> None:
-    """See to it that the scores of this run can be stored; several may do so at once."""
-    if database.is_sqlite:
-        return
-    with database.read() as connection:
-        if _holds(read(connection), run_id):
-            return
-    _is_finished(database)
-    _attach(database, run_id, now)
+def leavers(connection: Connection) -> list[Leaver]:
+    """Tables that were detached to be dropped, here or by another process, and were not dropped yet."""
+    found = []
+    for name, schema, comment in connection.execute(_DETACHED):
+        if match := _MARK.fullmatch(comment or ""):
+            partition = Partition(name=name, schema=schema, low=int(match[1]), high=int(match[2]))
+            found.append(Leaver(partition=partition, before=datetime.fromisoformat(match[3]), is_early=bool(match[4])))
+    return found
 
 
-def make_room_ahead(database: Database, now: datetime) -> None:
-    """See to it that half of the runs of the next day will find room without asking for it."""
-    if database.is_sqlite:
-        return
-    with database.read() as connection:
-        wanted = _newest(connection) + max(1, _runs_a_day(connection, now) // 2)
-    make_room(database, wanted, now)
+def put_back(connection: Connection, partition: Partition) -> None:
+    """Attach what was detached; the constraint that detaching left on it spares reading it."""
+    bounds = f"FROM ({partition.low:d}) TO ({partition.high:d})"
+    connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {partition.spelled} FOR VALUES {bounds}"))
+    connection.execute(text(f"COMMENT ON TABLE {partition.spelled} IS NULL"))
 
 
-def _attach(database: Database, run_id: int, now: datetime) -> None:
-    with database.write() as connection:
-        connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _LOCK})
-        found = read(connection)
-        if _holds(found, run_id):
-            return
-        low = max((each.high for each in found if each.high <= run_id), default=0)
-        high = min((each.low for each in found if each.low > run_id), default=run_id + _runs_a_day(connection, now))
-        name = f"scores_from_{low:d}"
-        connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
-        connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES FROM ({low:d}) TO ({high:d})"))
-
-
-def _holds(found: Sequence[Partition], run_id: int) -> bool:
-    return any(each.low <= run_id < each.high and not each.is_leaving for each in found)
-
-
-def _runs_a_day(connection: Connection, now: datetime) -> int:
-    """Numbers given to runs within the last day, 1 at least: numbers that no run got are among them."""
-    before = select(runs.c.id).where(runs.c.started_at <= now - timedelta(days=1)).order_by(runs.c.id.desc()).limit(1)
-    first = connection.scalar(before) or (connection.scalar(select(func.min(runs.c.id))) or 1) - 1
-    return max(1, _newest(connection) - int(first))
-
-
-def _newest(connection: Connection) -> int:
+def newest_run(connection: Connection) -> int:
+    """The highest number that a run has got; 0 before the first."""
     return int(connection.scalar(select(func.max(runs.c.id))) or 0)
 
 
 def past(connection: Connection, before: datetime) -> list[Partition]:
     """Partitions whose runs are all over and of older slots; never the one that the next run belongs to, or a later one."""
-    newest = _newest(connection)
+    newest = newest_run(connection)
     found = [each for each in read(connection) if each.high <= newest and _OURS.fullmatch(each.name) and not each.is_leaving]
-    return [each for each in found if _is_past(connection, each, before)]
+    if not found:
+        return []
+    bounds = values(column("low", BigInteger), column("high", BigInteger), name="bounds")
+    bounds = bounds.data([(each.low, each.high) for each in found])
+    of_it = and_(runs.c.id >= bounds.c.low, runs.c.id < bounds.c.high)
+    needed = set(connection.scalars(select(bounds.c.low).where(exists().where(of_it, ~is_settled_before(before)))))
+    return [each for each in found if each.low not in needed]
 
 
-def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
+def is_past(connection: Connection, leaver: Leaver) -> bool:
+    """Whether the partition may go, by what is stored now."""
+    partition = leaver.partition
     of_it = and_(runs.c.id >= partition.low, runs.c.id < partition.high)
-    return not connection.scalar(select(exists().where(of_it, ~is_settled_before(before))))
+    if connection.scalar(select(exists().where(of_it, ~is_settled_before(leaver.before)))):
+        return False
+    rows = partition.rows
+    has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
+    return not (leaver.is_early and connection.scalar(select(exists().where(of_it, is_newest(), has_rows))))
+
+
+def lasting_bytes(connection: Connection, now: datetime) -> int:
+    """What partitions take that no want of room takes away: those in use, and of the newest run of a comparison."""
+    if is_sqlite(connection):
+        return 0
+    before = now + EVER
+    early = [Leaver(partition=each, before=before, is_early=True) for each in past(connection, before)]
+    going = {each.partition for each in early if is_past(connection, each)}
+    return sum(bytes_of(connection, each) for each in read(connection) if each not in going and not each.is_leaving)
 
 
 def first_run(connection: Connection) -> int:
@@ -135,75 +162,22 @@ def first_run(connection: Connection) -> int:
 
 def bytes_of(connection: Connection, partition: Partition) -> int:
     """What the partition takes on disk, with its key."""
-    return int(connection.scalar(text("SELECT pg_total_relation_size(to_regclass(:name))"), {"name": partition.name}) or 0)
+    size = text("SELECT pg_total_relation_size(to_regclass(:name))")
+    return int(connection.scalar(size, {"name": partition.spelled}) or 0)
 
 
 def rows_of(connection: Connection, partition: Partition) -> int:
     """Rows of the partition; of a large one as many as the server believes there are."""
     if (used := bytes_of(connection, partition)) <= _COUNTED_BYTES:
-        return int(connection.scalar(text(f"SELECT count(*) FROM {partition.name}")) or 0)  # noqa: S608 - a name of ours
+        return int(connection.scalar(select(func.count()).select_from(partition.rows)) or 0)
     known = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    believed = int(connection.scalar(known, {"name": partition.name}) or 0)
+    believed = int(connection.scalar(known, {"name": partition.spelled}) or 0)
     return believed if believed > 0 else used // _BYTES_A_ROW
 
 
 def is_estimated(connection: Connection, found: Sequence[Partition]) -> bool:
     """Whether the rows of one of them are only estimated."""
     return any(bytes_of(connection, each) > _COUNTED_BYTES for each in found)
-
-
-_BYTES_A_ROW = 110
-"""With the key, of a user's name of 10 characters; measured. For what the server has not analysed yet."""
-
-
-def drop(database: Database, partition: Partition) -> bool:
-    """Take the partition away; False where others would not let go of it: then the next time."""
-    with database.write():
-        pass  # what follows permits no transaction around it, so the lease is asked for here
-    detach = f"ALTER TABLE scores DETACH PARTITION {partition.name} CONCURRENTLY"
-    with _in_use_passed_over():
-        database.alone(detach, patience_s=PATIENCE_S)
-    return clear(database)
-
-
-def clear(database: Database) -> bool:
-    """Finish what was begun to take away, here or by another process; False where that is not possible now."""
-    if database.is_sqlite:
-        return True
-    is_done = _is_finished(database)
-    with database.read() as connection:
-        left = list(connection.scalars(_DETACHED))
-    for name in left:
-        is_done = _is_tried(database, f"DROP TABLE IF EXISTS {name}") and is_done
-    return is_done
-
-
-def _is_finished(database: Database) -> bool:
-    with database.read() as connection:
-        leaving = [each.name for each in read(connection) if each.is_leaving]
-    return all(_is_tried(database, f"ALTER TABLE scores DETACH PARTITION {name} FINALIZE") for name in leaving)
-
-
-def _is_tried(database: Database, statement: str) -> bool:
-    """Whether this succeeded without waiting for long."""
-    with _in_use_passed_over() as passed, database.write() as connection:
-        connection.execute(text(f"SET LOCAL lock_timeout = {_SHORT_S * 1000:.0f}"))
-        connection.execute(text(statement))
-    return not passed
-
-
-@contextmanager
-def _in_use_passed_over() -> Iterator[list[DatabaseError]]:
-    """Pass over that others use the table, or are about the same; what was passed over."""
-    passed: list[DatabaseError] = []
-    try:
-        yield passed
-    except LeaseLostError:
-        raise
-    except DatabaseError as error:
-        if error.trouble not in _IN_USE:
-            raise
-        passed.append(error)
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:

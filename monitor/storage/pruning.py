@@ -11,10 +11,11 @@ from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, d
 
 from monitor.model import ALL, Cutoffs, DeliveryStatus, State
 from monitor.storage import daily as days
-from monitor.storage import lists, partitions, silences
+from monitor.storage import leaving, lists, partitions, room, silences
 from monitor.storage.claiming import is_settled_before
 from monitor.storage.connecting import Database
 from monitor.storage.dialects import is_sqlite
+from monitor.storage.leaving import Outcome
 from monitor.storage.results import PARTS
 from monitor.storage.tables import (
     alert_states,
@@ -46,33 +47,32 @@ Told = Callable[[str], object]
 """Hears what is being done, for people who wait."""
 
 
-def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str) -> Counter[str]:
-    """Delete what its age lets go, after adding up the days that are over; rows deleted by table.
+def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str) -> tuple[Counter[str], list[Outcome]]:
+    """Delete what its age lets go, after adding up the days that are over; rows deleted by table, and what did not go.
 
     Silences go with runs of their end. Kept lists go earlier where ``now`` nothing needs them any more.
     """
     told("days")
     oldest = max(cutoffs.summaries, cutoffs.runs)
     days.roll_up(database, since=cutoffs.daily, complete_from=oldest, now=now)
-    partitions.make_room_ahead(database, now)
+    room.make_room_ahead(database, now)
     told("scores")
-    counts = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
+    counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
     told("evidence and lists")
     for table in (evidence, explanations):
-        for run_id in runs_with(database, table, max(cutoffs.evidence, cutoffs.runs)):
-            counts += delete_of_run(database, table, run_id)
-    for run_id in read_ids(database, lists.unneeded(max(cutoffs.lists, cutoffs.runs), now)):
-        counts += delete_of_run(database, kept_lists, run_id)
+        counts += delete_of_each(database, settled_with(table, max(cutoffs.evidence, cutoffs.runs)), table)
+    counts += delete_of_each(database, lists.unneeded(max(cutoffs.lists, cutoffs.runs), now), kept_lists)
     told("segments")
-    for run_id in read_ids(database, with_details(min(oldest, days.midnight(now)))):
-        counts += delete_details(database, run_id)
+    with_old_details = with_details(min(oldest, days.midnight(now)))
+    for run_id in read_ids(database, with_old_details):
+        counts += delete_details(database, run_id, with_old_details)
     told("runs")
     counts += _repeat(database, _some_runs, cutoffs.runs)
     counts += _repeat(database, _some_transitions, cutoffs.runs)
     with database.write() as connection:
         counts += Counter(silences=silences.prune(connection, cutoffs.runs))
         counts += execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
-    return +counts
+    return +counts, obstacles
 
 
 def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Counter[str]:
@@ -114,41 +114,57 @@ def _count_scores(connection: Connection, cutoffs: Cutoffs) -> int:
     return sum(partitions.rows_of(connection, each) for each in whole) + _count(connection, scores, scores.c.run_id.in_(left))
 
 
-def _prune_scores(database: Database, before: datetime) -> Counter[str]:
-    """On PostgreSQL by partition as far as possible, and by row what has outlived that by far."""
-    counts: Counter[str] = Counter()
+def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], list[Outcome]]:
+    """On PostgreSQL by partition as far as possible, and by row what has outlived that by far; and what did not go."""
+    outcomes: list[Outcome] = []
     if not database.is_sqlite:
-        partitions.clear(database)
-        with database.read() as connection:
-            gone = [(each, partitions.rows_of(connection, each)) for each in partitions.past(connection, before)]
-        for partition, rows in gone:
-            if not partitions.drop(database, partition):
-                break  # somebody uses the table for long: the next time
-            counts["scores"] += rows
+        outcomes = [*leaving.clear(database), *leaving.drop_past(database, before)]
         before -= partitions.GRACE
-    for run_id in runs_with(database, scores, before):
-        counts += delete_scores(database, run_id)
+    counts = Counter(scores=sum(each.rows for each in outcomes))
+    query = settled_with(scores, before)
+    for run_id in _with_scores(database, query):
+        counts += delete_scores(database, run_id, query)
+    return counts, [each for each in outcomes if each.obstacle]
+
+
+def delete_scores(database: Database, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
+    """Delete the scores of the run, in steps, as long as the query finds it; rows by table."""
+    return _repeat(database, lambda connection, _: _some_scores(connection, run_id, query), run_id)
+
+
+def delete_of_each(database: Database, query: Select[tuple[int]], table: Table) -> Counter[str]:
+    """Delete the table's rows of the runs that the query finds, oldest slot first; rows by table."""
+    counts: Counter[str] = Counter()
+    for run_id in read_ids(database, query.order_by(runs.c.scheduled_for)):
+        counts += delete_of_run(database, table, run_id, query)
     return counts
 
 
-def delete_scores(database: Database, run_id: int) -> Counter[str]:
-    """Delete the scores of the run, in steps; rows by table."""
-    return _repeat(database, _some_scores, run_id)
-
-
-def delete_of_run(database: Database, table: Table, run_id: int) -> Counter[str]:
-    """Delete the run's rows of the table; rows by table."""
+def delete_of_run(database: Database, table: Table, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
+    """Delete the run's rows of the table if the query finds it still; rows by table."""
     with database.write() as connection:
+        if not is_found(connection, query, run_id):
+            return Counter()
         return execute(connection, table.delete().where(table.c.run_id == run_id))
 
 
-def delete_details(database: Database, run_id: int) -> Counter[str]:
-    """Delete what the run holds of segments other than all; rows by table."""
+def delete_details(database: Database, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
+    """Delete what the run holds of segments other than all if the query finds it still; rows by table."""
     counts: Counter[str] = Counter()
     with database.write() as connection:
-        for table in DETAILS:
+        for table in DETAILS if is_found(connection, query, run_id) else ():
             counts += execute(connection, delete(table).where(table.c.run_id == run_id, table.c.segment != ALL))
     return counts
+
+
+def is_found(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
+    """Whether the query finds the run still; nobody can claim or label it then before this transaction ends.
+
+    Runs are listed long before their rows are deleted, and a slot that was run again meanwhile has new ones. What somebody is
+    at in this moment is left for the next time.
+    """
+    again = query.where(runs.c.id == run_id).order_by(None).with_for_update(of=runs, key_share=True, skip_locked=True)
+    return connection.scalar(again) is not None
 
 
 def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]], what: object) -> Counter[str]:
@@ -162,13 +178,11 @@ def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]],
         total += found
 
 
-def runs_with(database: Database, table: Table, before: datetime) -> list[int]:
-    """Settled runs of older slots that have rows in the table, oldest slot first."""
-    query = settled_with(table, before).order_by(runs.c.scheduled_for)
-    if table is not scores:
-        return read_ids(database, query)
+def _with_scores(database: Database, query: Select[tuple[int]]) -> list[int]:
+    """What the query finds among runs that may have scores, oldest slot first."""
     with database.read() as connection:
-        return list(connection.scalars(query.where(runs.c.id >= partitions.first_run(connection))))
+        may_have = runs.c.id >= partitions.first_run(connection)
+        return list(connection.scalars(query.where(may_have).order_by(runs.c.scheduled_for)))
 
 
 def settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
@@ -190,8 +204,10 @@ def read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
         return list(connection.scalars(query))
 
 
-def _some_scores(connection: Connection, run_id: int) -> Counter[str]:
+def _some_scores(connection: Connection, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
     """Delete the scores of the run's next users; on PostgreSQL, where deleting holds nobody up, of all."""
+    if not is_found(connection, query, run_id):
+        return Counter()
     of_run = scores.c.run_id == run_id
     if not is_sqlite(connection):
         return execute(connection, delete(scores).where(of_run))

@@ -105,6 +105,7 @@ def _latest(
         last_ok_at=at,
         arm_scores=of_arms,
         unlabelled=count_unlabelled(connection, run.comparison),
+        first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(runs.c.comparison == run.comparison)),
     )
 
 

@@ -144,7 +144,9 @@ def rewrite(connection: Connection) -> None:
 
 
 def require_head(connection: Connection, place: str) -> None:
-    """SchemaError unless the schema is the one that this program works with."""
+    """SchemaError unless the schema is the one that this program works with; DatabaseError for a server that is too old."""
+    if not is_sqlite(connection):
+        _require_version(connection, place)
     version = version_of(connection)
     if version == head():
         return

@@ -7,16 +7,17 @@ sample of its rows. Partitions of scores are dropped with their files.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Table, exists, func, literal_column, select, text
+from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, exists, func, literal, literal_column, select, text
 
 from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage import partitions
 from monitor.storage.connecting import Database
-from monitor.storage.dialects import is_sqlite
+from monitor.storage.dialects import is_sqlite, quoted
 from monitor.storage.tables import (
     alert_states,
     arm_scores,
@@ -58,6 +59,10 @@ _WEEK = timedelta(days=7)
 _COUNTED_BYTES = 1 << 26
 """Up to this size rows are counted."""
 _SAMPLED_PAGES = 50
+_SEED = 7
+"""The same pages each time: what did not change measures the same."""
+_REFRESH_S = 900.0
+"""How long counting a table anew may take, beside which everybody goes on."""
 _ROW_OVERHEAD = 28
 """Bytes of a row of PostgreSQL beside its columns."""
 
@@ -93,7 +98,22 @@ def measure(database: Database) -> DatabaseSize:
             file_bytes=file_bytes(connection),
             kinds=kinds,
             runs_per_day=_runs_per_day(connection),
+            lasting_bytes=partitions.lasting_bytes(connection, datetime.now(UTC)),
         )
+
+
+def refresh(database: Database, changed: Iterable[str]) -> list[str]:
+    """Have PostgreSQL count anew the rows of large tables that rows were deleted from; where it did not, in words.
+
+    It believes otherwise in what was there before, until autovacuum comes by; VACUUM lets the room be used again besides.
+    """
+    if database.is_sqlite:
+        return []
+    with database.read() as connection:
+        tables = [table for tables in TABLES.values() for table in tables if table.name in changed and table is not scores]
+        large = [table.name for table in tables if _postgres_file(connection, table) > _COUNTED_BYTES]
+    given_up = [name for name in large if not database.alone(f"VACUUM (ANALYZE) {quoted(name)}", patience_s=_REFRESH_S)]
+    return [f"{name} was not counted anew: VACUUM took longer than {_REFRESH_S:.0f} s" for name in given_up]
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
@@ -177,35 +197,50 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
 
 
 def _postgres_file(connection: Connection, table: Table) -> int:
-    """Bytes on disk with indexes and what is stored out of line; of scores all partitions."""
+    """Bytes on disk with indexes and what is stored out of line; of scores all partitions, those too that are to be dropped."""
     tree = text("SELECT coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name))")
     whole = text("SELECT pg_total_relation_size(to_regclass(:name))")
-    return int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
+    found = int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
+    left = [each.partition for each in partitions.leavers(connection)] if table is scores else []
+    return found + sum(partitions.bytes_of(connection, each) for each in left)
 
 
 def _postgres_used(connection: Connection, table: Table) -> int:
     """Bytes on disk, less what seems to be free inside: rows times the mean size of some of them say how full it is."""
-    total = _postgres_file(connection, table)
-    if table is scores or total <= _COUNTED_BYTES // 16:
-        return total
-    size = text("SELECT pg_table_size(to_regclass(:name)), pg_relation_size(to_regclass(:name)) / 8192")
-    heap, pages = connection.execute(size, {"name": table.name}).one()
-    rows, _ = _rows(connection, table, 0)
-    filled = rows * (_row_bytes(connection, table, int(pages)) + _ROW_OVERHEAD)
+    if table is scores:
+        return _postgres_file(connection, table)
+    size = text(
+        "SELECT pg_total_relation_size(oid), pg_table_size(oid), pg_relation_size(oid) / 8192, reltuples"
+        " FROM pg_class WHERE oid = to_regclass(:name)"
+    )
+    total, heap, pages, believed = connection.execute(size, {"name": table.name}).one()
+    is_small = total <= _COUNTED_BYTES or believed < 0
+    filled = _filled_bytes(connection, table) if is_small else believed * _row_bytes(connection, table, int(pages))
     return int(total * min(1.0, filled / max(1, int(heap))))
 
 
 def bytes_of_run(connection: Connection, table: Table, run_id: int, condition: ColumnElement[bool]) -> int:
-    """About what the run's rows of this condition take on PostgreSQL, their keys not included."""
+    """About what the run's rows of this condition take on PostgreSQL, their share of the keys included."""
     query = select(func.sum(_widths(table) + _ROW_OVERHEAD)).where(table.c.run_id == run_id, condition)
-    found: int | None = connection.scalar(query)
-    return int(found or 0)
+    size = text("SELECT pg_total_relation_size(to_regclass(:name)), pg_table_size(to_regclass(:name))")
+    whole, heap = connection.execute(size, {"name": table.name}).one()
+    return int((connection.scalar(query) or 0) * whole / max(1, heap))
 
 
 def _row_bytes(connection: Connection, table: Table, pages: int) -> float:
-    """Mean bytes of a row's columns as they are stored, of some pages."""
-    sample = table.tablesample(func.system(min(100.0, 100.0 * _SAMPLED_PAGES / max(1, pages))))
-    return float(connection.scalar(select(func.avg(_widths(sample))).select_from(sample)) or 0.0)
+    """Mean bytes of a row as it is stored, of some pages."""
+    sample = table.tablesample(func.system(min(100.0, 100.0 * _SAMPLED_PAGES / max(1, pages))), seed=literal(_SEED))
+    return float(connection.scalar(select(func.avg(_widths(sample) + _ROW_OVERHEAD)).select_from(sample)) or 0.0)
+
+
+def _filled_bytes(connection: Connection, table: Table) -> float:
+    found: int | None = connection.execute(_filled(table)).scalar_one()
+    return float(found or 0)
+
+
+@cache
+def _filled(table: Table) -> Select[Any]:
+    return select(func.sum(_widths(table) + _ROW_OVERHEAD)).select_from(table)
 
 
 def _widths(table: FromClause) -> ColumnElement[Any]:

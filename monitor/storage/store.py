@@ -54,11 +54,11 @@ from monitor.storage import (
     lists,
     outbox,
     parquet,
-    partitions,
     past,
     reading,
     results,
     rewinding,
+    room,
     schema,
     shrinking,
     silences,
@@ -174,7 +174,7 @@ class SqlStore:
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
         if result.scores is not None:
-            partitions.make_room(self.database, result.claim.run_id, result.finished_at)
+            room.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
             if not claiming.conclude(connection, result):
                 return False
@@ -275,7 +275,7 @@ class SqlStore:
 
     def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:
-            partitions.make_room(self.database, run.id, at)
+            room.make_room(self.database, run.id, at)
         with self.database.write() as connection:
             return labelling.label(connection, run, summaries, scores, at)
 
@@ -358,6 +358,10 @@ class SqlStore:
     def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
         with self.database.read() as connection:
             return outbox.waiting(connection, now, DeliveryStatus.HELD)
+
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        with self.database.read() as connection:
+            return outbox.given_up(connection, since)
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         with self.database.read() as connection:

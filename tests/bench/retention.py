@@ -19,7 +19,7 @@ from rich.console import Console
 from sqlalchemy import text
 
 from monitor.model import Claim, Cutoffs, RunResult, RunStatus, Scores
-from monitor.storage import SqlStore, open_store, partitions
+from monitor.storage import SqlStore, open_store, room
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from servers.postgres import running_postgres
@@ -65,7 +65,7 @@ def _prune(store: SqlStore, rows: int) -> None:
 def _delete(store: SqlStore, rows: int) -> None:
     slot = SLOT + 40 * DAY
     run_id = _finished(store, slot)
-    partitions.make_room(store.database, run_id, slot)
+    room.make_room(store.database, run_id, slot)
     with store.database.write() as connection:
         connection.execute(text(f"INSERT INTO scores {_ROWS.format(run=run_id, users=rows)}"))
     took: list[float] = []

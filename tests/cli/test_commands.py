@@ -69,6 +69,22 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> Non
     assert "below 0.35" in table
 
 
+def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world: Path) -> None:
+    slot = ("--slot", "2024-01-08", "--json")
+    (before,) = objects(rankwatch("run-once", *slot, cwd=world))
+    (world / "candidate.jsonl").rename(world / "away.jsonl")
+
+    done = rankwatch("run-once", *slot, cwd=world)
+
+    assert done.returncode == 3
+    (told,) = (json.loads(line) for line in done.stdout.splitlines())
+    assert (told["status"], told["reason"].rpartition("; ")[2]) == ("failed", "what the slot had before stays")
+    assert [each["status"] for each in objects(rankwatch("runs", "--json", cwd=world))] == ["ok"]
+    (world / "away.jsonl").rename(world / "candidate.jsonl")
+    (again,) = objects(rankwatch("run-once", *slot, cwd=world))
+    assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
+
+
 def test_run_once_tells_receivers_and_replay_does_not_unless_asked(
     world: Path,
     collector: Collector,  # noqa: F811 - the fixture

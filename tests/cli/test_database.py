@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from monitor.cli.database import _print_pruned
 from monitor.cli.main import app
 from monitor.errors import SchemaError
+from monitor.model import Pruned
 from monitor.storage import open_store, schema
 from storage.worked import run
 
@@ -106,3 +108,15 @@ def test_prune_deletes_nothing_and_says_so_where_no_run_bears_the_clock_out(db: 
     assert "nothing deleted" in told
     assert (machine["rows"], machine["reckoned_from"]) == ({}, "2024-01-11T00:00:00Z")
     assert json.loads(db("prune", "--dry-run", "--json").stdout)["reckoned_from"] == "2024-01-11T00:00:00Z"
+
+
+def test_prune_tells_what_was_put_off_and_what_stays_whatever_the_size(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "scores_from_1 was not dropped: process 7 (psql, idle in transaction for 9 s) holds it: tried again the next time"
+    found = Pruned(used_bytes=5000, excess_bytes=4000, lasting_bytes=3000, put_off=(why,))
+
+    _print_pruned(found, 1000, is_dry_run=False)
+
+    told = capsys.readouterr().out
+    assert f"put off: {why}" in told
+    assert "5.0 kB are used, 4.0 kB more than retention.max_size: what was put off is left to go" in told
+    assert "3.0 kB stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison" in told

@@ -8,20 +8,12 @@ from pathlib import Path
 import pytest
 
 import published
+from deploy.scraping import serving_page
 from deploy.story import Story, told
 from monitor.export import PrometheusPublisher
-from monitor.web import WebServer, create_app
 from servers.prometheus import Prometheus, running_prometheus
 
 ROOT = Path(__file__).parents[2]
-
-
-class _Well:
-    def unhealthy(self) -> str | None:
-        return None
-
-    def unready(self) -> str | None:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,18 +35,16 @@ def _live(publisher: PrometheusPublisher, stop: threading.Event) -> None:
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
     publisher, stop = published.filled(), threading.Event()
-    server = WebServer(create_app(metrics=publisher.render, health=_Well()), "127.0.0.1", 0)
-    server.start()
     life = threading.Thread(target=_live, args=(publisher, stop))
-    life.start()
-    try:
-        rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
-        with running_prometheus(server.url.removeprefix("http://"), rules=[rules]) as prometheus:
-            yield Watched(publisher=publisher, prometheus=prometheus)
-    finally:
-        stop.set()
-        life.join()
-        server.stop()
+    with serving_page(publisher) as target:
+        life.start()
+        try:
+            rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
+            with running_prometheus(target, rules=[rules]) as prometheus:
+                yield Watched(publisher=publisher, prometheus=prometheus)
+        finally:
+            stop.set()
+            life.join()
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ comparisons:
       - {{alert: UsersApart, metric: "rbo(p=0.9)", statistic: share_below(0.3), above: 0.9, for: 1000, severity: info}}
       - {{alert: MeanDrop, metric: "rbo(p=0.9)", learned: drop, for: 1000, severity: info}}
 receivers:
-  - alertmanager: {{urls: ["{alertmanager}"]}}
+  - alertmanager: {{urls: ["{alertmanager}"], labels: {{job: rankwatch}}}}
 pings:
   - {{url: "{pinged}"}}
 """

@@ -15,10 +15,10 @@ from boards import DASHBOARDS, render
 from boards.queries import UnknownError, prove
 from deploy import boarding
 from deploy.interpolating import Page
+from deploy.scraping import serving_page
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export import PrometheusPublisher
 from monitor.model import Expectation, LatestRun, State
-from monitor.web import WebServer, create_app
 from servers.prometheus import Prometheus, running_prometheus
 
 METRIC = "rbo(p=0.9)"
@@ -34,14 +34,6 @@ PAGE = Page(
 )
 OF_ONE_DAEMON = {"Daemons that lead"}
 """What tells daemons from each other, so that a second one shows."""
-
-
-class _Well:
-    def unhealthy(self) -> str | None:
-        return None
-
-    def unready(self) -> str | None:
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,12 +76,7 @@ def pair() -> Iterator[Pair]:
     stop = threading.Event()
     life = threading.Thread(target=_live, args=(leading, stop))
     with ExitStack() as stack:
-        urls = []
-        for publisher in (leading, standing):
-            server = WebServer(create_app(metrics=publisher.render, health=_Well()), "127.0.0.1", 0)
-            server.start()
-            stack.callback(server.stop)
-            urls.append(server.url.removeprefix("http://"))
+        urls = [stack.enter_context(serving_page(publisher)) for publisher in (leading, standing)]
         life.start()
         stack.callback(life.join)
         stack.callback(stop.set)

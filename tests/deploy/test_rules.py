@@ -26,6 +26,8 @@ from monitor.export import SERIES
 from servers import require
 
 HERE = Path(__file__).parent
+PLACE = "cluster, job, namespace"
+"""Labels that tell environments apart."""
 STORIES = sorted(HERE.glob("rankwatch.rules*.test.yml"))
 
 
@@ -132,9 +134,22 @@ def test_what_is_about_a_comparison_is_taken_once_of_all_daemons() -> None:
     for rule in rules():
         text = rule["expr"]
         if any(shared & labels.get(re.sub("_(bucket|count|sum)$", "", name), set()) for name in series_in(text)):
-            assert "without (instance, pod, node" in text, text
+            assert f"by ({PLACE}, " in text or f"on ({PLACE}, comparison) rankwatch_alert_state" in text, text
             gauges = {name for name in series_in(text) if not name.endswith(("_total", "_bucket", "_count", "_sum"))}
-            assert not re.search(rf"sum without \(instance[^)]*\) \((?:{'|'.join(gauges) or 'none'})\b", text), text
+            assert not re.search(rf"sum by \([^)]*\) \(\s*(?:{'|'.join(gauges) or 'none'})\b", text), text
+
+
+def test_whatever_other_labels_targets_have_rules_aggregate_and_match_by_those_of_the_place() -> None:
+    """A label that one target has and its fellow has not would divide what belongs together."""
+    for rule in rules():
+        groupings = re.findall(r"\b(by|without|on) \(([^)]*)\)", rule["expr"])
+        assert "without" not in {word for word, _ in groupings}, rule["expr"]
+        assert all(names == "" or names.startswith(PLACE) for _, names in groupings), rule["expr"]
+
+
+def test_alerts_inhibit_within_their_place_only() -> None:
+    for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]:
+        assert rule["equal"][:3] == PLACE.split(", ")
 
 
 def test_recorded_series_are_named_level_metric_operation() -> None:
@@ -166,13 +181,14 @@ def test_the_documented_command_sets_every_address_and_the_job(tmp_path: Path) -
 
     changed = yaml.safe_load(copy.read_text(encoding="utf-8"))["groups"]
     assert "example.com" not in copy.read_text(encoding="utf-8")
-    assert 'job="rankwatch"' not in str([rule["expr"] for group in changed for rule in group["rules"]])
+    assert 'job=~"rankwatch' not in str([rule["expr"] for group in changed for rule in group["rules"]])
     _run(require("promtool"), "check", "rules", "--lint=all", "--lint-fatal", str(copy))
 
 
 def test_a_quicker_pace_divides_spans_and_nothing_else() -> None:
-    text = "for: 5m\nexpr: a[1h] offset 1d > 10 * 60 + 4 * x\ngroup_wait: 30s\nsummary: for 5 minutes, ratio5m\n"
+    text = "for: 5m\nexpr: a[1h] b[1h:5m] offset 1d > 10 * 60 + 4 * x\ngroup_wait: 30s\nsummary: for 5 minutes, ratio5m\n"
 
-    quick = "for: 2000ms\nexpr: a[24000ms] offset 576000ms > 4 + 4 * x\ngroup_wait: 200ms\nsummary: for 5 minutes, ratio5m\n"
+    quick = "for: 2000ms\nexpr: a[24000ms] b[24000ms:2000ms] offset 576000ms > 4 + 4 * x\n"
+    quick += "group_wait: 200ms\nsummary: for 5 minutes, ratio5m\n"
     assert quicken(text, 150) == quick
-    assert not re.search(r"\bfor: \d+[smhd]\b|\[\d+[smhd]\]", quicken(RULES.read_text(encoding="utf-8"), 150))
+    assert not re.search(r"\bfor: \d+[smhd]\b|[\[:]\d+[smhd][\]:]", quicken(RULES.read_text(encoding="utf-8"), 150))

@@ -10,7 +10,7 @@ import pytest
 import published
 from monitor.errors import DatabaseTrouble, DeliveryError, DeliveryTrouble
 from monitor.export import PrometheusPublisher
-from monitor.model import Arm, CoverageReason, RunStatus
+from monitor.model import Arm, CoverageReason, DataKind, RunStatus
 
 Scrape = Callable[[PrometheusPublisher], Any]
 
@@ -124,11 +124,12 @@ def test_a_run_that_ends_after_its_comparison_went_brings_nothing_back(publisher
 def test_the_outbox_shows_what_waits_also_for_a_receiver_that_went(publisher: PrometheusPublisher, scrape: Scrape) -> None:
     publisher.watch([], ["pager"])
 
-    publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1})
+    publisher.outbox({"chat": 2}, {"chat": 90.5}, {"chat": 1}, {"chat": 3})
     page = scrape(publisher)
 
     assert page.value("outbox_pending", receiver="chat") == 2
     assert page.value("outbox_held", receiver="chat") == 1
+    assert page.value("outbox_given_up", receiver="chat") == 3
     assert page.value("outbox_oldest_age_seconds", receiver="chat") == 90.5
     assert page.value("outbox_pending", receiver="pager") == 0
 
@@ -278,3 +279,29 @@ def test_a_ping_and_a_receiver_that_went_vanish(publisher: PrometheusPublisher, 
 )
 def test_every_delivery_error_is_of_one_kind(error: DeliveryError, trouble: str) -> None:
     assert error.trouble == trouble
+
+
+def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(scrape: Scrape, clock: Any) -> None:
+    publisher = PrometheusPublisher(version="1", clock=clock)
+
+    def since() -> float | None:
+        found: float | None = scrape(publisher).value("comparison_since_timestamp_seconds", comparison="home-feed")
+        return found
+
+    publisher.watch(["home-feed"], [])
+    clock.passed_s = 3600
+    publisher.watch(["home-feed", "search"], [])
+    assert since() == published.SLOT.timestamp()
+    publisher.watch(["search"], [])
+    assert since() is None
+    publisher.watch(["home-feed"], [])
+    assert since() == clock.now().timestamp()
+    publisher.publish([published.latest()])
+    assert since() == (published.SLOT - timedelta(days=1)).timestamp()
+
+
+def test_a_daemon_that_leads_no_longer_shows_no_sizes_from_then(publisher: PrometheusPublisher, scrape: Scrape) -> None:
+    publisher.database_sizes({DataKind.SCORES: 4096})
+    for leads, shown in ((True, 4096), (False, None)):
+        publisher.led_by(lambda leads=leads: (leads, 7))  # type: ignore[misc]
+        assert scrape(publisher).value("database_size_bytes", kind="scores") == shown

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -154,7 +154,11 @@ def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublishe
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
 
-@given(name=st.text(st.characters(codec="utf-8").filter(lambda each: visible(each) == each), min_size=1, max_size=40))
+@given(
+    name=st.text(
+        st.characters(codec="utf-8").filter(lambda each: each != "\\" and visible(each) == each), min_size=1, max_size=40
+    )
+)
 def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
     publisher = PrometheusPublisher(version="1")
     publisher.publish([published.latest(summaries=(published.summary(segment=name),), coverage=None, states=())])
@@ -163,6 +167,18 @@ def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
     samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
     assert [s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"] == [name]
+
+
+@given(names=st.sets(st.text(r"a\tx09" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
+@example(names={"a\tb", r"a\tb"})
+def test_two_segments_are_two_series_whatever_characters_they_have(names: set[str]) -> None:
+    publisher = PrometheusPublisher(version="1")
+    summaries = tuple(published.summary(segment=name) for name in names)
+    publisher.publish([published.latest(summaries=summaries, coverage=None, states=())])
+
+    samples = [sample for family in text_string_to_metric_families(publisher.render()[0].decode()) for sample in family.samples]
+
+    assert len({s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"}) == 2
 
 
 @pytest.mark.parametrize("severity", list(Severity))

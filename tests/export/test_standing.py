@@ -75,7 +75,8 @@ def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
     assert write(of_comparison(families, "other")) == b""
     assert names_in(one) | names_in(none) == names_in(left())
     assert names_in(none) == {
-        f"rankwatch_{name}" for name in ("build_info", "outbox_pending", "outbox_held", "outbox_oldest_age_seconds")
+        f"rankwatch_{name}"
+        for name in ("build_info", "outbox_pending", "outbox_held", "outbox_given_up", "outbox_oldest_age_seconds")
     }
     assert not names_in(one) & names_in(none)
 

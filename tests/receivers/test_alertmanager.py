@@ -61,6 +61,14 @@ def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None
     assert alert["generatorURL"] == "http://rankwatch.test/comparisons/home-feed?alert=SimilarityLow&segment=all"
 
 
+def test_labels_of_the_place_stand_beside_those_of_the_alert_which_win() -> None:
+    there = {"job": "rankwatch", "namespace": "recs", "team": "nobody"}
+    alert = alert_of(transition(), SLOT, "http://rankwatch.test", there)
+    labels = alert["labels"]
+    assert isinstance(labels, dict)
+    assert (labels["job"], labels["namespace"], labels["team"]) == ("rankwatch", "recs", "ranking")
+
+
 def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
     why = "All of the drop: country=UK, items replaced."
     alert = alert_of(transition(explanation=why), SLOT, "http://rankwatch.test")

@@ -13,6 +13,7 @@ import pytest
 
 from monitor.cli.serving import _obey
 from monitor.model import RunStatus
+from monitor.service import daemon as daemon_module
 from monitor.service.heart import SILENT_S, Heart
 from monitor.service.scheduling import STUCK_S, Jobs
 from servers.daemon import wait_for
@@ -172,3 +173,20 @@ def test_systemd_is_fed_only_while_the_daemon_is_well(tmp_path: Path, monkeypatc
         assert [listener.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3
         with pytest.raises(TimeoutError):
             listener.recv(100)
+
+
+def test_a_reload_that_fails_for_a_reason_nobody_thought_of_ends_no_daemon(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise TypeError
+
+    with watching(world(tmp_path)) as watched:
+        watched.await_run(NOON)
+        with monkeypatch.context() as patched:
+            patched.setattr(daemon_module, "load", fail)
+            assert not watched.daemon.reload()
+        assert watched.value("config_last_reload_successful") == 0
+        assert watched.daemon.reload()
+        watched.clock.let_pass(HOUR)
+        watched.await_run(NOON + HOUR)

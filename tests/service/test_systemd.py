@@ -1,9 +1,15 @@
+import queue
+import signal
 import socket
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import cast
 
 import pytest
 
+from monitor.cli.serving import _obey
 from monitor.service import systemd
+from monitor.service.daemon import Daemon
 
 
 @pytest.fixture
@@ -43,3 +49,35 @@ def test_the_watchdog_is_fed_at_half_its_time(
     if value is not None:
         monkeypatch.setenv("WATCHDOG_USEC", value)
     assert systemd.watchdog_interval_s() == seconds
+
+
+@dataclass
+class Reloading:
+    """Counts how often it reads its configuration; meanwhile somebody may ask for more."""
+
+    queue: queue.SimpleQueue[int]
+    asked_meanwhile: list[int] = field(default_factory=list)
+    reloads: int = 0
+
+    def reload(self) -> bool:
+        self.reloads += 1
+        for number in self.asked_meanwhile:
+            self.queue.put(number)
+        return False
+
+    def unhealthy(self) -> str | None:
+        return None
+
+
+def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel: socket.socket) -> None:
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    daemon = Reloading(signals, asked_meanwhile=[signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP])
+    for _ in range(500):
+        signals.put(signal.SIGHUP)
+
+    with channel:
+        _obey(cast("Daemon", daemon), signals)
+        told = [channel.recv(100).partition(b"\n")[0] for _ in range(3)]
+
+    assert daemon.reloads == 1
+    assert told == [b"RELOADING=1", b"READY=1", b"WATCHDOG=1"]

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from structlog.testing import CapturingLogger
 
 from factories import SLOT
@@ -53,6 +54,22 @@ def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch
     assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
     told = [call.method_name for call in logs.calls]
     assert told == (["info", "warning", "error"] if is_full else ["info"])
+
+
+def test_what_was_put_off_is_told_with_its_reason(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    publisher = PrometheusPublisher(version="1")
+    with closing(open_store(postgres_url, create=True)) as store:
+        for days in (6, 5, 4, 3):
+            run(store, _Clock().now() - days * DAY)
+        with store.database.write() as connection:
+            connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_from_0"))
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
+
+    (told,) = [call for call in logs.calls if call.method_name == "warning"]
+    assert told.args == ("old rows put off",)
+    assert told.kwargs["reason"].startswith("scores_from_0 was not dropped: a view or another object is made of it")
 
 
 def test_a_clock_that_no_run_bears_out_is_told_of_and_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

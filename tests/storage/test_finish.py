@@ -196,7 +196,7 @@ def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: 
     run(store, SLOT - HOUR, comparison="search")
 
     home, search = store.latest(["home-feed", "search"])
-    assert (home.run.slot, home.run.status, home.last_ok_slot) == (SLOT + HOUR, RunStatus.FAILED, SLOT)
+    assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (SLOT + HOUR, RunStatus.FAILED, SLOT, SLOT)
     assert (search.run.comparison, search.run.slot) == ("search", SLOT - HOUR)
     assert store.latest([]) == ()
 

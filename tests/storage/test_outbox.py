@@ -102,6 +102,18 @@ def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) 
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
 
 
+def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed: SqlStore) -> None:
+    for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
+        owed.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
+    owed.forget_receivers(known=["hook"], now=NOW + MINUTE)
+
+    assert owed.given_up(since=NOW) == {"hook": 3}
+    assert owed.given_up(since=NOW + MINUTE) == {"hook": 2}
+    assert owed.given_up(since=NOW + 2 * MINUTE) == {}
+    assert owed.revive(NOW + 2 * MINUTE, receivers=["hook"]) > 0
+    assert sum(owed.given_up(since=NOW).values()) < 3
+
+
 def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: SqlStore) -> None:
     delivery = lease(owed, NOW)[0]
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):

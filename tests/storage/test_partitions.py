@@ -11,8 +11,8 @@ from sqlalchemy import text
 
 from factories import SLOT
 from monitor.model import Claim
-from monitor.storage import SqlStore, open_store, partitions, schema
-from monitor.storage.partitions import Partition
+from monitor.storage import SqlStore, leaving, open_store, partitions, room, schema
+from monitor.storage.partitions import Leaver, Partition
 from servers.pgbouncer import pooled
 from storage.worked import HOUR, claimed, prune, result, run
 
@@ -125,11 +125,11 @@ def test_pruning_beside_an_open_copy_waits_for_nobody_for_long_and_nobody_waits_
     store: SqlStore, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen in the server's list of locks: the writer and a second writer hold theirs, and nothing waits."""
-    monkeypatch.setattr(partitions, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(partitions, "_SHORT_S", 0.1)
+    monkeypatch.setattr(leaving, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(leaving, "SHORT_S", 0.1)
     ids = [run(store, SLOT + days * DAY) for days in range(6)]
     open_run = claimed(store, SLOT + 6 * DAY)
-    partitions.make_room(store.database, open_run.run_id, SLOT + 6 * DAY)
+    room.make_room(store.database, open_run.run_id, SLOT + 6 * DAY)
     with other.cursor() as cursor, other.transaction():
         with cursor.copy("COPY scores FROM STDIN") as copy:
             copy.write_row((open_run.run_id, "u1", 1, 0.5))
@@ -156,6 +156,9 @@ def test_what_was_begun_to_detach_or_not_dropped_is_finished_the_next_time(store
     for days in range(6):
         run(store, SLOT + days * DAY)
     first, second, *_ = found(store)
+    for each in (first, second):
+        mark = Leaver(partition=each, before=SLOT + 2 * DAY, is_early=False).mark
+        other.execute(f"COMMENT ON TABLE {each.name} IS '{mark}'")
     other.execute(f"ALTER TABLE scores DETACH PARTITION {first.name} CONCURRENTLY")
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")

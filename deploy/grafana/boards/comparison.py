@@ -8,7 +8,7 @@ from boards import records
 from boards.colours import ARMS, BAD, BLUE, GOOD, GREEN, GREY, ORANGE, PURPLE, REASONS, SKY, STATUSES, VERMILLION, WARN
 from boards.layout import JOBS, METRICS, Json, annotation, choice, dashboard, data_source, text_box
 from boards.panels import coloured, dashed, fixed, heat_map, lines, override, stat, steps, table, timeline
-from boards.queries import JOB, ONE, prove, series, shown
+from boards.queries import JOB, ONE, none_known, prove, series, shown
 
 _METRIC = 'metric="$metric"'
 _WHOLE = (ONE, 'segment="all"')
@@ -25,7 +25,7 @@ def _of_rules_on_the_mean(name: str) -> str:
 
 
 def _now() -> list[Json]:
-    firing = f"sum(max by (alert, segment) ({series('alert_state', ONE)} == bool 2)) or vector(0)"
+    firing = f"sum(max by (alert, segment) ({series('alert_state', ONE)} == bool 2)) or {none_known()}"
     paired = f"{shown('paired_users', *_WHOLE)} / {shown('panel_users', *_WHOLE)}"
     return [
         stat("Alerts firing", {firing: ""}, "Alerts of this comparison that fire now.", limits=steps((None, GOOD), (1, BAD))),

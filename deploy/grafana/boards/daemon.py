@@ -47,17 +47,27 @@ def _now() -> list[Json]:
 
 def _schedule() -> list[Json]:
     age = f"time() - {shown('run_last_finished_timestamp_seconds', SOME, by='comparison')}"
+    since = f"min by (comparison) ({series('comparison_since_timestamp_seconds', SOME)})"
+    awaited = f"time() - ({shown('run_last_ok_timestamp_seconds', SOME, by='comparison')} or {since})"
     return [
         lines(
             "Lag of runs behind their slot",
             {quantile(q, "schedule_lag_seconds", SOME): title for q, title in ((0.5, _P50), (0.95, _P95))},
             overrides=_BOTH,
+            width=8,
             **_DAY,
         ),
         lines(
             "Age of the newest run, in intervals",
             {f"({age}) / {shown('schedule_interval_seconds', SOME, by='comparison')}": "{{comparison}}"},
             "Time since a run last ended, over the longest time between two slots. Above 2 the comparison is overdue.",
+            width=8,
+        ),
+        lines(
+            "Wait for a run that is ok",
+            {f"({awaited}) / {shown('stale_after_seconds', SOME, by='comparison')}": "{{comparison}}"},
+            "Time since a run last ended ok, or since there is the comparison, over the time after which `Stale` fires.",
+            width=8,
         ),
         lines(
             "Runs by status",
@@ -147,8 +157,9 @@ def _delivery() -> list[Json]:
             {
                 shown("outbox_pending", by="receiver"): "{{receiver}}",
                 shown("outbox_held", by="receiver"): "{{receiver}}, held",
+                shown("outbox_given_up", by="receiver"): "{{receiver}}, given up",
             },
-            "Deliveries that wait to be sent, and those that are held back.",
+            "Deliveries that wait to be sent, that are held back, and that were given up within the last hour.",
             width=8,
         ),
         lines("Oldest delivery waiting", {shown("outbox_oldest_age_seconds", by="receiver"): "{{receiver}}"}, width=8),

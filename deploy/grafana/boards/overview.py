@@ -5,7 +5,7 @@ from __future__ import annotations
 from boards.colours import BAD, GOOD, STATUSES, WARN
 from boards.layout import JOBS, Json, choice, dashboard, data_source
 from boards.panels import coloured, lines, override, stat, states, steps, table, timeline
-from boards.queries import JOB, series, shown
+from boards.queries import JOB, none_known, series, shown
 
 _METRIC = 'metric="$metric"'
 _WHOLE = 'segment="all"'
@@ -72,15 +72,16 @@ def _comparisons() -> Json:
 
 
 def _now() -> list[Json]:
-    firing = f"sum(max by (comparison, alert, segment) ({series('alert_state')} == bool 2)) or vector(0)"
-    unjudged = f"sum(max by (comparison, alert, segment) (1 - {series('alert_judged')})) or vector(0)"
+    none = none_known()
+    firing = f"sum(max by (comparison, alert, segment) ({series('alert_state')} == bool 2)) or {none}"
+    unjudged = f"sum(max by (comparison, alert, segment) (1 - {series('alert_judged')})) or {none}"
     bad = series("run_status", 'status!="ok"')
-    not_ok = f"count(max by (comparison) ({bad}) == 1) or vector(0)"
+    not_ok = f"count(max by (comparison) ({bad}) == 1) or {none}"
     late = f"time() - {shown('run_last_slot_timestamp_seconds', by='comparison')}"
-    overdue = f"count({late} > 2 * {shown('schedule_interval_seconds', by='comparison')}) or vector(0)"
+    overdue = f"count({late} > 2 * {shown('schedule_interval_seconds', by='comparison')}) or {none}"
     bad_from_one = steps((None, GOOD), (1, BAD))
     return [
-        stat("Watched", {f"count(max by (comparison) ({series('series_cut')}))": ""}, "Comparisons that are watched."),
+        stat("Watched", {f"count(max by (comparison) ({series('stale_after_seconds')}))": ""}, "Comparisons that are watched."),
         stat("Alerts firing", {firing: ""}, "Alerts that fire now, each segment counted.", limits=bad_from_one),
         stat(
             "Not judged",

@@ -77,6 +77,11 @@ def shown(name: str, *matchers: str, by: str = "") -> str:
     return f"max by ({by}) ({series(name, *matchers)})" if by else f"max({series(name, *matchers)})"
 
 
+def none_known() -> str:
+    """0 where a database answers: nothing is there to be counted. Nothing at all where none does: then nothing is known."""
+    return f"0 * max({series('database_up')} == 1)"
+
+
 def grown(name: str, *matchers: str, by: str) -> str:
     """How much a counter grew over a step of the graph, over all daemons: each counts what it did itself."""
     return f"sum by ({by}) (increase({series(name, *matchers)}{RATE}))"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath, Duration, Options
+from monitor.options import ConfigPath, Duration, LabelName, Options
 from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
 
 PATH = "/api/v2/alerts"
@@ -55,6 +56,12 @@ class AlertmanagerOptions(Options):
     bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
     ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
     timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    labels: Mapping[LabelName, str] = Field(
+        default_factory=dict,
+        description="Further labels of every alert told here: those that Prometheus gives its alerts of this rankwatch (`job`, "
+        "`namespace`, `cluster`), so that alerts of both inhibit each other and those of other environments none.",
+        examples=[{"job": "rankwatch"}],
+    )
     resend_every: Duration = Field(
         timedelta(minutes=1),
         description="How often a firing alert is told again. With run-once, not serve: how often run-once is started.",

@@ -63,7 +63,7 @@ class Alertmanager:
         """
         ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
         told = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
-        alerts = [alert_of(transition, ends_at, self._external_url) for transition in told]
+        alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in told]
         for start in range(0, len(alerts), _BATCH):
             answer = self._guard.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
             accept(answer, who=self._guard.who, now=now)
