@@ -120,13 +120,19 @@ def _tls(cert: Path | None, key: Path | None) -> ssl.SSLContext:
 
 
 def _show(context: ssl.SSLContext, cert: Path, key: Path) -> None:
-    locked: list[Path] = []
+    is_locked = False
+
+    def refuse() -> str:
+        nonlocal is_locked
+        is_locked = True
+        return ""
+
     try:
         for file in (cert, key):
             _require_regular(file)  # a pipe would be waited for
-        context.load_cert_chain(cert, key, password=lambda: str(locked.append(key) or ""))
+        context.load_cert_chain(cert, key, password=refuse)
     except ssl.SSLError as error:
-        if locked:
+        if is_locked:
             msg = f"{key}: is encrypted: give a key without a password"
         elif error.reason == "KEY_VALUES_MISMATCH":
             msg = f"{key}: is not the key of this certificate, {cert}"
