@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
+from monitor.files import read_bounded
 from monitor.shown import display_url
 
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -118,6 +119,14 @@ LabelName = Annotated[str, AfterValidator(_label)]
 """Name of a further label of alerts, as Prometheus has them."""
 
 
+def require_header_text(text: str) -> str:
+    """The text; ValueError when it cannot stand in a header: line breaks, other controls, beyond ASCII, blanks at its ends."""
+    if not text or text != text.strip() or not (text.isascii() and text.isprintable()):
+        msg = "must be printable ASCII text on one line without blanks at its ends"
+        raise ValueError(msg)
+    return text
+
+
 def is_secret(annotation: object) -> bool:
     """Whether a field of this type is a secret itself, so that its value may stand in a file: ``name_file``."""
     wraps = get_origin(annotation) in {Annotated, Union, UnionType}
@@ -139,15 +148,11 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     if not isinstance(path, str):
         return _Unreadable("must be the path of a file that holds the value")
     try:
-        with (Path(base or ".") / _expand_home(path)).open("rb") as file:
-            content = file.read(_LARGEST_SECRET_FILE + 1)
-        text = content.decode().rstrip("\r\n")
+        text = read_bounded(Path(base or ".") / _expand_home(path), _LARGEST_SECRET_FILE).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         return _Unreadable(f"cannot read {path}: it is not UTF-8 text")
     except (OSError, ValueError) as error:
         return _Unreadable(f"cannot read {path}: {getattr(error, 'strerror', None) or error}")
-    if len(content) > _LARGEST_SECRET_FILE:
-        return _Unreadable(f"cannot read {path}: it holds more than {_LARGEST_SECRET_FILE} bytes")
     return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 

@@ -35,7 +35,7 @@ def check(
 
     comparison = only_one(name, comparison)
     settings = load(config)
-    access = open_access(settings.access)
+    access = open_access(settings.access, name=settings.web_config_file)
     wiring = wire(settings)
     try:
         looks = [look_at(watched, users) for watched in chosen(wiring.watched, comparison)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -61,7 +62,7 @@ def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
     series = SERIES[name]
     family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
     for labels, one in samples.items():
-        family.add_metric(_written(labels), list(one.buckets), one.total)
+        family.add_metric([_written(each) for each in labels], list(one.buckets), one.total)
     return family
 
 
@@ -72,13 +73,19 @@ def _gauge(name: str, samples: dict[Labels, float]) -> Metric:
         if len(labels) != len(series.labels):
             msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             raise ValueError(msg)
-        family.add_metric(_written(labels), value)
+        family.add_metric([_written(each) for each in labels], value)
     return family
 
 
-def _written(labels: Labels) -> list[str]:
-    """Label values without what could steer a terminal; no two become one, which would make two series one."""
-    return [visible(each.replace("\\", r"\\")) for each in labels]
+_SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
+"""What `visible` writes in place of a character."""
+
+
+def _written(value: str) -> str:
+    """The label's value without what could steer a terminal; no two become one, which would make two series one."""
+    if visible(value) == value and not _SPELLED.search(value):
+        return value
+    return visible(value.replace("\\", r"\\"))
 
 
 def counter(name: str) -> Counter:

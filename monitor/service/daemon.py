@@ -206,7 +206,7 @@ class Daemon:
         with self._changing:
             try:
                 settings = require_reloadable(load(self._config), self._wiring.settings)
-                access = let_in(settings)
+                access = let_in(settings, self._web.access)
                 new = wire(settings, on_ping=self._publisher.pinged)
                 if self._leading.leads:
                     settle(new, self._store, self._clock)

@@ -3,8 +3,9 @@
 from monitor.settings.cron import Cron
 from monitor.settings.example import example_text
 from monitor.settings.loading import listens_at, load, loads, locate
-from monitor.settings.models import ComparisonOptions, LogOptions, RetentionOptions, Settings
+from monitor.settings.models import ComparisonOptions, LogOptions, Settings
 from monitor.settings.reference import reference
+from monitor.settings.retention_options import RetentionOptions
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import Every, Schedule
 from monitor.settings.schema import json_schema

@@ -7,10 +7,11 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.fields import is_loopback, split_address
-from monitor.settings.models import ComparisonOptions, RetentionOptions, Settings
+from monitor.settings.models import ComparisonOptions, Settings
 from monitor.settings.needs import check_needs, read_metric
 from monitor.settings.partial import Partial, valid
 from monitor.settings.problems import TWICE, Path, Problem, unique
+from monitor.settings.retention_options import RetentionOptions
 from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.telling import names_of

@@ -23,6 +23,8 @@ _NULL = re.compile(r"~|null|Null|NULL|")
 _BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
 _INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
+_UNFIT = re.compile("[\0\ud800-\udfff]")  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
+_IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
 _TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
 _STRING_TAG = "tag:yaml.org,2002:str"
 
@@ -186,6 +188,9 @@ class _Builder:
 
     def _key(self, node: yaml.Node, path: Path) -> str | None:
         if isinstance(node, yaml.ScalarNode):
+            if _UNFIT.search(node.value):
+                self._report(path, node.start_mark.line + 1, _IS_UNFIT)
+                return None
             return str(node.value)
         self._report(path, node.start_mark.line + 1, "a key must be plain text; text with {braces} must be quoted")
         return None
@@ -198,6 +203,9 @@ class _Builder:
             return node.value
         if found.used:
             self.document.expanded.update(found.used)
+        if _UNFIT.search(found.text):
+            self._report(path, line, _IS_UNFIT)
+            return _UNFIT.sub("?", found.text)
         if node.style is None:
             self.document.texts[path] = found.text
         return _plain(node, found)

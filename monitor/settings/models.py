@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model import Cutoffs, NoiseFloor
+from monitor.model import NoiseFloor
 from monitor.options import ConfigPath, Duration, OneOf, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.condition_options import ConditionsOptions
@@ -23,10 +23,10 @@ from monitor.settings.fields import (
     LeaseTime,
     MetricName,
     PublicUrl,
-    Size,
     ZoneName,
     split_address,
 )
+from monitor.settings.retention_options import RetentionOptions
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.telling import MaintenanceOptions, RouteOptions
 from monitor.shown import display_url
@@ -151,6 +151,13 @@ class ComparisonOptions(Options):
         "arm metric needs them).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
+    reference: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="A name for what is normal. Under another one rules learn anew from the runs to come: to accept a change.",
+        examples=["since release 42"],
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -159,44 +166,6 @@ class ComparisonOptions(Options):
         if not isinstance(data, Mapping) or data.get("rules") != "default":
             return data
         return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}
-
-
-class RetentionOptions(Options):
-    """How long what runs found is kept. Alert states are kept as long as they stand."""
-
-    scores: Duration = Field(
-        default=timedelta(days=30), description="Scores of each user. On PostgreSQL they may stay up to two days longer."
-    )
-    lists: Duration | None = Field(
-        default=None,
-        description="Lists of all compared users, at most: they go once nothing needs them (default: as `scores`).",
-    )
-    evidence: Duration = Field(default=timedelta(days=90), description="Lists of example users, and explanations.")
-    summaries: Duration | None = Field(
-        default=None,
-        description="Summaries, coverage and expectations of segments other than `all`; what rules learned from them stays "
-        "(default: as `runs`).",
-    )
-    runs: Duration = Field(default=timedelta(days=400), description="Runs, and with them all that belongs to them.")
-    daily: Duration = Field(default=timedelta(days=5 * 365), description="What each UTC day came to, by segment and metric.")
-    max_size: Size | None = Field(
-        default=None,
-        description="Bytes that the database may take. Nearing it the oldest scores of users go early, then lists and "
-        "evidence, then summaries of segments; runs and alerts never.",
-        examples=["20GB"],
-    )
-
-    def cutoffs(self, now: datetime) -> Cutoffs:
-        """What goes at this time."""
-        return Cutoffs(
-            scores=now - self.scores,
-            lists=now - (self.lists or self.scores),
-            evidence=now - self.evidence,
-            summaries=now - (self.summaries or self.runs),
-            runs=now - self.runs,
-            daily=now - self.daily,
-            max_bytes=self.max_size,
-        )
 
 
 class LogOptions(Options):

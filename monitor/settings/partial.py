@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from itertools import islice
 from typing import Annotated, Any, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
 from monitor.options import Options
-from monitor.settings.problems import suggestion
+from monitor.settings.problems import MOST_TOLD, suggestion
 
 T = TypeVar("T", bound=Options)
 
@@ -29,7 +30,8 @@ class Partial:
     def misspells(self, *keys: str) -> bool:
         """Whether an unknown key looks like one of these: it is reported by itself."""
         known = {field.alias or name for name, field in self._model.model_fields.items()}
-        return any(key not in known and suggestion(key, keys) for key in self.raw)
+        unknown = (key for key in self.raw if key not in known)
+        return any(suggestion(key, keys) for key in islice(unknown, MOST_TOLD))
 
     def get(self, key: str) -> Any:  # noqa: ANN401 - a value of whatever type the field has
         """The key's value, its default when it is absent; None when it could not be read."""

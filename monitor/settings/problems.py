@@ -37,6 +37,8 @@ _LITERAL = re.compile(r"'([^']*)'")
 
 
 DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
+MOST_TOLD = 100
+"""Problems of one file; the others are only counted."""
 MISSING = "is missing, and must be given"
 TWICE = "stands in this list already"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path as FilePath
@@ -10,37 +11,40 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from monitor.errors import ConfigError
+from monitor.files import read_bounded
 from monitor.settings.document import MAX_BYTES, Document
 from monitor.settings.knowing import keys_at
-from monitor.settings.problems import DID_YOU_MEAN, MISSING, Path, Problem, dotted, either, unknown_key, wording
+from monitor.settings.problems import DID_YOU_MEAN, MISSING, MOST_TOLD, Path, Problem, dotted, either, unknown_key, wording
 
 T = TypeVar("T", bound=BaseModel)
 
 _SHORTEST_SECRET = 4
 
 
-def read_text(path: FilePath, *, advice: str = "write one with `rankwatch init`, or name another with --config") -> str:
-    """Text of a configuration file; ConfigError when there is none that could be one."""
+_ADVICE = "write one with `rankwatch init`, or name another with --config"
+
+
+def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, may_be_pipe: bool = True) -> str:
+    """Text of a configuration file of at most ``most`` bytes; ConfigError when there is none that could be one."""
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_BYTES + 1)
-        text = content.decode("utf-8-sig")
+        content = read_bounded(path, most, may_be_pipe=may_be_pipe)
     except FileNotFoundError:
         msg = f"{path}: no such file: {advice}"
         raise ConfigError(msg) from None
-    except UnicodeDecodeError as error:
-        if len(content) <= MAX_BYTES:
-            line = content.count(b"\n", 0, error.start) + 1
-            msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
-            raise ConfigError(msg) from None
-        text = ""
     except OSError as error:
-        msg = f"{path}: cannot be read: {error.strerror or 'input/output error'}"
+        too_large = f"is larger than {_size(most)}, which is no configuration"
+        msg = f"{path}: {too_large if error.errno == errno.EFBIG else f'cannot be read: {error.strerror}'}"
         raise ConfigError(msg) from None
-    if len(content) > MAX_BYTES:
-        msg = f"{path}: is larger than {MAX_BYTES >> 20} MiB, which is no configuration"
-        raise ConfigError(msg)
-    return text
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        msg = f"{path}:{line}: is not UTF-8 text: save it as UTF-8"
+        raise ConfigError(msg) from None
+
+
+def _size(number: int) -> str:
+    return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
 def validate(model: type[T], document: Document, context: dict[str, object]) -> tuple[T | None, list[Problem]]:
@@ -83,7 +87,7 @@ def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterat
             continue  # a default that waits for what is wrong elsewhere; a list that has items, only none that is right
         if is_guess:
             guesses.add(path)
-        found[path].append(_message(model, error, path, raw))
+        found[path].append(_message(model, error, path, raw, seeks=len(found) <= MOST_TOLD))
     meant = {(*path[:-1], match[1]) for path, (first, *_) in found.items() if (match := DID_YOU_MEAN.search(first))}
     for path, messages in found.items():
         is_beside = path in guesses and any(other[: len(path)] == path and len(other) > len(path) for other in found)
@@ -96,10 +100,11 @@ def _waits_for_items(error: Any, path: Path, raw: object) -> bool:  # noqa: ANN4
     return bool(error["type"] == "too_short" and isinstance(found, list) and found)
 
 
-def _message(model: type[BaseModel], error: Any, path: Path, raw: object) -> str:  # noqa: ANN401 - pydantic's dictionary
+def _message(model: type[BaseModel], error: Any, path: Path, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
+    """What is wrong, in words; an unknown key's likeness is only sought where ``seeks``, as that is slow."""
     kind = error["type"]
     if kind == "extra_forbidden":
-        return unknown_key(path[-1], keys_at(model, path[:-1]))
+        return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())
     if kind == "missing":
         return MISSING
     return wording(kind, error["msg"], error.get("ctx", {}), _at(raw, path))
@@ -140,12 +145,14 @@ def apart(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator[Proble
 
 
 def lines(document: Document, problems: Iterable[Problem], name: str, inside: Path = ()) -> Iterator[str]:
-    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``."""
+    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``: the first of too many."""
     outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
-    for line, problem in placed:
+    for line, problem in placed[:MOST_TOLD]:
         message = " ".join(problem.message.split())
         for value in outside:
             message = message.replace(value, "...")
         where = dotted(problem.path[len(inside) :] if problem.path[: len(inside)] == inside else problem.path)
         yield f"{name}:{line}: {where}: {message}" if where else f"{name}:{line}: {message}"
+    if len(placed) > MOST_TOLD:
+        yield f"{name}: and {len(placed) - MOST_TOLD} problems more"

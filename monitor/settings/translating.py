@@ -171,10 +171,9 @@ def keeps_lists(options: ComparisonOptions) -> bool:
 def config_hash(options: ComparisonOptions) -> str:
     """SHA-256 over everything that changes what a score means: k, metrics, sources, users, sample and seed.
 
-    So do the sources of item weights and relevance, the noise floor, and the size of the catalogue that shares and chance refer
-    to. Not rules,
-    schedule or storage, nor how lists are fetched (timeouts, retries, limits), nor which arm metrics are told beside the
-    scores and how long relevance is waited for. Of secrets only a URL without user
+    So do the sources of item weights and relevance, the noise floor, the size of the catalogue that shares and chance refer
+    to, and the name of what is normal. Not rules, schedule or storage, nor how lists are fetched (timeouts, retries, limits),
+    nor which arm metrics are told beside the scores and how long relevance is waited for. Of secrets only a URL without user
     and password enters, for it says which lists these are; passwords, tokens and headers do not.
     """
     meaning = {
@@ -185,7 +184,9 @@ def config_hash(options: ComparisonOptions) -> str:
         "users": _meaning(options.users),
         "seed": options.seed,
     }
-    later = {name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size", "noise_floor")}
+    later = {
+        name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size", "noise_floor", "reference")
+    }
     meaning |= {name: _meaning(value) for name, value in later.items() if value is not None}
     return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 

@@ -11,6 +11,7 @@ from monitor.settings.reading import lines, read_text, validate
 from monitor.web import AccessOptions
 
 _ADVICE = "name another as web_config_file; config/web.yaml is an example"
+_MAX_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +33,7 @@ def find_access(path: str | None) -> FoundAccess:
 
 
 def _read_access(path: FilePath) -> AccessOptions:
-    text = read_text(path, advice=_ADVICE)
+    text = read_text(path, advice=_ADVICE, most=_MAX_BYTES, may_be_pipe=False)
     try:
         document = read(text.replace("${", "$${"), {})  # no variables, as everybody else reads it
     except EmptyDocumentError:

@@ -58,7 +58,7 @@ def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, stan
             return PlainTextResponse("no such comparison, or no run of it has ended yet\n", 404, headers=_HEADERS)
         return HTMLResponse(render_comparison(found), headers=_HTML)
 
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", index),
             Route("/comparisons/{name}", comparison),
@@ -67,6 +67,8 @@ def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, stan
             Route("/-/ready", _probe(health.unready, "ready")),
         ]
     )
+    app.router.redirect_slashes = False  # to whatever host the client names
+    return app
 
 
 class _MetricsPage:

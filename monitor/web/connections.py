@@ -52,7 +52,11 @@ class GuardedProtocol(H11Protocol):
         self._arm()
         self._make_room()
         access = self.door.access
-        context = access.context()
+        try:
+            context = access.context()
+        except BaseException:
+            self.abort()  # left alone, it would be served without encryption
+            raise
         if context is None:
             super().connection_made(transport)
         elif not transport.is_closing():

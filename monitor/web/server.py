@@ -62,6 +62,11 @@ class WebServer:
         return f"{self._door.access.scheme}://{_address(self._host, self._port)}"
 
     @property
+    def access(self) -> Access:
+        """Whom it lets in now."""
+        return self._door.access
+
+    @property
     def is_alive(self) -> bool:
         """Whether its thread runs."""
         return self._thread is not None and self._thread.is_alive()

@@ -1,6 +1,7 @@
 """The command line as its user meets it: what is printed, where, and the exit code."""
 
 import json
+import re
 import signal
 import sqlite3
 import subprocess
@@ -83,6 +84,30 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     (world / "away.jsonl").rename(world / "candidate.jsonl")
     (again,) = objects(rankwatch("run-once", *slot, cwd=world))
     assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
+
+
+def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: Path) -> None:
+    config = world / "rankwatch.yaml"
+    learned = "{alert: Dropped, metric: extended_tau, learned: drop, severity: critical}"
+    config.write_text(re.sub(r"\{alert: SimilarityLow.*\}", learned, config.read_text()))
+
+    def transitions(first: int, last: int) -> list[str]:
+        days = ("--from", f"2024-01-{first:02}", "--to", f"2024-01-{last:02}")
+        runs = objects(rankwatch("replay", *days, "--json", cwd=world))
+        return [each["to"] for run in runs for each in run["transitions"]]
+
+    assert transitions(1, 8) == []
+    write_lists(world / "candidate.jsonl", APART)
+    assert transitions(9, 20)[-1] == "firing"
+    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
+    assert transitions(21, 22)[-1] == "firing"
+
+    config.write_text(config.read_text().replace("    k: 5", "    k: 5\n    reference: since release 42"))
+    objects(rankwatch("alerts", "resolve", "feed", "--json", cwd=world))
+    assert transitions(23, 31) == []
+    write_lists(world / "candidate.jsonl", SIMILAR)
+    shown = objects(rankwatch("run-once", "--slot", "2024-02-01", "--json", cwd=world))
+    assert shown[0]["summaries"]["extended_tau"]["all"]["mean"] == 1.0
 
 
 def test_run_once_tells_receivers_and_replay_does_not_unless_asked(

@@ -1,12 +1,13 @@
 """Gauges of the newest finished runs."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -154,12 +155,11 @@ def test_the_same_label_set_given_twice_shows_once(publisher: PrometheusPublishe
     assert [line.split()[-1] for line in lines] == ["0.75"]
 
 
-@given(
-    name=st.text(
-        st.characters(codec="utf-8").filter(lambda each: each != "\\" and visible(each) == each), min_size=1, max_size=40
-    )
-)
+@given(name=st.text(st.characters(codec="utf-8").filter(lambda each: visible(each) == each), min_size=1, max_size=40))
+@example(name="back\\slash")
 def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
+    """But for one that looks like a character spelled out, of which the next test knows."""
+    assume(not re.search(r"\\[xutr]", name))
     publisher = PrometheusPublisher(version="1")
     publisher.publish([published.latest(summaries=(published.summary(segment=name),), coverage=None, states=())])
 
@@ -169,7 +169,7 @@ def test_any_segment_name_comes_back_from_the_page_as_it_was(name: str) -> None:
     assert [s.labels["segment"] for s in samples if s.name == "rankwatch_similarity_mean"] == [name]
 
 
-@given(names=st.sets(st.text(r"a\tx09" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
+@given(names=st.sets(st.text(r"a\tx09bs" + "\t\x0b", min_size=1, max_size=6), min_size=2, max_size=2))
 @example(names={"a\tb", r"a\tb"})
 def test_two_segments_are_two_series_whatever_characters_they_have(names: set[str]) -> None:
     publisher = PrometheusPublisher(version="1")

@@ -12,8 +12,8 @@ from factories import SLOT
 from monitor.export import PrometheusPublisher
 from monitor.service import upkeep
 from monitor.service.upkeep import Upkeep
+from monitor.settings import RetentionOptions
 from monitor.settings.fields import ByteCount
-from monitor.settings.models import RetentionOptions
 from monitor.storage import open_store
 from storage.worked import run
 

@@ -1,7 +1,11 @@
 """The way from a file to settings: what is read as what, and what cannot be read at all."""
 
+import difflib
+import os
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 from monitor.errors import ConfigError
 from monitor.model import Severity
 from monitor.settings import load, loads, locate
+from monitor.settings import problems as settings_problems
 from settings.minimal import MINIMAL, Load
 
 
@@ -182,8 +187,20 @@ def test_a_missing_file_is_one_line_that_says_what_to_do(tmp_path: Path) -> None
     assert failing(path) == f"{path}: no such file: write one with `rankwatch init`, or name another with --config"
 
 
-def test_a_directory_is_one_line(tmp_path: Path) -> None:
-    assert failing(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+def test_directories_and_devices_are_one_line(tmp_path: Path) -> None:
+    assert failing(tmp_path) == f"{tmp_path}: cannot be read: it is no file"
+    assert failing(Path("/dev/zero")) == "/dev/zero: cannot be read: it is no file"
+
+
+def test_a_configuration_may_come_through_a_pipe() -> None:
+    """As from `--config <(envsubst < template)`."""
+    end, other = os.pipe()
+    try:
+        os.write(other, MINIMAL.encode())
+        os.close(other)
+        assert load(Path(f"/dev/fd/{end}"), {}).comparisons
+    finally:
+        os.close(end)
 
 
 def test_text_that_is_not_utf8_is_one_line(tmp_path: Path) -> None:
@@ -229,10 +246,29 @@ def test_one_changed_character_never_ends_in_anything_but_a_configuration_error(
     assert all(line.startswith("x.yaml") for line in problems(text))
 
 
-def test_thousands_of_problems_are_all_reported(load_text: Load, minimal: str) -> None:
+def test_of_thousands_of_problems_the_first_hundred_are_told_and_the_others_counted(load_text: Load, minimal: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_text(minimal + "listen: 127.0.0.1:1\n" * 4000)
-    assert len(str(caught.value).splitlines()) == 3999
+    lines = str(caught.value).splitlines()
+    first = minimal.count("\n") + 2
+    assert [int(line.split(":")[1]) for line in lines[:-1]] == list(range(first, first + 100))
+    assert lines[-1].endswith(": and 3899 problems more")
+
+
+@pytest.mark.parametrize("where", ["", "rules: [{alert: a, "])
+def test_no_likeness_is_sought_for_more_unknown_keys_than_are_told(monkeypatch: pytest.MonkeyPatch, where: str) -> None:
+    sought: list[str] = []
+
+    def seek(word: str, *args: Any, **more: Any) -> list[str]:
+        sought.extend([word] if args[0] else [])
+        return difflib.get_close_matches(word, *args, **more)
+
+    monkeypatch.setattr(settings_problems, "difflib", SimpleNamespace(get_close_matches=seek))
+    keys = [f"listem{number}: 1" for number in range(2000)]
+    found = problems(MINIMAL + (f"    {where}{', '.join(keys)}}}]\n" if where else "\n".join(keys)))
+    assert len(found) == 101
+    assert found[-1].startswith("x.yaml: and ")
+    assert len(sought) < 500
 
 
 def test_an_empty_secret_is_reported_and_not_silent() -> None:

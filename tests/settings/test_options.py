@@ -1,5 +1,6 @@
 """The grammar that all options share."""
 
+import os
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -111,8 +112,10 @@ def test_a_path_that_cannot_be_one_is_reported_and_not_raised(tmp_path: Path) ->
     assert [location for location, _ in refused(tmp_path, key_file=["x"])] == [("key",)]
 
 
-def test_an_endless_file_is_not_read_to_its_end() -> None:
-    assert "it holds more than 65536 bytes" in refused(Path("/"), key_file="/dev/zero")[0][1]
+def test_a_secret_is_read_from_no_device_and_no_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in ("/dev/zero", "fifo", "."):
+        assert refused(tmp_path, key_file=path)[0][1].endswith(f"cannot read {path}: it is no file")
 
 
 def test_a_secret_and_its_file_exclude_each_other(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT
-from monitor.settings.models import RetentionOptions
+from monitor.settings import RetentionOptions
 
 DAY = timedelta(days=1)
 

@@ -104,6 +104,7 @@ CHANGES = {
     "k": ("every: 15m", "every: 15m\n    k: 11"),
     "metrics": ("every: 15m", "every: 15m\n    metrics: [rbo]"),
     "seed": ("every: 15m", "every: 15m\n    seed: 1"),
+    "reference": ("every: 15m", "every: 15m\n    reference: since release 42"),
     "baseline": ("a.internal", "c.internal"),
     "path of the candidate": ("b.internal/", "b.internal/v2/"),
     "expression": ('b.internal/{user}"', 'b.internal/{user}", items: recs'),

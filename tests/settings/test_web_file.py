@@ -1,6 +1,7 @@
 """The web configuration file: each file in ../web/bad breaks the rule it is named for, and says exactly what is reported."""
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from monitor.errors import ConfigError
-from monitor.settings import Settings, load
-from monitor.web import AccessOptions
+from monitor.settings import Settings, load, loads
+from monitor.web import AccessOptions, open_access
 from monitor.web.access.options import TlsOptions
 from settings.minimal import MINIMAL
 
@@ -54,6 +55,37 @@ def test_problems_of_both_files_are_told_at_once(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "):
         load_with(tmp_path, "", web_config_file="none.yaml")
+
+
+def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "/dev/zero", "."):
+        with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
+            load_with(tmp_path, "", web_config_file=name)
+    with pytest.raises(ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"):
+        load_with(tmp_path, "#" * ((1 << 18) + 1))
+
+
+@pytest.mark.parametrize("unfit", [r"\0", r"\ud800", r"\x00x", r"x\udfff"])
+@pytest.mark.parametrize(
+    ("web", "key"),
+    [
+        ('tls_server_config: {cert_file: "U", key_file: b}', "tls_server_config.cert_file"),
+        ('tls_server_config: {cert: a, key: "U"}', "tls_server_config.key"),
+        ('http_server_config: {headers: {Content-Security-Policy: "U"}}', "http_server_config.headers.Content-Security-Policy"),
+        (f"basic_auth_users: {{\"U\": '{HASH}'}}", "basic_auth_users"),
+    ],
+)
+def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path: Path, web: str, key: str, unfit: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_with(tmp_path, web.replace("U", unfit))
+    assert str(caught.value) == f'{tmp_path}/web.yaml:1: {key}: holds "\\0" or half of a character: neither can stand in a text'
+
+
+def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path: Path) -> None:
+    for text in (r'"a\0"', '"${X}"'):
+        with pytest.raises(ConfigError, match=r":1: database: holds .* or half of a character"):
+            loads(f"database: {text}\n{MINIMAL}", name="x", base_dir=tmp_path, environ={"X": os.fsdecode(b"\xff")})
 
 
 def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
@@ -140,6 +172,13 @@ def test_what_is_not_done_to_the_letter_is_told(tmp_path: Path) -> None:
         "tls_server_config.curve_preferences",
         "http_server_config.http2",
     ]
+
+
+@pytest.mark.parametrize("zero", ["0", "0s", "0ms", "0m", "0.0h"])
+def test_an_interval_of_nothing_sets_no_limit(tmp_path: Path, zero: str) -> None:
+    options = load_with(tmp_path, f"rate_limit: {{interval: {zero}}}").access
+    assert options is not None
+    assert open_access(options).bucket is None
 
 
 def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:

@@ -1,15 +1,21 @@
 """Who is let in by which request, over a real socket."""
 
 import base64
+import contextlib
 import http.client
 import selectors
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import Any
 
+import h11
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
 
 from monitor.web import Access, AccessOptions, Limits, open_access
 from monitor.web.access.credentials import Credentials
@@ -69,6 +75,12 @@ def test_two_headers_of_credentials_are_refused(site: Site) -> None:
         assert connection.getresponse().status == 401
 
 
+def test_no_answer_leads_to_a_host_that_the_client_named(site: Site) -> None:
+    for path in ("/metrics/", "/-/ready/", "/comparisons/feed/"):
+        status, headers, _ = site.get(path, KIM, Host="evil.test")
+        assert (status, headers.get("location")) == (404, None)
+
+
 def test_probes_need_no_password_and_give_strangers_no_reason(site: Site, health: Any) -> None:
     health.sick, health.lacking = "the scheduler has stopped", "no database at db.internal"
 
@@ -101,8 +113,8 @@ def test_a_scrape_each_second_costs_bcrypt_once(health: Any) -> None:
 class Slow(Credentials):
     """Verifies nothing but the right password before it is let go."""
 
-    def __init__(self) -> None:
-        super().__init__({KIM[0]: hashed(KIM[1])})
+    def __init__(self, users: Mapping[str, SecretStr] | None = None) -> None:
+        super().__init__(users or {KIM[0]: hashed(KIM[1])})
         self.release, self.begun, self.at_once, self.most = threading.Event(), threading.Semaphore(0), 0, 0
 
     def verify(self, user: bytes, password: bytes) -> bool:
@@ -184,6 +196,14 @@ def test_headers_of_the_file_stand_on_every_answer_in_place_of_the_pages_own(hea
             assert "x-xss-protection" not in headers
 
 
+@given(st.text("a \t\r\n\0\x7f\xe9", max_size=3))
+def test_whatever_value_of_a_header_is_taken_can_be_sent(value: str) -> None:
+    with contextlib.suppress(ValidationError):
+        options = AccessOptions.model_validate({"http_server_config": {"headers": {"X-XSS-Protection": value}}})
+        for name, sent in open_access(options).headers.items():
+            h11.Response(status_code=200, headers=[(name.encode(), sent.encode())])
+
+
 def test_pages_keep_to_the_rate_and_strangers_and_probes_do_not_use_it_up(health: Any) -> None:
     with serving(health, rate_limit={"interval": "1h", "burst": 2}) as site:
         assert [site.status() for _ in range(5)] == [401] * 5
@@ -241,3 +261,40 @@ def test_who_is_let_in_changes_at_once(site: Site) -> None:
     assert site.status("/metrics", KIM) == 200
     site.server.follow(open_access(AccessOptions.model_validate({"basic_auth_users": {"joe": hashed("new")}})))
     assert (site.status("/metrics", KIM), site.status("/metrics", ("joe", "new"))) == (401, 200)
+
+
+def test_who_was_let_in_before_a_reload_does_not_wait_behind_a_flood_after_it(health: Any) -> None:
+    given = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
+    slow = Slow(given["basic_auth_users"])
+    first = replace(open_access(AccessOptions.model_validate(given)), credentials=slow)
+    with ExitStack() as opened, serving(health, first) as site:
+        opened.callback(slow.release.set)
+        assert site.status("/metrics", KIM) == 200
+        for number in range(4):
+            opened.enter_context(closing(_ask(site, f"guess{number}")))
+        assert slow.begun.acquire(timeout=10)
+
+        headers = {"http_server_config": {"headers": {"X-Frame-Options": "deny"}}}
+        site.server.follow(open_access(AccessOptions.model_validate({**given, **headers}), old=site.server.access))
+
+        status, found, _ = site.get("/metrics", KIM)
+        assert (status, found["x-frame-options"]) == (200, "deny")
+
+
+def test_a_reload_forgets_passwords_and_the_rate_only_where_these_change() -> None:
+    kim, joe = ({name: hashed("x")} for name in ("kim", "joe"))
+    slow, fast = ({"interval": each, "burst": 1} for each in ("1h", "1m"))
+
+    def of(users: Mapping[str, SecretStr], rate: Mapping[str, object], old: Access | None = None) -> Access:
+        return open_access(AccessOptions.model_validate({"basic_auth_users": users, "rate_limit": rate}), old=old)
+
+    first = of(kim, slow)
+    same, other_users, other_rate, none = of(kim, slow, first), of(joe, slow, first), of(kim, fast, first), of({}, {}, first)
+
+    assert (same.credentials, same.bucket) == (first.credentials, first.bucket)
+    assert other_users.credentials is not first.credentials
+    assert other_users.bucket is first.bucket
+    assert other_rate.credentials is first.credentials
+    assert other_rate.bucket is not first.bucket
+    assert (bool(none.credentials), none.bucket) == (False, None)
+    assert not open_access(None, old=first).credentials

@@ -9,7 +9,7 @@ import threading
 import time
 from asyncio.sslproto import _SSLProtocolTransport
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from structlog.testing import LogCapture
 
 from logs import captured
 from monitor.errors import ConfigError
+from monitor.files import read_bounded
 from monitor.web import Access, AccessOptions, Limits, open_access
-from monitor.web.access import rotating
+from monitor.web.access import rotating, tls
 from monitor.web.access.options import TlsOptions
 from monitor.web.access.rotating import Certificates
 from monitor.web.access.tls import names_in, open_context
@@ -233,9 +234,52 @@ def _bad_authority(_: Path, one: Pair, __: Pair) -> dict[str, str]:
     return {**tls_of(one), "client_ca": "canary", "client_auth_type": "RequireAndVerifyClientCert"}
 
 
+def _fifo(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    os.mkfifo(folder / "fifo")
+    return {"cert_file": str(one.cert), "key_file": str(folder / "fifo")}
+
+
+def _fifo_authority(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    os.mkfifo(folder / "fifo")
+    return {**tls_of(one), "client_ca_file": str(folder / "fifo"), "client_auth_type": "RequireAndVerifyClientCert"}
+
+
+def _device(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {"cert_file": "/dev/zero", "key_file": str(one.key)}
+
+
+def _huge(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+    (folder / "huge").write_bytes(one.cert.read_bytes() + b"#" * (1 << 20))
+    return {"cert_file": str(folder / "huge"), "key_file": str(one.key)}
+
+
+def _nul(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {"cert_file": "a\0b", "key_file": str(one.key)}
+
+
+def _half(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {"cert_file": str(one.cert), "key_file": "a\ud800b"}
+
+
+def _half_inline(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {"cert": "canary \ud800 \0", "key_file": str(one.key)}
+
+
+def _half_authority(_: Path, one: Pair, __: Pair) -> dict[str, str]:
+    return {**_bad_authority(_, one, __), "client_ca": "canary \ud800 \0"}
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
+        (_fifo, "tls_server_config.key_file: cannot read {folder}/fifo: it is no file"),
+        (_fifo_authority, "tls_server_config.client_ca_file: cannot read {folder}/fifo: it is no file"),
+        (_device, "tls_server_config.cert_file: cannot read /dev/zero: it is no file"),
+        (_huge, "tls_server_config.cert_file: cannot read {folder}/huge: it holds more than 1048576 bytes"),
+        (_nul, "tls_server_config.cert_file: cannot read a\0b: no file can have that name"),
+        (_half, "tls_server_config.key_file: cannot read a\ud800b: no file can have that name"),
+        (_half_inline, "one of them is no PEM file, or holds no certificate or no key"),
+        (_half_authority, "client_ca_file (client_ca) holds no certificate in PEM"),
         (_no_key, "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"),
         (_other_key, "the key does not belong to the certificate"),
         (_no_pem, "one of them is no PEM file, or holds no certificate or no key"),
@@ -248,10 +292,98 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
 ) -> None:
     options = AccessOptions.model_validate({"tls_server_config": wrong(tmp_path, server_pair, client_pair)})
     with pytest.raises(ConfigError) as caught:
-        open_access(options)
+        open_access(options, name="web.yaml")
     assert message.format(folder=tmp_path) in str(caught.value)
+    assert str(caught.value).startswith("web.yaml: tls_server_config")
     assert "canary" not in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("is_inline", [False, True])
+def test_an_authority_may_be_described_in_any_language(
+    health: Any,
+    authority: Authority,
+    client_pair: Pair,
+    server_pair: Pair,
+    tmp_path: Path,
+    is_inline: bool,  # noqa: FBT001 - a column
+) -> None:
+    text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
+    (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
+    given = {"client_ca": text} if is_inline else {"client_ca_file": str(tmp_path / "ca.crt")}
+    told = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", **given)
+    with serving(health, tls=authority.client_context(client_pair), tls_server_config=told) as site:
+        assert is_let_in(site)
+        site.tls = authority.client_context()
+        assert not is_let_in(site)
+
+
+def test_a_certificate_that_goes_away_while_it_is_opened_is_told(
+    server_pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a renewal takes the old file away between two looks at it."""
+    shutil.copy(server_pair.cert, tmp_path / "tls.crt")
+
+    def read_and_remove(path: str, most: int) -> bytes:
+        content = read_bounded(path, most)
+        (tmp_path / "tls.crt").unlink(missing_ok=True)
+        return content
+
+    monkeypatch.setattr(tls, "read_bounded", read_and_remove)
+    options = TlsOptions(cert_file=str(tmp_path / "tls.crt"), key_file=str(server_pair.key))
+    with pytest.raises(ConfigError, match=r"tls\.crt and key_file .* cannot be used together: No such file or directory$"):
+        Certificates(options)
+
+
+@pytest.mark.parametrize("fault", [TypeError("odd"), ValueError("odd"), OSError("odd"), MemoryError()], ids=repr)
+def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
+    authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
+) -> None:
+    pair, now = authority.issue("kept"), 0.0
+    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    first = certificates.current()
+
+    def fail(_: TlsOptions) -> ssl.SSLContext:
+        raise fault
+
+    monkeypatch.setattr(rotating, "open_context", fail)
+    Path(pair.key).chmod(0o640)
+    now += 1
+    assert certificates.current() is first
+    assert [(each["log_level"], bool(each["reason"])) for each in logged.entries] == [("error", True)]
+
+
+def test_a_certificate_that_becomes_a_pipe_holds_nobody_up(health: Any, authority: Authority) -> None:
+    pair, now = authority.issue("pipe"), 0.0
+    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    with serving(health, Access(certificates=certificates), tls=authority.client_context()) as site:
+        assert is_let_in(site)
+        pair.key.unlink()
+        os.mkfifo(pair.key)
+        now += 1
+        assert is_let_in(site)
+
+
+class _Gone(Certificates):
+    """Has no context when it is asked for one."""
+
+    def current(self) -> ssl.SSLContext:
+        msg = "no context"
+        raise TypeError(msg)
+
+
+def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken_to_in_plain(
+    health: Any, server_pair: Pair
+) -> None:
+    gone = _Gone(TlsOptions(cert_file=str(server_pair.cert), key_file=str(server_pair.key)))
+    with (
+        serving(health, Access(certificates=gone)) as site,
+        socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw,
+    ):
+        with suppress(ConnectionError):
+            raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert raw.recv(1) == b""
+        wait_for(lambda: not site.server._server.server_state.connections, "the connection to be forgotten")
 
 
 def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_is_not(

@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath, parse_duration
+from monitor.options import ConfigPath, parse_duration, require_header_text
 from monitor.web.access.suites import CURVES, require_known_curve, require_known_suite
 
 ClientAuth = Literal[
@@ -34,7 +34,7 @@ _HEADER_VALUES: dict[str, tuple[str, ...]] = {
     "X-Frame-Options": ("deny", "sameorigin"),
     "X-XSS-Protection": (),
 }
-_HEADER_TEXT = re.compile(r"[\x20-\x7e\t]*")
+_NOT_ZERO = re.compile(r"[1-9]")
 
 
 def cost_of(hashed: str) -> int:
@@ -54,8 +54,8 @@ def _require_hash(secret: SecretStr) -> SecretStr:
 
 
 def _require_user(name: str) -> str:
-    if not name or ":" in name:
-        msg = "is no user's name: it must not be empty nor hold a colon"
+    if not name.isprintable() or not name or ":" in name:
+        msg = "is no user's name: it must be printable and not empty, and hold no colon"
         raise ValueError(msg)
     return name
 
@@ -68,15 +68,27 @@ def _require_headers(headers: Mapping[str, str]) -> Mapping[str, str]:
         if (allowed := _HEADER_VALUES[name]) and value not in allowed:
             msg = f"{name} must be {' or '.join(allowed)}"
             raise ValueError(msg)
-        if not _HEADER_TEXT.fullmatch(value):
-            msg = f"{name} must be one line of ASCII text"
-            raise ValueError(msg)
+        if value:
+            _require_text(name, value)
     return headers
 
 
+def _require_text(name: str, value: str) -> None:
+    try:
+        require_header_text(value)
+    except ValueError as error:
+        msg = f"{name} {error}"
+        raise ValueError(msg) from None
+
+
 def _read_interval(value: object) -> object:
-    is_zero = not isinstance(value, bool) and str(value) in {"0", "0s", "0ms"}
-    return timedelta(0) if is_zero else parse_duration(value)
+    if not isinstance(value, bool) and str(value) == "0":
+        return timedelta(0)
+    interval = parse_duration(value)
+    if not interval and _NOT_ZERO.search(str(value)):
+        msg = "is shorter than a microsecond: write 0 for no limit"
+        raise ValueError(msg)
+    return interval
 
 
 class _Part(BaseModel):

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import structlog
 
-from monitor.errors import ConfigError
 from monitor.web.access.options import TlsOptions
 from monitor.web.access.tls import open_context
 
@@ -47,11 +46,11 @@ class Certificates:
             return
         try:
             self._context = open_context(self._options)
-        except ConfigError as error:
+        except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
             if stamp == self._failed:
                 return
             self._failed = stamp
-            log.error("certificate not read again; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
+            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - says all
         else:
             self._seen, self._failed = stamp, None
             log.info("certificate read again")
@@ -65,6 +64,6 @@ def _state_of(path: str) -> tuple[int, ...] | None:
     """What changes with the file, its owner or its mode."""
     try:
         found = Path(path).stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name that no file can have
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

@@ -7,14 +7,15 @@ import os
 import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
+from monitor.files import read_bounded
 from monitor.web.access.options import TlsOptions
 from monitor.web.access.suites import CURVES, SUITES
 
+_LARGEST_FILE = 1 << 20
 _VERSIONS = {
     "TLS10": ssl.TLSVersion.TLSv1_2,
     "TLS11": ssl.TLSVersion.TLSv1_2,
@@ -49,7 +50,7 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
         key = _place(opened, options.key, options.key_file, "key_file")
         try:
             context.load_cert_chain(cert, key, password=_no_password)
-        except (ssl.SSLError, ValueError) as error:
+        except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
             told = f"cert_file {options.cert_file or '(cert)'} and key_file {options.key_file or '(key)'}"
             msg = f"tls_server_config: {told} cannot be used together: {_why(error)}"
             raise ConfigError(msg) from None
@@ -63,7 +64,7 @@ def _no_password() -> str:
 
 def _why(error: Exception) -> str:
     if not isinstance(error, ssl.SSLError):
-        return str(error)
+        return getattr(error, "strerror", None) or str(error)
     reason = (error.reason or "").lower().replace("_", " ")
     return {
         "key values mismatch": "the key does not belong to the certificate",
@@ -77,7 +78,7 @@ def _place(opened: ExitStack, text: str | SecretStr | None, path: str | None, ke
     if text is not None:
         plain = text.get_secret_value() if isinstance(text, SecretStr) else text
         return opened.enter_context(_in_memory(plain, key))
-    _read(str(path), key)
+    _read(str(path), key)  # OpenSSL would wait for a pipe, and read a device to its end
     return str(path)
 
 
@@ -89,7 +90,7 @@ def _in_memory(text: str, key: str) -> Iterator[str]:
         msg = f"tls_server_config: a certificate or key in the file itself cannot be used on this system: give {key}"
         raise ConfigError(msg) from None
     try:
-        os.write(number, text.encode())
+        os.write(number, _ascii(text))
         yield f"/proc/self/fd/{number}"
     finally:
         os.close(number)
@@ -98,17 +99,22 @@ def _in_memory(text: str, key: str) -> Iterator[str]:
 def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
     text = options.client_ca if options.client_ca is not None else _read(str(options.client_ca_file), "client_ca_file")
     try:
-        context.load_verify_locations(cadata=text)
+        context.load_verify_locations(cadata=_ascii(text).decode())
     except (ssl.SSLError, ValueError):
         msg = f"tls_server_config: client_ca_file {options.client_ca_file or '(client_ca)'} holds no certificate in PEM"
         raise ConfigError(msg) from None
 
 
+def _ascii(text: str) -> bytes:
+    """PEM is ASCII, and what stands around its blocks is read by people only."""
+    return text.encode("ascii", errors="replace")
+
+
 def _read(path: str, key: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        return read_bounded(path, _LARGEST_FILE).decode("ascii", errors="replace")
     except OSError as error:
-        msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror or 'input/output error'}"
+        msg = f"tls_server_config.{key}: cannot read {path}: {error.strerror}"
         raise ConfigError(msg) from None
 
 

@@ -1,0 +1,63 @@
+"""Reads a small file whole, so that neither what it holds nor what it is can hold anybody up. Knows no setting."""
+
+from __future__ import annotations
+
+import errno
+import os
+import selectors
+import stat
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+PIPE_S = 5.0
+"""How long all of what comes through a pipe may take, in seconds."""
+
+_PIECE = 1 << 16
+_NO_FILE = "it is no file"
+
+
+def read_bounded(path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S) -> bytes:
+    """Content of a regular file of at most ``most`` bytes; of a pipe too where that may be, read within ``pipe_s`` seconds.
+
+    OSError, whose ``strerror`` says why in words, when there is none that can be read: FileNotFoundError when nothing is there,
+    ``errno`` EFBIG when there is more. Directories, devices and sockets are no files; nothing of them is waited for.
+    """
+    try:
+        number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    except ValueError:  # "\0" and halves of characters
+        raise OSError(errno.EINVAL, "no file can have that name") from None
+    except OSError as error:
+        is_socket = error.errno == errno.ENXIO
+        raise OSError(error.errno, _NO_FILE if is_socket else error.strerror or "input/output error") from None
+    try:
+        kind = os.fstat(number).st_mode
+        if stat.S_ISREG(kind):
+            return _read(most, lambda size: os.read(number, size))
+        if may_be_pipe and stat.S_ISFIFO(kind):
+            return _read_pipe(number, most, time.monotonic() + pipe_s)
+        raise OSError(errno.EINVAL, _NO_FILE)
+    finally:
+        os.close(number)
+
+
+def _read_pipe(number: int, most: int, until: float) -> bytes:
+    with selectors.DefaultSelector() as selector:
+        selector.register(number, selectors.EVENT_READ)
+
+        def read(size: int) -> bytes:
+            while (left := until - time.monotonic()) > 0 and selector.select(left):
+                with suppress(BlockingIOError):  # somebody else has read it
+                    return os.read(number, size)
+            raise OSError(errno.ETIMEDOUT, "it is a pipe, and whoever writes to it does not come to an end")
+
+        return _read(most, read)
+
+
+def _read(most: int, read: Callable[[int], bytes]) -> bytes:
+    content = bytearray()
+    while piece := read(min(_PIECE, most + 1 - len(content))):
+        content += piece
+        if len(content) > most:
+            raise OSError(errno.EFBIG, f"it holds more than {most} bytes")
+    return bytes(content)

@@ -1,0 +1,96 @@
+"""Small files are read whole, and nothing that is none holds anybody up."""
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from monitor.files import read_bounded
+
+
+@contextmanager
+def written_to(fifo: Path, *pieces: bytes) -> Iterator[None]:
+    """Somebody who opens the pipe, writes these one after the other, and closes it."""
+
+    def write() -> None:
+        with fifo.open("wb", buffering=0) as file:
+            for piece in pieces:
+                file.write(piece)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield
+    finally:
+        writer.join(20)
+    assert not writer.is_alive()
+
+
+@pytest.fixture
+def fifo(tmp_path: Path) -> Path:
+    os.mkfifo(tmp_path / "fifo")
+    return tmp_path / "fifo"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 200_000])
+def test_a_file_is_read_whole_up_to_its_limit(tmp_path: Path, size: int) -> None:
+    content = os.urandom(size)
+    (tmp_path / "file").write_bytes(content)
+    assert read_bounded(tmp_path / "file", size) == content
+    if size:
+        with pytest.raises(OSError, match=f"it holds more than {size - 1} bytes"):
+            read_bounded(tmp_path / "file", size - 1)
+
+
+def test_a_link_to_a_file_is_one(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"text")
+    (tmp_path / "link").symlink_to("file")
+    assert read_bounded(tmp_path / "link", 4) == b"text"
+
+
+@pytest.mark.parametrize("name", ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"])
+def test_what_cannot_be_opened_is_an_oserror_with_words(tmp_path: Path, name: str) -> None:
+    with pytest.raises(OSError) as caught:  # noqa: PT011 - any OSError with words will do
+        read_bounded(f"{tmp_path}/none/{name}", 4)
+    assert caught.value.strerror
+
+
+def test_devices_directories_sockets_and_unwanted_pipes_are_no_files(tmp_path: Path, fifo: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(tmp_path / "socket"))
+        for path in ("/dev/zero", "/dev/null", tmp_path, tmp_path / "socket", fifo):
+            with pytest.raises(OSError, match="it is no file"):
+                read_bounded(path, 4)
+        for path in ("/dev/zero", tmp_path):
+            with pytest.raises(OSError, match="it is no file"):
+                read_bounded(path, 4, may_be_pipe=True)
+
+
+def test_a_pipe_is_read_to_its_end_where_it_may_be_one(fifo: Path) -> None:
+    pieces = (b"a" * 70_000, b"b", b"c" * 100_000)
+    with written_to(fifo, *pieces):
+        assert read_bounded(fifo, 1 << 20, may_be_pipe=True, pipe_s=20) == b"".join(pieces)
+
+
+def test_an_endless_pipe_is_read_to_its_limit(fifo: Path) -> None:
+    with written_to(fifo, b"x" * 11), pytest.raises(OSError, match="it holds more than 10 bytes"):
+        read_bounded(fifo, 10, may_be_pipe=True, pipe_s=20)
+
+
+def test_a_pipe_that_nobody_writes_to_is_given_up(fifo: Path) -> None:
+    with pytest.raises(OSError, match="whoever writes to it does not come to an end"):
+        read_bounded(fifo, 10, may_be_pipe=True, pipe_s=0.05)
+
+
+def test_a_pipe_whose_writer_does_not_close_it_is_given_up(fifo: Path) -> None:
+    number = os.open(fifo, os.O_RDWR)
+    try:
+        os.write(number, b"x")
+        with pytest.raises(OSError, match="whoever writes to it does not come to an end"):
+            read_bounded(fifo, 10, may_be_pipe=True, pipe_s=0.05)
+    finally:
+        os.close(number)
