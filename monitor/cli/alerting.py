@@ -134,6 +134,8 @@ def ls(
 def expire(
     numbers: Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of silences, as `silence ls` shows them.")],
     config: Config = DEFAULT_CONFIG,
+    *,
+    as_json: AsJson = False,
 ) -> None:
     """End silences now. What still fires is told."""
     from monitor.settings import load
@@ -145,7 +147,10 @@ def expire(
     if missing:
         msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
         raise ConfigError(msg)
-    say(f"ended: {', '.join(map(str, numbers))}")
+    if as_json:
+        print_json({"ended": numbers})
+    else:
+        say(f"ended: {', '.join(map(str, numbers))}")
 
 
 def _act(  # noqa: PLR0913, PLR0917 - the options of both commands

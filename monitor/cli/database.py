@@ -8,7 +8,8 @@ import typer
 
 from monitor.cli.output import print_json, print_table, progress, say
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
-from monitor.errors import SchemaError
+from monitor.errors import DatabaseError, SchemaError
+from monitor.visible import visible
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -18,36 +19,69 @@ if TYPE_CHECKING:
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
 
 
+def _require_revision(text: str) -> str:
+    if not text.strip():
+        msg = "a revision is a number such as 0007, a step such as -1, or head or base"
+        raise typer.BadParameter(msg)
+    return text
+
+
 @app.command()
 def upgrade(
     config: Config = DEFAULT_CONFIG,
-    revision: Annotated[str, typer.Argument(help="Revision to go up to.")] = "head",
+    revision: Annotated[str, typer.Argument(help="Revision to go up to.", callback=_require_revision)] = "head",
+    *,
+    as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version."""
+    """Create the tables, or bring them up to this version; a daemon that works with them meanwhile is told of."""
     from monitor.settings import load
-    from monitor.storage import schema
+    from monitor.storage import schema, working
 
     url = load(config).database.get_secret_value()
     before = schema.current(url)
+    user = working.user_of(url)
     schema.upgrade(url, revision)
     after = schema.current(url)
-    say(f"schema {after}: was there already" if before == after else f"schema {before or 'none'} -> {after}")
+    if user and before != after:
+        typer.echo(f"rankwatch: beside {visible(user)}: an older version must be replaced by this one now", err=True)
+    if as_json:
+        print_json({"before": before, "after": after})
+    else:
+        say(f"schema {after}: was there already" if before == after else f"schema {before or 'none'} -> {after}")
 
 
 @app.command()
 def downgrade(
-    revision: Annotated[str, typer.Argument(help="Revision to go down to; `base` drops every table and all data.")],
+    revision: Annotated[
+        str,
+        typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision),
+    ],
     config: Config = DEFAULT_CONFIG,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up."""
+    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up.
+
+    Refused while a daemon works with the database, or on PostgreSQL a run is under way.
+    """
     from monitor.settings import load
-    from monitor.storage import schema
+    from monitor.storage import schema, working
 
     url = load(config).database.get_secret_value()
-    if losses := schema.losses(url, revision):
+    before = schema.current(url)
+    if not force and (user := working.user_of(url)):
+        msg = f"the database is being worked with, by {user}: stop it first, or give --force"
+        raise DatabaseError(msg)
+    losses = schema.losses(url, revision)
+    if losses and not as_json:
         say("drops " + ", ".join(f"{name} ({rows:,} rows)" for name, rows in losses.items()))
     schema.downgrade(url, revision)
-    say(f"schema {schema.current(url) or 'none'}")
+    after = schema.current(url)
+    if as_json:
+        print_json({"before": before, "after": after, "dropped": dict(losses)})
+    else:
+        say(f"schema {after or 'none'}")
 
 
 @app.command()
@@ -60,7 +94,8 @@ def current(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None
     if as_json:
         print_json({"schema": found, "wanted": schema.head()})
     else:
-        say(f"{found or 'none'} (this version wants {schema.head()})")
+        advice = "" if found == schema.head() else f": {schema.advise(found)}"
+        say(f"{found or 'none'} (this version wants {schema.head()}){advice}")
 
 
 @app.command()
@@ -71,12 +106,13 @@ def check(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
 
     url = load(config).database.get_secret_value()
     found = schema.current(url)
-    differences = schema.check(url) if found == schema.head() else []
+    differences = schema.check(url) if found in {None, schema.head()} else []  # tells of a file that is not there
     if as_json:
         is_right = found == schema.head() and not differences
-        print_json({"schema": found, "wanted": schema.head(), "as_expected": is_right, "differences": differences})
+        told = differences if found else []
+        print_json({"schema": found, "wanted": schema.head(), "as_expected": is_right, "differences": told})
     if found != schema.head():
-        msg = f"the schema is {found or 'empty'}, this version wants {schema.head()}: run rankwatch db upgrade"
+        msg = f"the schema is {found or 'empty'}, this version wants {schema.head()}: {schema.advise(found)}"
         raise SchemaError(msg)
     if differences:
         msg = "the tables differ from what this version expects: " + "; ".join(differences)
@@ -230,7 +266,7 @@ def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
     cost = each.bytes_per_run
     rows = f"{'~' if each.is_estimate else ''}{each.rows:,}"
     oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
-    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day))
+    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day) if each.grows else "-")
     return each.kind.value, _bytes(each.used_bytes), rows, oldest, of_run, of_day
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,6 +60,8 @@ def run_once(  # noqa: PLR0913 - the command's options
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
     places = places_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
+    if places.gateway is not None and places.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
+        typer.echo(f"rankwatch: who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}", err=True)
     with one_shot(config, settles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]

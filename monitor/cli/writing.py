@@ -37,7 +37,7 @@ def _stream_of(path: Path) -> TextIO | None:
 
 
 def _replace(target: Path, text: str) -> None:
-    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    draft = target.with_name(f".rankwatch.{os.getpid()}")  # short: the name itself may be as long as names may be
     try:
         draft.write_text(text, encoding="utf-8")
         draft.replace(target)

@@ -22,6 +22,9 @@ def require_textfile(path: Path) -> Path:
     if not folder.is_dir():
         msg = f"{path}: there is no directory {folder}: make it, or name node_exporter's --collector.textfile.directory"
         raise ConfigError(msg)
+    if len(os.fsencode(path.name)) > (longest := os.pathconf(folder, "PC_NAME_MAX")):
+        msg = f"{path}: its name is longer than the {longest} bytes that names may have there"
+        raise ConfigError(msg)
     if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         msg = f"{path} cannot be written: it must be a file in a directory that this user may write to"
         raise ConfigError(msg)
@@ -31,7 +34,7 @@ def require_textfile(path: Path) -> Path:
 def write_textfile(path: Path, page: bytes) -> None:
     """Put the page in the file's place at once, so that nobody reads half of one. OSError, with the path, leaves the old."""
     try:
-        with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=f".{path.name}.", delete=False) as draft:
+        with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
             _replace(path, draft, page)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error

@@ -64,7 +64,8 @@ class Pruned:
 class KindSize:
     """What one kind of data takes. ``is_estimate``: whether its rows were estimated, since counting them would take long.
 
-    ``runs``: how many hold any; ``oldest``: slot (or day) of the oldest, None for none.
+    ``runs``: how many hold any; ``oldest``: slot (or day) of the oldest, None for none. ``grows``: not where each comparison
+    has only those of its newest run, as of lists that nothing waits for.
     """
 
     kind: DataKind
@@ -73,6 +74,7 @@ class KindSize:
     is_estimate: bool
     runs: int
     oldest: datetime | None
+    grows: bool = True
 
     @property
     def bytes_per_run(self) -> float | None:
@@ -96,7 +98,7 @@ class DatabaseSize:
     @property
     def bytes_per_day(self) -> float:
         """What a day of runs adds before anything is deleted."""
-        of_run = sum(each.bytes_per_run or 0.0 for each in self.kinds if each.kind is not DataKind.DAILY)
+        of_run = sum(each.bytes_per_run or 0.0 for each in self.kinds if each.kind is not DataKind.DAILY and each.grows)
         return of_run * self.runs_per_day
 
     def days_until(self, max_bytes: int) -> float | None:

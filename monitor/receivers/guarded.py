@@ -185,7 +185,7 @@ class Guard:
         token = _EXCHANGE.set(exchange)
         try:
             return self._exchange(method, body, headers)
-        except (requests.RequestException, HTTPError, OSError) as error:
+        except (requests.RequestException, HTTPError, OSError, UnicodeError) as error:
             failure = DeliveryError(self._explain(error), permanent=False, may_be_known=exchange.is_sent)
         finally:
             _EXCHANGE.reset(token)
@@ -216,7 +216,7 @@ class Guard:
             said = f"did not answer within {self._timeout_s:g} s"
         elif isinstance(error, requests.exceptions.SSLError):
             said = "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
-        elif any(isinstance(link, NameResolutionError) for link in chain):
+        elif any(isinstance(link, (NameResolutionError, UnicodeError, requests.exceptions.InvalidURL)) for link in chain):
             said = "has a host name that cannot be resolved: check the URL"
         elif any(isinstance(link, ConnectionRefusedError) for link in chain):
             said = "refused the connection: check that it runs and listens there"

@@ -26,10 +26,10 @@ def open_in_time(store: SqlStore, database: DatabaseWatch) -> bool:
 
 
 def look_again(store: SqlStore, database: DatabaseWatch) -> Outage | None:
-    """Ask whether it works, by writing while it is not known to; the outage that has ended, if one has."""
+    """Ask whether it works, by reading its schema, and by writing too while it is not known to; the outage that has ended."""
     try:
+        store.ping()  # a database that can be written may still be none that this version works with
         if database.outage is None:
-            store.ping()
             return None
         store.probe()
     except DatabaseError:

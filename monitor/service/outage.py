@@ -37,7 +37,8 @@ CALM_S = 60.0
 class DatabaseWatch:
     """Told of every error of the database; ``outage`` is what keeps it from working now.
 
-    ``answered`` ends an outage: call it after a write that came through, as reading may go on while nothing can be written.
+    ``answered`` ends an outage: call it after a write that came through, as reading may go on while nothing can be written,
+    and once the schema was found to be right.
     """
 
     clock: Clock

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import json
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime
+from html import escape
 from pathlib import Path
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from monitor.errors import ConfigError
 from monitor.export import group_path
@@ -25,12 +27,16 @@ _CONTENT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Where to push to, and as whom; ``instance`` tells groups apart that would else be one."""
+    """Where to push to, and as whom; ``instance`` tells groups apart that would else be one.
+
+    ``secrets``: what the gateway's answer may repeat and nobody is shown.
+    """
 
     url: str = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     ca_file: Path | None = None
     instance: str = ""
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def put(self, page: bytes, comparison: str, *, now: datetime) -> None:
         """Put the page in place of all that is there of the comparison, or for "" of none in particular.
@@ -41,8 +47,13 @@ class Gateway:
         ca_file = None if self.ca_file is None else str(self.ca_file)
         with closing(Guard(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)) as guard:
             answer = guard.put(page, {**_CONTENT, **self.headers})
-            said = visible((answer.body or b"").decode(errors="replace").strip()[:_SAID])
-            accept(answer, who=guard.who, now=now, said=said)
+            accept(answer, who=guard.who, now=now, said=self._fit((answer.body or b"").decode(errors="replace")))
+
+    def _fit(self, text: str) -> str:
+        """The beginning of what the gateway said, *** for secrets; masked before it is cut, or half of one would be shown."""
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return visible(text.strip()[:_SAID])
 
 
 def gateway_at(text: str, *, ca_file: Path | None = None, instance: str = "") -> Gateway:
@@ -53,7 +64,8 @@ def gateway_at(text: str, *, ca_file: Path | None = None, instance: str = "") ->
         raise ConfigError(msg)
     credentials, _, host = parts.netloc.rpartition("@")
     url = parts._replace(netloc=host, path=parts.path.rstrip("/")).geturl()
-    return Gateway(url=url, headers=_basic(credentials), ca_file=ca_file, instance=instance)
+    headers = _basic(credentials)
+    return Gateway(url=url, headers=headers, ca_file=ca_file, instance=instance, secrets=_secrets(credentials, headers))
 
 
 def _split(text: str) -> SplitResult:
@@ -61,8 +73,9 @@ def _split(text: str) -> SplitResult:
     try:
         parts = urlsplit(text)
         check_url(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
-    except ValueError as error:
-        msg = f"{told}{error}"
+        (parts.hostname or "").encode("idna")  # no part of the name is empty or too long
+    except ValueError:
+        msg = f"{told}must be a URL such as http://pushgateway.internal:9091"
         raise ConfigError(msg) from None
     if parts.query or "@" in parts.path:
         msg = f"{told}must end with its path: write special characters of user and password as %XX, / as %2F"
@@ -76,3 +89,12 @@ def _basic(credentials: str) -> dict[str, str]:
     user, _, password = credentials.partition(":")
     pair = f"{unquote(user)}:{unquote(password)}".encode()
     return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def _secrets(credentials: str, headers: Mapping[str, str]) -> tuple[str, ...]:
+    """The header's value, and the password in the forms in which a page may repeat it; the longest first."""
+    given = credentials.partition(":")[2]
+    password = unquote(given)
+    basic = (each.removeprefix("Basic ") for each in headers.values())
+    forms = {*basic, given, password, quote(password, safe=""), escape(password), json.dumps(password)[1:-1]}
+    return tuple(sorted(filter(None, forms), key=len, reverse=True))

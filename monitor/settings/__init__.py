@@ -2,7 +2,7 @@
 
 from monitor.settings.cron import Cron
 from monitor.settings.example import example_text
-from monitor.settings.loading import load, loads, locate
+from monitor.settings.loading import listens_at, load, loads, locate
 from monitor.settings.models import ComparisonOptions, LogOptions, Settings
 from monitor.settings.reference import reference
 from monitor.settings.retention_options import RetentionOptions
@@ -24,6 +24,7 @@ __all__ = [
     "config_hash",
     "example_text",
     "json_schema",
+    "listens_at",
     "load",
     "load_with_rules",
     "loads",

@@ -10,6 +10,7 @@ from typing import Any
 from monitor.errors import ConfigError
 from monitor.settings.checks import check
 from monitor.settings.document import Document, DocumentError, read
+from monitor.settings.fields import split_address
 from monitor.settings.models import Settings
 from monitor.settings.partial import Partial
 from monitor.settings.problems import Path, Problem
@@ -17,6 +18,7 @@ from monitor.settings.reading import apart, lines, read_text, validate
 from monitor.settings.web_file import FoundAccess, find_access
 
 _ANCHORS = "x-"
+_LISTEN: Path = ("listen",)
 
 
 def locate(given: FilePath | None = None, environ: Mapping[str, str] | None = None) -> FilePath:
@@ -32,6 +34,26 @@ def load(path: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
 
 def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     """Like `load` for a text at hand; relative paths in it start at ``base_dir``."""
+    return settings_of(_mapping(text, name, environ), name, base_dir)
+
+
+def listens_at(path: FilePath, environ: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """Host and port of `listen`; ConfigError when it cannot be told.
+
+    Nothing else of the file need be right: who only asks the daemon may lack the variables and secrets that it runs with.
+    """
+    document = _mapping(read_text(path), str(path), environ)
+    problems = [each for each in document.problems if each.path == _LISTEN]
+    given: dict[str, object] = document.data if isinstance(document.data, dict) else {}
+    found = given.get("listen", Settings.model_fields["listen"].default)
+    try:
+        return split_address(found if isinstance(found, str) and not problems else "")
+    except ValueError as error:
+        told = lines(document, problems or [Problem(_LISTEN, str(error))], str(path))
+        raise ConfigError("\n".join(told)) from None
+
+
+def _mapping(text: str, name: str, environ: Mapping[str, str] | None) -> Document:
     try:
         document = read(text, os.environ if environ is None else environ)
     except DocumentError as error:
@@ -40,7 +62,7 @@ def loads(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str
     if not isinstance(document.data, dict):
         msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
         raise ConfigError(msg)
-    return settings_of(document, name, base_dir)
+    return document
 
 
 def settings_of(document: Document, name: str, base_dir: FilePath, *, inside: Path = ()) -> Settings:

@@ -6,6 +6,7 @@ the first line of an error that nobody foresaw.
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -77,6 +78,7 @@ _CONNECTING = {
     "starting up": "57",
     "shutting down": "57",
 }
+_READ_ONLY_DISK = "lies on a file system that is read-only, where not even reading works: mount it writable, or copy the file"
 _PARTITION = re.compile(r"scores_from_\d+")
 _MOVED = "takes a partition of scores away at this moment: try again"
 _AWAY = "cannot be reached: see that the server runs and that host and port in `database:` are right"
@@ -110,6 +112,8 @@ def _of_sqlite(error: sqlite3.Error, url: URL) -> DatabaseError:
     code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
     if code == sqlite3.SQLITE_CANTOPEN:
         return _cannot_open(url)
+    if code == sqlite3.SQLITE_READONLY and _is_read_only(file_of(url)):
+        return DatabaseError(f"{describe(url)} {_READ_ONLY_DISK}", trouble=_T.READ_ONLY)
     if code in _SQLITE:
         what, permanent, trouble = _SQLITE[code]
         return DatabaseError(f"{describe(url)} {what}", permanent=permanent, trouble=trouble)
@@ -124,9 +128,18 @@ def _cannot_open(url: URL) -> DatabaseError:
         return DatabaseError(f"{describe(url)} cannot be opened: its directory does not exist: create it", trouble=_T.DENIED)
     if file.is_dir():
         return DatabaseError(f"{describe(url)} cannot be opened: it is a directory: name a file", trouble=_T.DENIED)
+    if _is_read_only(file):
+        return DatabaseError(f"{describe(url)} {_READ_ONLY_DISK}", trouble=_T.READ_ONLY)
     return DatabaseError(
         f"{describe(url)} cannot be opened: give this account access to the file and its directory", trouble=_T.DENIED
     )
+
+
+def _is_read_only(file: Path | None) -> bool:
+    try:
+        return file is not None and bool(os.statvfs(file.absolute().parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:

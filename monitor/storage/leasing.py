@@ -129,6 +129,11 @@ def end_older(database: Database, epoch: int) -> None:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
 
+def standing(connection: Connection) -> Occupied | None:
+    """Who holds the lease on PostgreSQL, and for how long if it is not renewed; None for nobody."""
+    return _look(connection)[1]
+
+
 def _look(connection: Connection) -> tuple[str | None, Occupied | None]:
     """Who holds or held the lease, and how long they still do."""
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())

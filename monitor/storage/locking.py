@@ -74,6 +74,24 @@ class FileLock:
             self._held = None
 
 
+def holder_of(file: Path) -> str | None:
+    """Who holds the lock of the database at ``file``, in words that show who and where; None for nobody. Takes nothing."""
+    lock = FileLock(file=file, holder="").path
+    try:
+        opened = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"somebody ({lock}: {error.strerror})"
+    try:
+        fcntl.flock(opened, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return f"{_text_of(opened)} (holds {lock})"
+    finally:
+        os.close(opened)
+    return None
+
+
 def identity(file: Path) -> tuple[int, int] | None:
     """What tells a file from another that is put in its place: device and inode; None when there is no file."""
     try:

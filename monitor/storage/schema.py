@@ -25,7 +25,7 @@ from monitor.storage.connecting import Database, require_file
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.faults import UPGRADE
 from monitor.storage.partitions import without_partitions
-from monitor.storage.tables import metadata
+from monitor.storage.tables import metadata, runs
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
@@ -95,7 +95,7 @@ def check(url: SecretStr | str) -> list[str]:
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
         if version != head():
-            return [f"the schema has version {version or '(none)'}, this program needs {head()}: {UPGRADE}"]
+            return [f"the schema has version {version or '(none)'}, this program needs {head()}: {advise(version)}"]
         options: dict[str, Any] = {
             "compare_type": True,
             "compare_server_default": True,
@@ -127,11 +127,19 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the schema seen over this connection."""
+    """The version of the schema seen over this connection; SchemaError for tables whose version cannot be told."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    version: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return version
+    versions = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    if len(versions) == 1 and isinstance(versions[0], str) and versions[0]:
+        return versions[0]
+    if versions or inspect(connection).has_table(runs.name):
+        msg = (
+            "alembic_version, the table that holds the version of the schema, is empty or damaged: restore the database from a "
+            "backup, or write the version into it that the tables have"
+        )
+        raise SchemaError(msg)
+    return None  # as `downgrade base` leaves it
 
 
 def rewrite(connection: Connection) -> None:
@@ -157,6 +165,11 @@ def require_head(connection: Connection, place: str) -> None:
     else:
         msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
     raise SchemaError(msg)
+
+
+def advise(version: str | None) -> str:
+    """What to do about a database of this version, which is not the newest one that this program knows."""
+    return UPGRADE if version is None or version in _known() else _newer()
 
 
 def _newer() -> str:

@@ -55,6 +55,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
 """The tables of each kind; the first tells how many runs hold any."""
 KIND_OF: Mapping[str, DataKind] = {str(table): kind for kind, tables in TABLES.items() for table in tables}
 
+_DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 _COUNTED_BYTES = 1 << 26
 """Up to this size rows are counted."""
@@ -127,7 +128,12 @@ def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
         is_estimate=any(is_estimate for _, is_estimate in counted),
         runs=holding,
         oldest=oldest,
+        grows=kind is not DataKind.LISTS or holding > _comparisons(connection),
     )
+
+
+def _comparisons(connection: Connection) -> int:
+    return int(connection.scalar(select(func.count(runs.c.comparison.distinct()))) or 0)
 
 
 def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
@@ -144,14 +150,19 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
 
 
 def _runs_per_day(connection: Connection) -> float:
-    """Runs of slots of the week before the newest; of less time where there is less."""
+    """What comparisons come to that had slots in the week before the newest: each as often as its slots follow each other.
+
+    One that has but one run counts as daily.
+    """
     newest = connection.scalar(select(func.max(runs.c.scheduled_for)))
     if newest is None:
         return 0.0
-    is_late = runs.c.scheduled_for > newest - _WEEK
-    count, first = connection.execute(select(func.count(), func.min(runs.c.scheduled_for)).where(is_late)).one()
-    lasted = max(newest - first, timedelta(days=1)) if count > 1 else timedelta(days=1)
-    return float(count / (lasted / timedelta(days=1)))
+    slots = func.count(), func.min(runs.c.scheduled_for), func.max(runs.c.scheduled_for)
+    late = select(*slots).where(runs.c.scheduled_for > newest - _WEEK).group_by(runs.c.comparison)
+    day = timedelta(days=1)
+    return float(
+        sum((count - 1) * day / (last - first) if count > 1 else 1.0 for count, first, last in connection.execute(late))
+    )
 
 
 def _rows(connection: Connection, table: Table, holding: int) -> tuple[int, bool]:

@@ -59,7 +59,7 @@ def test_silences_are_added_listed_and_ended(world: Path) -> None:
 
     assert objects(rankwatch("silence", "--json", cwd=world)) == [added]
     assert "anna" in rankwatch("silence", "ls", cwd=world).stdout
-    assert rankwatch("silence", "expire", "1", cwd=world).stdout == "ended: 1\n"
+    assert rankwatch("silence", "expire", "1", "--json", cwd=world).stdout == '{"ended": [1]}\n'
     assert objects(rankwatch("silence", "ls", "--json", cwd=world)) == []
     (ended,) = objects(rankwatch("silence", "ls", "--all", "--json", cwd=world))
     assert ended["ends_at"] < added["ends_at"]

@@ -1,6 +1,9 @@
 """The command `db`: what it prints for people and for machines, and its exit codes."""
 
 import json
+import os
+import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -12,9 +15,11 @@ from typer.testing import CliRunner
 
 from monitor.cli.database import _print_pruned
 from monitor.cli.main import app
-from monitor.errors import SchemaError
-from monitor.model import Pruned
-from monitor.storage import open_store, schema
+from monitor.errors import DatabaseError, SchemaError
+from monitor.model import Lease, Pruned
+from monitor.storage import open_leases, open_store, parse_url, schema
+from monitor.storage.locking import FileLock
+from servers import missing, require
 from storage.worked import run
 
 DAY = timedelta(days=1)
@@ -120,3 +125,103 @@ def test_prune_tells_what_was_put_off_and_what_stays_whatever_the_size(capsys: p
     assert f"put off: {why}" in told
     assert "5.0 kB are used, 4.0 kB more than retention.max_size: what was put off is left to go" in told
     assert "3.0 kB stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison" in told
+
+
+def version_in(place: Path, version: object) -> None:
+    with closing(sqlite3.connect(place / "rankwatch.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM alembic_version")
+        if version is not None:
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+
+
+def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns(
+    db: Callable[..., Any], tmp_path: Path
+) -> None:
+    db("upgrade", "0008")
+    lock = FileLock(file=tmp_path / "rankwatch.db", holder="host:7")
+    lock.take()
+
+    refused = db("downgrade", "0007")
+    assert isinstance(refused.exception, DatabaseError)
+    assert "worked with, by host:7 since" in str(refused.exception)
+    assert "stop it first, or give --force" in str(refused.exception)
+    assert "beside host:7" in db("upgrade").stderr
+    assert db("upgrade").stderr == ""
+    assert json.loads(db("downgrade", "0007", "--force", "--json").stdout)["after"] == "0007"
+    lock.release()
+    assert db("downgrade", "0006").stdout == "schema 0006\n"
+    assert db("upgrade").stderr == ""
+
+
+def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(
+    db: Callable[..., Any], tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "rankwatch.yaml").write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url), encoding="utf-8")
+    db("upgrade")
+    with closing(open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))) as leases:
+        lease = leases.acquire()
+        assert isinstance(lease, Lease)
+        assert "worked with, by host:7 (leads, for " in str(db("downgrade", "--", "-1").exception)
+        leases.release(lease)
+    now = datetime.now(UTC)
+    with closing(open_store(postgres_url, create=False)) as store:
+        for name, owner, until in (("old", "host:6", now - DAY), ("feed", "host:8", now + DAY)):
+            assert store.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
+    assert "worked with, by host:8 (runs feed)" in str(db("downgrade", "--", "-1").exception)
+    assert db("downgrade", "--force", "--", "-1").exit_code == 0
+    assert "host:8 (runs feed)" in str(db("downgrade", "0001").exception)  # with tables of an older version
+
+
+def test_moves_speak_to_machines(db: Callable[..., Any]) -> None:
+    assert json.loads(db("upgrade", "--json").stdout) == {"before": None, "after": schema.head()}
+    assert json.loads(db("downgrade", "base", "--json").stdout) == {"before": schema.head(), "after": None, "dropped": {}}
+
+
+@pytest.mark.parametrize("command", ["upgrade", "downgrade"])
+@pytest.mark.parametrize("revision", ["", " "])
+def test_no_revision_is_wrong_usage(db: Callable[..., Any], command: str, revision: str) -> None:
+    done = db(command, revision)
+    assert done.exit_code == 2
+    assert "a step such as -1" in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_of_a_newer_schema_the_newer_program_is_advised(db: Callable[..., Any], tmp_path: Path) -> None:
+    db("upgrade")
+    version_in(tmp_path, "9999")
+    for told in (str(db("check").exception), db("current").stdout):
+        assert "install the newer rankwatch" in told
+        assert "run `rankwatch db upgrade`" not in told
+
+
+@pytest.mark.parametrize("version", [None, b"\x00\xff", ""])
+def test_tables_whose_version_cannot_be_told_are_one_clear_error(
+    db: Callable[..., Any], tmp_path: Path, version: object
+) -> None:
+    db("upgrade")
+    version_in(tmp_path, version)
+    for command in (("current",), ("check",), ("upgrade",), ("downgrade", "0007"), ("size",)):
+        error = db(*command).exception
+        assert isinstance(error, SchemaError)
+        assert "is empty or damaged" in str(error)
+
+
+def test_check_tells_of_a_file_that_is_not_there_and_makes_none(db: Callable[..., Any], tmp_path: Path) -> None:
+    assert "rankwatch.db does not exist" in str(db("check").exception)
+    assert not (tmp_path / "rankwatch.db").exists()
+    (tmp_path / "rankwatch.db").touch()
+    assert "the schema is empty" in str(db("check").exception)
+
+
+def test_a_file_system_that_cannot_be_written_is_named(db: Callable[..., Any], tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        missing("only root may mount a disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "rankwatch.yaml").write_text(CONFIG.replace("rankwatch.db", "disk/rankwatch.db"), encoding="utf-8")
+    subprocess.run([require("mount"), "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
+    try:
+        db("upgrade")
+        subprocess.run([require("mount"), "-o", "remount,ro", str(disk)], check=True)
+        assert "lies on a file system that is read-only" in str(db("size").exception)
+    finally:
+        subprocess.run([require("umount"), "--lazy", str(disk)], check=True)

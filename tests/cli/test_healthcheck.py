@@ -1,15 +1,21 @@
 """The command `healthcheck` against real servers: plain, encrypted, with passwords and with clients' certificates."""
 
+import os
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from forking import Done, rankwatch
-from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
+from servers import require
+from servers.certificates import Authority, Pair, authority, client_pair, found, server_pair  # noqa: F401 - fixtures
 from web.conftest import Health, health  # noqa: F401 - a fixture
 from web.sites import serving
 
@@ -27,6 +33,49 @@ def silent() -> Iterator[int]:
     """The port of one who takes connections and never says a word."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
+
+
+@contextmanager
+def answering(answer: Callable[[socket.socket], None]) -> Iterator[int]:
+    """The port of one who hands every connection to this function, and then closes it."""
+
+    def serve(listening: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                connection, _ = listening.accept()
+                with connection, suppress(OSError):
+                    answer(connection)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        thread = threading.Thread(target=serve, args=(listening,))
+        thread.start()
+        yield listening.getsockname()[1]
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+def saying(text: bytes) -> Callable[[socket.socket], None]:
+    def answer(connection: socket.socket) -> None:
+        connection.recv(1000)
+        connection.sendall(text)
+
+    return answer
+
+
+def page(body: str, status: str = "200 OK") -> bytes:
+    return f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode()
+
+
+def endlessly(piece: bytes, first: bytes = b"") -> Callable[[socket.socket], None]:
+    """Until the other side has gone."""
+
+    def answer(connection: socket.socket) -> None:
+        connection.sendall(first)
+        while True:
+            connection.sendall(piece)
+            time.sleep(0.02)
+
+    return answer
 
 
 def told(done: Done) -> tuple[int, str]:
@@ -52,11 +101,15 @@ def test_encryption_is_found_out_and_no_password_needed(ask: Any, health: Health
 
 
 def test_where_every_client_needs_a_certificate_one_can_be_shown(
-    ask: Any, health: Health, authority: Authority, server_pair: Pair, client_pair: Pair
+    ask: Any, health: Health, authority: Authority, server_pair: Pair, client_pair: Pair, tmp_path: Path
 ) -> None:
     files = {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key), "client_ca_file": str(authority.cert)}
     with serving(health, tls_server_config={**files, "client_auth_type": "RequireAndVerifyClientCert"}) as site:
-        assert ask(site.port).returncode == 1
+        code, text = told(ask(site.port))
+        assert (code, "give one with --cert" in text) == (1, True)
+        stranger = found(tmp_path, "stranger").own
+        code, text = told(ask(site.port, "--cert", str(stranger.cert), "--key", str(stranger.key)))
+        assert (code, "does it trust the certificate given with --cert?" in text) == (1, True)
         assert told(ask(site.port, "--cert", str(client_pair.cert), "--key", str(client_pair.key))) == (0, "healthy")
 
 
@@ -70,8 +123,46 @@ def test_who_does_not_answer_is_not_well(ask: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("piece", "first"),
+    [
+        (b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n"),
+        (b"x", b"HTTP/1.1 200 OK\r\nX-Long: "),
+        (b"HTTP/1.1 100 Continue\r\n\r\n", b""),
+        (b"\x16", b"\x16\x03\x03\x40\x00"),  # of a record of TLS
+    ],
+)
+def test_nobody_who_answers_bit_by_bit_outlasts_the_time_given(ask: Any, piece: bytes, first: bytes) -> None:
+    with answering(endlessly(piece, first)) as port:
+        assert told(ask(port, "--timeout", "0.3")) == (1, f"no answer from 127.0.0.1:{port}: timed out")
+
+
+@pytest.mark.parametrize(
+    "answer", [page("It works!"), page("ready\n"), page("healthy" * 1000), page("not found", "404 Not Found")]
+)
+def test_only_the_word_of_a_daemon_counts(ask: Any, answer: bytes) -> None:
+    with answering(saying(answer)) as port:
+        code, text = told(ask(port))
+    assert (code, text.split(" (")[0]) == (1, f"something else than rankwatch answers at 127.0.0.1:{port}")
+
+
+def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(ask: Any) -> None:
+    for answer in (saying(b""), lambda connection: connection.close(), saying(b"SSH-2.0-OpenSSH_9.2\r\n")):
+        with answering(answer) as port:
+            code, text = told(ask(port))
+        assert code == 1
+        assert text.startswith(f"no answer from 127.0.0.1:{port}: ")
+        assert "SSL" not in text
+
+
+@pytest.mark.parametrize(
     ("arguments", "reason"),
     [
+        (["a..b:80"], "'a..b:80' is no host:port"),
+        ([f"{'a' * 64}:80"], "is no host:port"),
+        (["127.0.0.1:" + "1" * 5000], "is no host:port"),
+        (["127.0.0.1:\u0661"], "is no host:port"),
+        (["a b:80"], "'a b:80' is no host:port"),
+        (["::1:9108"], "'::1:9108' is no host:port"),
         (["9108"], "'9108' is no host:port, such as 127.0.0.1:9108"),
         (["127.0.0.1:99999"], "'127.0.0.1:99999' is no host:port"),
         (["--key", "x.key"], "--key needs --cert"),
@@ -83,3 +174,77 @@ def test_what_cannot_be_asked_is_wrong_usage(arguments: list[str], reason: str, 
     done = rankwatch("healthcheck", *arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert reason in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_a_certificate_or_key_that_cannot_be_shown_is_told_in_words(
+    tmp_path: Path, client_pair: Pair, server_pair: Pair
+) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    locking = ("pkey", "-in", str(client_pair.key), "-aes256", "-passout", "pass:word", "-out", str(tmp_path / "locked.key"))
+    subprocess.run([require("openssl"), *locking], check=True)
+    (tmp_path / "empty").touch()
+
+    for arguments, reason in (
+        (("fifo",), "fifo: is no regular file"),
+        ((str(client_pair.cert), "--key", "fifo"), "fifo: is no regular file"),
+        ((str(client_pair.cert), "--key", "locked.key"), "locked.key: is encrypted: give a key without a password"),
+        ((str(client_pair.cert), "--key", str(server_pair.key)), "is not the key of this certificate"),
+        (("empty",), "empty: holds no certificate with its key in PEM"),
+    ):
+        done = rankwatch("healthcheck", "--cert", *arguments, cwd=tmp_path)
+        assert done.returncode == 2
+        assert reason in " ".join(done.stderr.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:{}", "0.0.0.0:{}", ":{}", "localhost:{}"])
+def test_without_an_address_the_configuration_says_where_the_daemon_listens(
+    health: Health, tmp_path: Path, listen: str
+) -> None:
+    with serving(health) as site:
+        (tmp_path / "rankwatch.yaml").write_text(f"listen: '{listen.format(site.port)}'\nreceivers: ${{NOT_SET_HERE}}\n")
+        assert told(rankwatch("healthcheck", cwd=tmp_path)) == (0, "healthy")
+        named = rankwatch("--config", "rankwatch.yaml", "healthcheck", cwd=tmp_path)
+        assert told(named) == (0, "healthy")
+
+
+def test_all_addresses_of_version_6_are_asked_at_its_loopback(tmp_path: Path) -> None:
+    (tmp_path / "rankwatch.yaml").write_text("listen: '[::]:1'\n")
+    done = rankwatch("healthcheck", cwd=tmp_path)
+    assert done.stderr.startswith("no answer from [::1]:1: ")
+
+
+def test_an_address_wins_over_the_configuration(health: Health, tmp_path: Path) -> None:
+    (tmp_path / "other.yaml").write_text("listen: [wrong\n")
+    with serving(health) as site:
+        asked = rankwatch("healthcheck", f"127.0.0.1:{site.port}", "--config", "other.yaml", cwd=tmp_path)
+        assert told(asked) == (0, "healthy")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (None, "no.yaml: no such file"),
+        ("listen: [wrong", "no.yaml:1: "),
+        ("listen: nowhere", "no.yaml:1: listen: must be host:port"),
+        ("listen: 9108", "no.yaml:1: listen: must be host:port"),
+        ("listen: ${NOT_SET_HERE}:80", "no.yaml:1: listen: "),
+        ("listen: 127.0.0.1:0", "listen names a port that is known to nobody"),
+    ],
+)
+def test_a_configuration_that_says_nothing_is_wrong_usage(tmp_path: Path, text: str | None, reason: str) -> None:
+    if text is not None:
+        (tmp_path / "no.yaml").write_text(text)
+    named = rankwatch("healthcheck", "--config", "no.yaml", cwd=tmp_path)
+    by_variable = rankwatch("healthcheck", cwd=tmp_path, env={"RANKWATCH_CONFIG": "no.yaml"})
+    assert (named.returncode, by_variable.returncode) == (2, 2)
+    assert reason in named.stderr
+    assert by_variable.stderr == named.stderr
+
+
+def test_who_names_an_address_does_not_wait_for_the_settings_to_load(tmp_path: Path) -> None:
+    code = """import sys
+from monitor.cli.main import app
+try: app(["healthcheck", "127.0.0.1:1"])
+except SystemExit: print([name for name in sys.modules if name.startswith(("monitor.settings", "pandas", "numpy"))])"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
+    assert done.stdout == "[]\n"

@@ -53,6 +53,12 @@ def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None
     assert request.headers["Accept-Encoding"] == "identity"
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".internal"])
+def test_a_host_that_is_no_name_is_told_like_one_that_nobody_knows(host: str) -> None:
+    with guarding(f"http://{host}:9/") as guard:
+        assert "has a host name that cannot be resolved: check the URL" in str(failure(guard))
+
+
 def test_it_tells_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
     collector.replies.extend([answer(400, {}, b"invalid_payload"), answer(200, {}, b"x" * 100_000), trickle_body])
     with guarding(collector.url, timeout_s=0.5) as guard:

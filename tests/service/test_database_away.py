@@ -11,8 +11,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
+from logs import captured
 from monitor.errors import DatabaseError
+from monitor.service import outage
 from monitor.service.daemon import Daemon
+from monitor.storage import schema
 from servers import missing, require
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
@@ -180,6 +183,23 @@ def test_what_waiting_will_not_mend_is_an_error_at_the_start(tmp_path: Path, pos
     with pytest.raises(DatabaseError) as caught:
         daemon.start()
     assert caught.value.permanent
+
+
+def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = captured(monkeypatch, outage)
+    url = f"sqlite:///{tmp_path}/rankwatch.db"
+    with watching(write_world(tmp_path, url, every="1h")) as watched:
+        watched.await_run(NOON)
+        schema.downgrade(url, "-1")
+        refusals = 'database_errors_total{reason="schema"}'
+        watched.pass_until(lambda: (watched.value(refusals) or 0) >= 4, "four looks", 5 * SECOND)
+        assert is_away(watched)
+        assert [line["event"] for line in lines.entries] == ["database away"]
+        schema.upgrade(url)
+        watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND)
+        assert [line["event"] for line in lines.entries] == ["database away", "database back"]
 
 
 @contextmanager

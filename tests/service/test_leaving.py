@@ -153,6 +153,29 @@ def test_a_pushgateway_that_refuses_ends_with_5_says_why_and_the_run_stays_store
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
 
 
+def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(
+    config: Path,
+    collector: Collector,  # noqa: F811 - the fixture
+) -> None:
+    echo = f"{'x' * 290} Basic Ym90OmhAbGwv h@ll/ h%40ll%2F bot".encode()
+    collector.default = answer(400, body=echo)
+    url = collector.url.replace("//", "//bot:h%40ll%2F@")
+    by_option = CliRunner().invoke(app, ["run-once", "--config", str(config), "--push", url])
+    assert f"({'x' * 290} Basic ***)" in str(by_option.exception)
+    assert "sees the password of --push: give its URL by RANKWATCH_PUSH" in by_option.stderr
+    collector.default = answer(400, body=echo[290:])
+    by_variable = CliRunner().invoke(app, ["run-once", "--config", str(config)], env={"RANKWATCH_PUSH": url})
+    assert "(Basic *** *** *** bot)" in str(by_variable.exception)
+    assert by_variable.stderr == ""
+
+
+def test_a_textfile_s_name_may_be_as_long_as_a_name_may_be(config: Path, tmp_path: Path) -> None:
+    file = tmp_path / ("x" * 250 + ".prom")
+    assert run_once(config, "--textfile", str(file)).exit_code == 0
+    assert "rankwatch_" in file.read_text()
+    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
+
+
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
     config: Path,
     tmp_path: Path,
@@ -171,7 +194,10 @@ def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pus
     ("options", "told"),
     [
         (("--textfile", "rankwatch.txt"), "names end in .prom"),
-        (("--push", "pushgateway:9091"), "--push (or RANKWATCH_PUSH) not a URL: write http://host:port/path"),
+        (("--push", "pushgateway:9091"), "--push (or RANKWATCH_PUSH) must be a URL such as http://pushgateway.internal:9091"),
+        (("--push", "http://a..b:9091"), "--push (or RANKWATCH_PUSH) must be a URL such as"),
+        (("--push", f"http://bot:s3cret@{'a' * 64}.internal"), "--push (or RANKWATCH_PUSH) must be a URL such as"),
+        (("--textfile", "x" * 251 + ".prom"), "its name is longer than the 255 bytes"),
         (("--push", "https://bot:1234/x@host"), "write special characters of user and password as %XX, / as %2F"),
         (("--push", "http://bot:s3cret@host?x=1"), "must end with its path"),
         (("--push", "http://host:9091", "--push-ca-file", "gone.pem"), "gone.pem: there is no such file"),

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from factories import SLOT
-from monitor.model import DataKind, Scores
+from monitor.model import Arm, DataKind, Scores
 from monitor.storage import SqlStore, open_store, shrinking, sizes
-from monitor.storage.tables import metadata
+from monitor.storage.tables import kept_lists, metadata
 from storage.worked import HOUR, claimed, cutoffs, evidence, prune, result, run
 
 DAY = timedelta(days=1)
@@ -50,9 +50,37 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
     whole = store.measure()
     assert sum(each.used_bytes for each in whole.kinds) == pytest.approx(whole.used_bytes, rel=0.1)
     assert whole.file_bytes >= whole.used_bytes
-    assert whole.runs_per_day == pytest.approx(1.5)
+    assert whole.runs_per_day == pytest.approx(1.0)
     assert whole.days_until(whole.used_bytes) == 0
     assert store.sizes()[DataKind.SCORES] == scores.used_bytes
+
+
+def test_runs_a_day_are_those_of_each_comparison_s_own_pace_from_its_second_run_on(store: SqlStore) -> None:
+    run(store, SLOT)
+    assert store.measure().runs_per_day == 1.0
+    for minutes in range(1, 4):
+        run(store, SLOT + minutes * HOUR / 60)
+    run(store, SLOT - HOUR, comparison="search")
+    run(store, SLOT, comparison="search")
+    assert store.measure().runs_per_day == pytest.approx(1440 + 24)
+
+
+def test_lists_add_nothing_a_day_while_each_comparison_has_but_those_of_its_newest_run(store: SqlStore) -> None:
+    ids = [stored(store, days, users=10) for days in range(3)]
+
+    def keep(run_id: int) -> None:
+        with store.database.write() as connection:
+            connection.execute(
+                kept_lists.insert().values(
+                    run_id=run_id, arm=Arm.BASELINE, part=0, payload=np.random.default_rng(run_id).bytes(100_000)
+                )
+            )
+
+    before = store.measure().bytes_per_day
+    keep(ids[2])
+    assert store.measure().bytes_per_day == pytest.approx(before, rel=0.1)
+    keep(ids[1])  # waits for its relevance
+    assert store.measure().bytes_per_day > before + 50_000
 
 
 def test_an_empty_database_has_sizes_too(store: SqlStore) -> None:
