@@ -26,12 +26,12 @@ def open_in_time(store: SqlStore, database: DatabaseWatch) -> bool:
 
 
 def look_again(store: SqlStore, database: DatabaseWatch) -> Outage | None:
-    """Ask whether it works, by reading its schema, and by writing too while it is not known to; the outage that has ended."""
+    """Ask whether it works, while it is not known to by writing too; the outage that has ended."""
+    is_away = database.outage is not None
     try:
-        store.ping()  # a database that can be written may still be none that this version works with
-        if database.outage is None:
-            return None
-        store.probe()
+        if is_away:
+            store.probe()
+        store.ping()  # last: what can be written may have got another schema a moment ago, and then works for nobody
     except DatabaseError:
         return None  # noted where it was raised
-    return database.answered()
+    return database.answered() if is_away else None
