@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monitor.comparing import compare, compare_many, summarize
+    from monitor.frames import compare, compare_many, summarize
     from monitor.metrics import METRICS, expected_by_chance, parse, rbo_persistence, rbo_weight
 
 __all__ = [
@@ -28,13 +28,13 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "METRICS": "monitor.metrics",
-    "compare": "monitor.comparing",
-    "compare_many": "monitor.comparing",
+    "compare": "monitor.frames",
+    "compare_many": "monitor.frames",
     "expected_by_chance": "monitor.metrics",
     "parse": "monitor.metrics",
     "rbo_persistence": "monitor.metrics",
     "rbo_weight": "monitor.metrics",
-    "summarize": "monitor.comparing",
+    "summarize": "monitor.frames",
 }
 
 

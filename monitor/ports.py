@@ -23,6 +23,7 @@ from monitor.model import (
     Direction,
     Evidence,
     Explanation,
+    FiringSnapshot,
     ItemWeights,
     KeptLists,
     LatestRun,
@@ -41,7 +42,6 @@ from monitor.model import (
     RunResult,
     Scores,
     Silence,
-    Situation,
     Split,
     Summary,
     Transition,
@@ -333,7 +333,7 @@ class Store(Protocol):
         Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
         """
 
-    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> Situation:
+    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
         """What stands in the comparison, and which of the firings of these keys, and of those that last, the receiver knows."""
 
     def begin(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:

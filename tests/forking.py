@@ -11,7 +11,7 @@ from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-PRELOADED = ["killing.steps", "monitor.cli.main", "monitor.service.daemon", "monitor.service.gating", "monitor.comparing"]
+PRELOADED = ["killing.steps", "monitor.cli.main", "monitor.service.daemon.daemon", "monitor.service.gate", "monitor.frames"]
 
 Done = subprocess.CompletedProcess[str]
 

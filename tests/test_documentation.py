@@ -11,11 +11,10 @@ from typer.main import get_command
 
 import monitor
 from monitor import errors
-from monitor.cli import exits, running
+from monitor.cli import exit_codes, slots
 from monitor.cli.main import EPILOG, app
-from monitor.export import OF_DAEMONS, PREFIX
-from monitor.export import reference as series_reference
-from monitor.settings.reference import reference as settings_reference
+from monitor.export import DAEMON_GAUGES, PREFIX, series_reference
+from monitor.settings.documentation import settings_reference
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -97,15 +96,21 @@ def test_the_tree_of_errors_tells_each_one_s_exit_code_which_readme_names() -> N
     ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
     told = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
     assert told == {kind.__name__: str(kind.exit_code) for kind in ours}
-    assert {*told.values(), str(exits.OUTPUT_EXIT), str(running.FAILED_EXIT)} <= {*EXIT_CODES}
+    assert {*told.values(), str(exit_codes.OUTPUT_EXIT), str(slots.FAILED_EXIT)} <= {*EXIT_CODES}
 
 
 def test_readme_and_its_help_tell_the_exit_codes_of_the_gate() -> None:
     of_gate = one_line(README).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
-    for text in (of_gate, COMMANDS["gate",].help, exits.__doc__ or ""):
+    for text in (of_gate, COMMANDS["gate",].help, exit_codes.__doc__ or ""):
         named = set(re.findall(r"\b\d+\b", text))
         assert {
-            str(code) for code in (*exits.EXITS.values(), exits.USAGE_EXIT, exits.INTERNAL_EXIT, exits.OUTPUT_EXIT)
+            str(code)
+            for code in (
+                *exit_codes.VERDICT_EXITS.values(),
+                exit_codes.USAGE_EXIT,
+                exit_codes.INTERNAL_EXIT,
+                exit_codes.OUTPUT_EXIT,
+            )
         } <= named
 
 
@@ -120,7 +125,7 @@ def test_readme_names_every_environment_variable_that_the_program_reads() -> Non
 
 def test_what_run_once_leaves_out_is_told() -> None:
     told = section(DEPLOYING, "Without a daemon")
-    assert {name for name in OF_DAEMONS if f"`{PREFIX}{name}`" not in told} == set()
+    assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in told} == set()
     wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith(("--textfile", "--push"))}
     assert {name for name in wanted if name not in told} == set()
 

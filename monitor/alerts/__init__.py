@@ -1,41 +1,47 @@
 """From what a run measured to verdicts, states and transitions, and when to try a delivery again. Pure: no I/O, no clock."""
 
 from monitor.alerts.backoff import asked_pause_s, next_attempt
-from monitor.alerts.frozen import CHURN, LEAST_CHANGES, find_churn, other
-from monitor.alerts.incidents import GROUP_FOR, name_incidents
-from monitor.alerts.judging import judge_run, segments_of
-from monitor.alerts.machine import Look, advance
-from monitor.alerts.matching import Matcher
-from monitor.alerts.policy import Policy, Route, Window
-from monitor.alerts.retiring import outdated, retire
-from monitor.alerts.staleness import Wait, judge_stale
-from monitor.alerts.telling import Addressee, Telling, compose, compose_repetitions
-from monitor.alerts.verdicts import judge
+from monitor.alerts.incidents import GROUP_FOR, assign_incidents
+from monitor.alerts.machine import Evaluation, advance
+from monitor.alerts.matchers import Matcher
+from monitor.alerts.notification_policy import (
+    Addressee,
+    Dispatch,
+    MaintenanceWindow,
+    NotificationPolicy,
+    Route,
+    compose_messages,
+    compose_repetitions,
+)
+from monitor.alerts.retirement import find_outdated, retire_alerts
+from monitor.alerts.rule_evaluation import evaluate_rules, segments_of
+from monitor.alerts.stale_condition import Staleness, judge_stale
+from monitor.alerts.verdicts import CHURN, LEAST_CHANGES, find_churn, judge_similarity, other_arm
 
 __all__ = [
     "CHURN",
     "GROUP_FOR",
     "LEAST_CHANGES",
     "Addressee",
-    "Look",
+    "Dispatch",
+    "Evaluation",
+    "MaintenanceWindow",
     "Matcher",
-    "Policy",
+    "NotificationPolicy",
     "Route",
-    "Telling",
-    "Wait",
-    "Window",
+    "Staleness",
     "advance",
     "asked_pause_s",
-    "compose",
+    "assign_incidents",
+    "compose_messages",
     "compose_repetitions",
+    "evaluate_rules",
     "find_churn",
-    "judge",
-    "judge_run",
+    "find_outdated",
+    "judge_similarity",
     "judge_stale",
-    "name_incidents",
     "next_attempt",
-    "other",
-    "outdated",
-    "retire",
+    "other_arm",
+    "retire_alerts",
     "segments_of",
 ]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from monitor.alerts.verdicts import judge_status, silent
+from monitor.alerts.verdicts import judge_status, undecided
 from monitor.model import Condition, Outcome, Rule, RunStatus, Verdict
 
-_WELL = {
+_CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
     Condition.NO_DATA: "there was data to judge by",
     Condition.TOO_FEW: "there were users enough to judge by",
@@ -27,7 +27,7 @@ def judge_condition(
     condition = Condition(rule.statistic)
     unjudged = judge_status(status, run_reason)
     if condition is Condition.STALE:
-        return _well(condition) if unjudged is None else None
+        return _clear(condition) if unjudged is None else None
     if unjudged is not None:
         return _judge_unjudged(condition, unjudged)
     if condition is Condition.NO_DATA and is_strange:
@@ -35,12 +35,12 @@ def judge_condition(
     told = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
     is_judged = condition is Condition.NO_DATA and len(told) < len(verdicts)  # what one rule lacks does not silence the others
     if not told or is_judged:
-        return _well(condition)
+        return _clear(condition)
     others = f" ({len(told):,} rules say so)" if len(told) > 1 else ""
     return _in_condition(f"{told[0].reason}{others}", told[0].users)
 
 
-def give_up(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
+def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
     """The verdict, which ends what stands where the configuration ignores the reason for its silence."""
     if verdict.outcome in (Outcome.OK, Outcome.BREACH) or verdict.is_learning or Condition(verdict.outcome) not in ignored:
         return verdict
@@ -53,13 +53,13 @@ def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
     if unjudged.outcome.value == condition.value:
         return _in_condition(unjudged.reason, 0)
     if condition is Condition.ERROR:
-        return _well(condition)
-    return silent(unjudged.outcome, unjudged.reason)
+        return _clear(condition)
+    return undecided(unjudged.outcome, unjudged.reason)
 
 
 def _in_condition(reason: str, users: int) -> Verdict:
     return Verdict(outcome=Outcome.BREACH, reason=reason, value=None, users=users)
 
 
-def _well(condition: Condition) -> Verdict:
-    return Verdict(outcome=Outcome.OK, reason=_WELL[condition], value=None, users=0, is_recovered=True)
+def _clear(condition: Condition) -> Verdict:
+    return Verdict(outcome=Outcome.OK, reason=_CLEAR_WORDS[condition], value=None, users=0, is_recovered=True)

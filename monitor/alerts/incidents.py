@@ -12,11 +12,11 @@ from monitor.model import AlertState, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long after the last one firings join an incident, unless told otherwise."""
-LONGEST = 7
+MOST_PERIODS = 7
 """So many times as long after its beginning none joins it any more."""
 
 
-def name_incidents(
+def assign_incidents(
     states: Sequence[AlertState],
     transitions: Sequence[Transition],
     before: Iterable[AlertState],
@@ -44,7 +44,7 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
     recent = [
         (max(began), name)
         for name, began in beginnings.items()
-        if start.slot - max(began) <= group_for and start.slot - min(began) <= LONGEST * group_for
+        if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
     ]
     return max(recent)[1] if recent else _new(start.comparison, start.severity, start.slot)
 

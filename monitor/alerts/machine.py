@@ -11,7 +11,7 @@ from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class Evaluation:
     """One look at one segment: of which comparison, for which slot, and at what time it was taken."""
 
     comparison: str
@@ -20,7 +20,9 @@ class Look:
     at: datetime
 
 
-def advance(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look) -> tuple[AlertState, Transition | None]:
+def advance(
+    rule: Rule, verdict: Verdict, previous: AlertState | None, look: Evaluation
+) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict; the transition if it changed, else None.
 
     ============  ======================================  ============================================  ====================
@@ -58,7 +60,9 @@ def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[Stat
     return (State.FIRING, 0) if streak + 1 >= rule.for_runs else (State.PENDING, streak + 1)
 
 
-def _state(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look, state: State, streak: int) -> AlertState:
+def _state(
+    rule: Rule, verdict: Verdict, previous: AlertState | None, look: Evaluation, state: State, streak: int
+) -> AlertState:
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
     return AlertState(
@@ -79,7 +83,7 @@ def _state(rule: Rule, verdict: Verdict, previous: AlertState | None, look: Look
     )
 
 
-def _transition(rule: Rule, previous: AlertState | None, state: AlertState, look: Look) -> Transition:
+def _transition(rule: Rule, previous: AlertState | None, state: AlertState, look: Evaluation) -> Transition:
     ended = previous if previous is not None and previous.state is State.FIRING else None
     return Transition(
         comparison=look.comparison,
@@ -104,7 +108,7 @@ def _transition(rule: Rule, previous: AlertState | None, state: AlertState, look
     )
 
 
-def _dedup_key(rule: Rule, look: Look, state: State) -> str | None:
+def _dedup_key(rule: Rule, look: Evaluation, state: State) -> str | None:
     """Name of the firing that begins in this slot: the same whenever and wherever it is worked out."""
     if state is not State.FIRING:
         return None

@@ -6,14 +6,20 @@ What is measured pair by pair lives in `monitor.metrics`.
 from collections.abc import Mapping
 from difflib import get_close_matches
 
-from monitor.arm_metrics.arm_metric import ArmMetric, ArmNeed
-from monitor.arm_metrics.change import Novelty, SelfChurn
-from monitor.arm_metrics.coverage import CatalogueCoverage
-from monitor.arm_metrics.exposure import ExposureEntropy, ExposureEntropyNormalized, ExposureGini
 from monitor.arm_metrics.listing import LastLists
-from monitor.arm_metrics.measuring import count_listed, measure_arms
-from monitor.arm_metrics.popularity import MeanPopularity
-from monitor.arm_metrics.score_shift import ScoreShift
+from monitor.arm_metrics.measurement import count_listed, measure_arms
+from monitor.arm_metrics.measures import (
+    ArmMetric,
+    ArmNeed,
+    CatalogueCoverage,
+    ExposureEntropy,
+    ExposureEntropyNormalized,
+    ExposureGini,
+    MeanPopularity,
+    Novelty,
+    ScoreShift,
+    SelfChurn,
+)
 from monitor.errors import MetricError
 
 __all__ = ["ARM_METRICS", "ArmMetric", "ArmNeed", "LastLists", "count_listed", "measure_arms", "parse_arm_metric"]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.arms.exposure import Counts, count_items
+from monitor.kernels.exposure import Integers, count_items
 
 Codes = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
@@ -67,12 +67,12 @@ class Listing:
         return int((self._whole.codes[self._rows, 0] >= 0).sum())
 
     @cached_property
-    def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Counts]:
+    def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
         """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
         return count_items(self._whole.codes, self._rows, self._whole.items)
 
     @property
-    def counts(self) -> Counts:
+    def counts(self) -> Integers:
         """How often each of the m items listed is: integers (m,), at least 1, in the order of ``exposure``."""
         return self.exposure[1]
 

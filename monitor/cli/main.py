@@ -12,30 +12,26 @@ import typer
 
 from monitor import __version__
 from monitor.cli import (
-    alerting,
-    backtesting,
-    checking,
-    comparing,
-    configuring,
-    database,
-    demonstrating,
-    detailing,
-    exits,
-    filling,
-    gating,
-    measures,
-    notifying,
-    planning,
-    probing,
-    running,
-    serving,
-    showing,
-    suggesting,
+    backtest,
+    compare,
+    config_file,
+    db,
+    exit_codes,
+    gate,
+    healthcheck,
+    metric_list,
+    notify,
+    on_call,
+    plan,
+    serve,
+    slots,
+    stored_runs,
+    suggest,
 )
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
+from monitor.redaction import escape_controls
 from monitor.service.logs import configure
-from monitor.visible import visible
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
@@ -51,27 +47,27 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demonstrating.demo)
-app.command("init")(configuring.init)
-app.command("check")(checking.check)
-app.command("serve")(serving.serve)
-app.command("healthcheck")(probing.healthcheck)
-app.command("run-once")(running.run_once)
-app.command("replay")(running.replay)
-app.command("backfill")(filling.backfill)
-app.command("backtest")(backtesting.backtest)
-app.command("suggest")(suggesting.suggest)
-app.command("plan")(planning.plan)
-app.command("compare")(comparing.compare)
-app.command("gate", cls=exits.GateCommand)(gating.gate)
-app.command("metrics")(measures.metrics)
-app.command("runs")(showing.runs)
-app.command("show")(detailing.show)
-app.add_typer(alerting.alerts, name="alerts")
-app.add_typer(alerting.silence, name="silence")
-app.add_typer(notifying.app, name="notify")
-app.add_typer(configuring.app, name="config")
-app.add_typer(database.app, name="db")
+app.command("demo")(serve.demo)
+app.command("init")(config_file.init)
+app.command("check")(config_file.check)
+app.command("serve")(serve.serve)
+app.command("healthcheck")(healthcheck.healthcheck)
+app.command("run-once")(slots.run_once)
+app.command("replay")(slots.replay)
+app.command("backfill")(slots.backfill)
+app.command("backtest")(backtest.backtest)
+app.command("suggest")(suggest.suggest)
+app.command("plan")(plan.plan)
+app.command("compare")(compare.compare)
+app.command("gate", cls=exit_codes.GateCommand)(gate.gate)
+app.command("metrics")(metric_list.metrics)
+app.command("runs")(stored_runs.runs)
+app.command("show")(stored_runs.show)
+app.add_typer(on_call.alerts_app, name="alerts")
+app.add_typer(on_call.silence_app, name="silence")
+app.add_typer(notify.app, name="notify")
+app.add_typer(config_file.app, name="config")
+app.add_typer(db.app, name="db")
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback
@@ -105,8 +101,10 @@ def main() -> None:
         code = _run()
         sys.stdout.flush()
     except OSError as error:
-        exits.say_unwritten(error)
-        os._exit(exits.OUTPUT_EXIT)  # what could not be written would be tried again, and fail again, at the interpreter's end
+        exit_codes.report_unwritten(error)
+        os._exit(
+            exit_codes.OUTPUT_EXIT
+        )  # what could not be written would be tried again, and fail again, at the interpreter's end
     sys.exit(code)
 
 
@@ -115,7 +113,7 @@ def _run() -> str | int | None:
     try:
         app()
     except MonitorError as error:
-        typer.echo(f"rankwatch: {visible(str(error))}", err=True)
+        typer.echo(f"rankwatch: {escape_controls(str(error))}", err=True)
         return error.exit_code
     except KeyboardInterrupt:
         return 130

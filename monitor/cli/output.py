@@ -1,14 +1,17 @@
-"""How the commands print: tables for people on standard output, JSON lines for machines, progress on standard error."""
+"""How the commands print: tables for people on standard output, JSON lines for machines, progress on standard error, and files that a user names."""
 
 from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,21 +19,21 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from monitor.visible import visible
+from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.model import Evidence
 
 
-def say(text: str = "") -> None:
+def print_line(text: str = "") -> None:
     """Print a line as it is, never folded or coloured, nor obeyed: ids and file contents may hold anything."""
-    sys.stdout.write(visible(text) + "\n")
+    sys.stdout.write(escape_controls(text) + "\n")
 
 
 def _spell(value: datetime) -> str:
-    from monitor.model import spell  # brings pandas
+    from monitor.model import format_instant  # brings pandas
 
-    return spell(value)
+    return format_instant(value)
 
 
 def print_json(value: object) -> None:
@@ -64,7 +67,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     narrow is wider than the terminal. Into a pipe every row is one line.
     """
     if title is not None:
-        say(_one_line(title))
+        print_line(_one_line(title))
     cells = [tuple(map(_one_line, row)) for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold")
     is_terminal = sys.stdout.isatty()
@@ -83,7 +86,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
 
 
 def _one_line(text: str) -> str:
-    return visible(text).replace("\n", "\\n")
+    return escape_controls(text).replace("\n", "\\n")
 
 
 _PIPE_WIDTH = 10_000
@@ -132,3 +135,40 @@ def side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
         moved = "" if not right or was == rank else f"was {was}" if was else "new"
         rows.append((str(rank), left, right, moved))
     return rows
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write the text to a file whole or not at all: a pipeline may pick it up at any moment.
+
+    A link stays, and what it points to is replaced. What is no file, such as a pipe or a device, is written straight into, and
+    so is what the output goes to already (``/dev/stdout``). OSError names the path as it was given.
+    """
+    try:
+        if (stream := _stream_of(path)) is not None:
+            stream.write(text)
+            stream.flush()
+        elif path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            _replace(path.resolve(), text)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _stream_of(path: Path) -> TextIO | None:
+    """The stream of this process that writes to the path, None where none does."""
+    for number, stream in ((1, sys.stdout), (2, sys.stderr)):
+        with suppress(OSError):
+            if os.path.samestat(path.stat(), os.fstat(number)):
+                return stream
+    return None
+
+
+def _replace(target: Path, text: str) -> None:
+    draft = target.with_name(f".rankwatch.{os.getpid()}")  # short: the name itself may be as long as names may be
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(target)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise

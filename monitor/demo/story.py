@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from monitor.demo.configuration import EXPECTED
-from monitor.demo.shop import BROKEN_COUNTRY
+from monitor.demo.recommenders import BROKEN_COUNTRY
+from monitor.demo.workspace import EXPECTED_ALERTS
 
 
 class Chapter(StrEnum):
@@ -17,7 +17,7 @@ class Chapter(StrEnum):
     HEALED = "healed"
 
 
-TOLD = {
+CHAPTER_TEXTS = {
     Chapter.HEALTHY: "Both models are retrained every day. They differ a little, as two good models do.",
     Chapter.BROKEN: (
         f"The candidate was deployed with a broken join: it no longer finds what users in {BROKEN_COUNTRY} bought, "
@@ -26,7 +26,7 @@ TOLD = {
     Chapter.HEALED: f"The join is repaired: users in {BROKEN_COUNTRY} get their own recommendations again.",
 }
 """Each chapter in a sentence for the screen, at most two lines of 76 characters."""
-NOTED = {
+CHAPTER_NOTES = {
     Chapter.HEALTHY: "both arms are healthy",
     Chapter.BROKEN: f"fault let into the candidate: users in {BROKEN_COUNTRY} get the popular items",
     Chapter.HEALED: "fault repaired",
@@ -48,11 +48,11 @@ class Story:
     broken_days: int
     calm_days: int | None
     runs_first: int = 2
-    alerts: int = len(EXPECTED)
+    alerts: int = len(EXPECTED_ALERTS)
 
 
-NORMAL = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
-FAST = Story(day_s=2.0, every="2s", healthy_days=2, broken_days=2, calm_days=None)
+NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
+FAST_STORY = Story(day_s=2.0, every="2s", healthy_days=2, broken_days=2, calm_days=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

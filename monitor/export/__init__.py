@@ -1,23 +1,29 @@
 """Shows rankwatch to Prometheus: what each comparison last found, and how the daemon itself is doing."""
 
-from monitor.export.grouping import group_path
+from monitor.export.batch_export import (
+    DAEMON_GAUGES,
+    FINAL_SERIES,
+    families_of_comparison,
+    group_path,
+    require_textfile,
+    write_families,
+    write_textfile,
+)
 from monitor.export.publisher import PrometheusPublisher
-from monitor.export.series import PREFIX, SERIES, Kind, Series, reference
-from monitor.export.standing import OF_DAEMONS, STANDING, of_comparison, write
-from monitor.export.textfile import require_textfile, write_textfile
+from monitor.export.series import PREFIX, SERIES, Kind, Series, series_reference
 
 __all__ = [
-    "OF_DAEMONS",
+    "DAEMON_GAUGES",
+    "FINAL_SERIES",
     "PREFIX",
     "SERIES",
-    "STANDING",
     "Kind",
     "PrometheusPublisher",
     "Series",
+    "families_of_comparison",
     "group_path",
-    "of_comparison",
-    "reference",
     "require_textfile",
-    "write",
+    "series_reference",
+    "write_families",
     "write_textfile",
 ]

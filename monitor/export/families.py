@@ -11,9 +11,9 @@ from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
 from monitor.export.series import SERIES
-from monitor.visible import visible
+from monitor.redaction import escape_controls
 
-Labels = tuple[str, ...]
+LabelValues = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,24 +28,24 @@ class Gauges:
     """Samples gathered by series. A sample given twice is shown once, with the later value."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, dict[Labels, float]] = {}
-        self._distributions: dict[str, dict[Labels, Distribution]] = {}
+        self._samples: dict[str, dict[LabelValues, float]] = {}
+        self._distributions: dict[str, dict[LabelValues, Distribution]] = {}
 
     @property
-    def samples(self) -> Mapping[str, Mapping[Labels, float]]:
+    def samples(self) -> Mapping[str, Mapping[LabelValues, float]]:
         """What was set, by series and labels."""
         return self._samples
 
-    def set(self, name: str, labels: Labels, value: float | None) -> None:
+    def set(self, name: str, labels: LabelValues, value: float | None) -> None:
         """Set one sample of the series with that name (without prefix); None means there is nothing to show."""
         if value is not None:
             self._samples.setdefault(name, {})[labels] = float(value)
 
-    def distribute(self, name: str, labels: Labels, distribution: Distribution) -> None:
+    def distribute(self, name: str, labels: LabelValues, distribution: Distribution) -> None:
         """Set one gauge histogram of the series with that name."""
         self._distributions.setdefault(name, {})[labels] = distribution
 
-    def remove(self, name: str, labels: Labels) -> None:
+    def remove(self, name: str, labels: LabelValues) -> None:
         """Take one sample away again."""
         self._samples.get(name, {}).pop(labels, None)
 
@@ -58,7 +58,7 @@ class Gauges:
         )
 
 
-def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
+def _distribution(name: str, samples: dict[LabelValues, Distribution]) -> Metric:
     series = SERIES[name]
     family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
     for labels, one in samples.items():
@@ -66,7 +66,7 @@ def _distribution(name: str, samples: dict[Labels, Distribution]) -> Metric:
     return family
 
 
-def _gauge(name: str, samples: dict[Labels, float]) -> Metric:
+def _gauge(name: str, samples: dict[LabelValues, float]) -> Metric:
     series = SERIES[name]
     family = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
     for labels, value in samples.items():
@@ -83,9 +83,9 @@ _SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
 
 def _written(value: str) -> str:
     """The label's value without what could steer a terminal; no two become one, which would make two series one."""
-    if visible(value) == value and not _SPELLED.search(value):
+    if escape_controls(value) == value and not _SPELLED.search(value):
         return value
-    return visible(value.replace("\\", r"\\"))
+    return escape_controls(value.replace("\\", r"\\"))
 
 
 def counter(name: str) -> Counter:

@@ -1,26 +1,104 @@
-"""The Publisher of Prometheus: takes what the daemon tells it, and renders it for whoever scrapes."""
+"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for whoever scrapes."""
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import InfoMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.export.confirming import Confirmation, Confirmed
-from monitor.export.daemon import DaemonCollector
-from monitor.export.exposition import render
+from monitor.export.batch_export import final_families
+from monitor.export.daemon_metrics import DaemonCollector
 from monitor.export.families import counter, without_created
-from monitor.export.latest import latest_families
-from monitor.export.series import COLLECTORS, SERIES
-from monitor.export.standing import standing
+from monitor.export.run_metrics import run_families
+from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model import DataKind, LatestRun, Pruned, RunResult
 from monitor.ports import Clock
+
+SHOWN_UNCONFIRMED_S = 60.0
+"""How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
+_OF_PROCESS = frozenset({
+    "leader", "lease_epoch", "database_up", "schedule_interval_seconds", "stale_after_seconds",
+    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
+})  # fmt: skip
+_FACTS = frozenset({
+    "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
+    "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
+})  # fmt: skip
+"""When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock."""
+CONFIRMED = frozenset(
+    one.name
+    for name, one in SERIES.items()
+    if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
+)
+"""Full names of the series that say how things stand as the database has it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Confirmation:
+    """Whether what was read last may still pass for the present. ``monotonic``: seconds that only grow."""
+
+    monotonic: Callable[[], float]
+    _doubted_at_s: float | None = None
+
+    def confirm(self) -> None:
+        """It was just read."""
+        self._doubted_at_s = None
+
+    def doubt(self) -> None:
+        """The database failed; only what is read after it counts again."""
+        if self._doubted_at_s is None:
+            self._doubted_at_s = self.monotonic()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has been in doubt for PATIENCE_S."""
+        doubted_at_s = self._doubted_at_s
+        return doubted_at_s is not None and self.monotonic() - doubted_at_s >= SHOWN_UNCONFIRMED_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfirmedCollector(Collector):
+    """What another collector shows, but for what nobody can confirm."""
+
+    inner: Collector
+    confirmation: Confirmation
+
+    def collect(self) -> Iterator[Metric]:
+        """The families that may be shown now."""
+        is_lost = self.confirmation.is_lost
+        return (family for family in self.inner.collect() if not (is_lost and family.name in CONFIRMED))
+
+
+def render_registry(registry: CollectorRegistry, accept: str, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
+    """The page and its headers. An Accept header that makes no sense gets the plain text format."""
+    try:
+        encoder, content_type = choose_encoder(accept)
+    except (TypeError, ValueError):  # a version such as "1.x"
+        encoder, content_type = choose_encoder("")
+    body = encoder(registry)
+    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+    if accepts_gzip(accept_encoding):
+        return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
+    return body, headers
+
+
+def accepts_gzip(accept_encoding: str) -> bool:
+    """Whether the header names gzip without refusing it by ``q=0``."""
+    for part in accept_encoding.split(","):
+        coding, *parameters = (word.strip().lower() for word in part.split(";"))
+        if coding == "gzip":
+            return not any(p.replace(" ", "").rstrip("0").rstrip(".") in {"q=", "q=0"} for p in parameters)
+    return False
+
 
 log = structlog.get_logger(__name__)
 
@@ -38,7 +116,7 @@ class _Snapshot(Collector):
         yield from self.families
 
 
-class _Guarded(Collector):
+class _IsolatedCollectors(Collector):
     """Collectors, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
 
     def __init__(self, collectors: Mapping[str, Collector], errors: Counter) -> None:
@@ -85,9 +163,9 @@ class PrometheusPublisher:
         self._latest: tuple[LatestRun, ...] = ()
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        own = (Confirmed(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self._daemon))
+        own = (ConfirmedCollector(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self._daemon))
         collectors = dict(zip(COLLECTORS, (*own, *of_process), strict=True))
-        self._registry.register(_Guarded(collectors, counter("collector_errors_total")))
+        self._registry.register(_IsolatedCollectors(collectors, counter("collector_errors_total")))
 
     def watch(
         self,
@@ -121,7 +199,7 @@ class PrometheusPublisher:
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
         self._latest = tuple(latest)
-        self._snapshot.families = latest_families(latest, known=self._known, most=self._most)
+        self._snapshot.families = run_families(latest, known=self._known, most=self._most)
 
     def run_finished(self, result: RunResult) -> None:
         """See ``Publisher.run_finished``."""
@@ -191,8 +269,8 @@ class PrometheusPublisher:
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and the response's headers."""
-        return render(self._registry, accept, accept_encoding)
+        return render_registry(self._registry, accept, accept_encoding)
 
     def standing(self) -> tuple[Metric, ...]:
-        """What is left behind by a process that ends: see `monitor.export.standing`."""
-        return standing((*self._snapshot.collect(), *self._daemon.gauges().families()))
+        """What is left behind by a process that ends: see `monitor.export.batch_export`."""
+        return final_families((*self._snapshot.collect(), *self._daemon.gauges().families()))

@@ -262,7 +262,7 @@ SERIES: dict[str, Series] = {series.name.removeprefix(PREFIX): series for series
 """The table by name without prefix."""
 
 
-def reference() -> str:
+def series_reference() -> str:
     """The table as Markdown, one line a series, for the README."""
     head = "| series | type | labels | meaning |\n|---|---|---|---|\n"
     return head + "".join(

@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.finding import engines
-from monitor.kernels.finding.found import MAX_K, Found
+from monitor.kernels.finding.found import MAX_K, AlignedRanks
 from monitor.kernels.finding.inversions import Counts, inversions
-from monitor.kernels.finding.positions import ALL_PAIRS_MAX_K, Ranks, find
+from monitor.kernels.finding.positions import ALL_PAIRS_MAX_K, Ranks, find_positions
 from monitor.kernels.ragged import Codes
 from monitor.model import ByArm, Labels, PairBatch
 
 Floats = npt.NDArray[np.float64]
-Derived = TypeVar("Derived")
+Value = TypeVar("Value")
 
 BLOCK_CELLS = 1 << 18
 """Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count."""
@@ -52,7 +52,7 @@ class Alignment:
         self.labels = labels
         self.derived: dict[Callable[[Alignment], Any], Any] = {}
 
-    def adopt(self, found: Found) -> None:
+    def adopt(self, found: AlignedRanks) -> None:
         """Take over what an engine has found in its pass, so that it is not derived again."""
         self.agreement, self.inversions, self.position_sums = found.agreement, found.inversions, found.position_sums
 
@@ -146,14 +146,14 @@ class Alignment:
         return cut
 
 
-def derive_once(derive: Callable[[Alignment], Derived]) -> Callable[[Alignment], Derived]:
+def derive_once(derive: Callable[[Alignment], Value]) -> Callable[[Alignment], Value]:
     """A function of alignments that several measures share: each alignment keeps its result, which nobody may change."""
 
     @wraps(derive)
-    def kept(alignment: Alignment) -> Derived:
+    def kept(alignment: Alignment) -> Value:
         if derive not in alignment.derived:
             alignment.derived[derive] = derive(alignment)
-        found: Derived = alignment.derived[derive]
+        found: Value = alignment.derived[derive]
         return found
 
     return kept
@@ -192,7 +192,7 @@ def align(batch: PairBatch) -> Alignment:
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
     found = _find_compiled(batch, longest)
-    positions = find(batch.baseline[:, :longest], batch.candidate[:, :longest]) if found is None else found.positions
+    positions = find_positions(batch.baseline[:, :longest], batch.candidate[:, :longest]) if found is None else found.positions
 
     def by_rank(places: Floats) -> Floats:
         return np.ascontiguousarray(places[:, :longest].T)
@@ -211,7 +211,7 @@ def align(batch: PairBatch) -> Alignment:
     return alignment
 
 
-def _find_compiled(batch: PairBatch, k: int) -> Found | None:
+def _find_compiled(batch: PairBatch, k: int) -> AlignedRanks | None:
     if k > MAX_K or (machine := engines.compiled(len(batch) * k * k)) is None:
         return None
     return machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
-from monitor.metrics.chance import expect
+from monitor.metrics.chance import expect_by_chance
+from monitor.metrics.extended_tau import AppendedTau, ElementWeightedTau, ExtendedTau, ExtendedTauUnscaled
 from monitor.metrics.footrule import (
     ElementWeightedFootrule,
     ElementWeightedFootruleNormalized,
@@ -13,30 +14,22 @@ from monitor.metrics.footrule import (
     TopkFootrule,
     TopkFootruleNormalized,
 )
-from monitor.metrics.kendall import (
-    AppendedTau,
-    ElementWeightedKendallDistance,
-    ElementWeightedKendallDistanceNormalized,
-    ElementWeightedTau,
-    ExtendedTau,
-    ExtendedTauUnscaled,
-    GeneralizedKendallDistance,
-    KendallDistance,
-    KendallDistanceNormalized,
-    KendallTau,
-    PositionWeightedKendallDistance,
-    TauAp,
-    TauApSymmetric,
-    TopkKendall,
-    TopkKendallNormalized,
-    WeightedTau,
-)
+from monitor.metrics.kendall import KendallDistance, KendallDistanceNormalized, KendallTau, TopkKendall, TopkKendallNormalized
 from monitor.metrics.metric import Metric, Need
+from monitor.metrics.names import read_name
 from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.metrics.reading import read
 from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 from monitor.metrics.scoring import score_all
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
+from monitor.metrics.weighted_kendall import (
+    ElementWeightedKendallDistance,
+    ElementWeightedKendallDistanceNormalized,
+    GeneralizedKendallDistance,
+    PositionWeightedKendallDistance,
+    TauAp,
+    TauApSymmetric,
+    WeightedTau,
+)
 
 __all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "rbo_persistence", "rbo_weight", "score_all"]
 
@@ -91,9 +84,9 @@ def parse(text: str) -> Metric:
     ``p=0.90`` and ``p=0.9`` give the same metric. MetricError, with a suggestion, for an unknown name or parameter or a value
     out of range.
     """
-    return read(text, METRICS)
+    return read_name(text, METRICS)
 
 
 def expected_by_chance(metric: str | Metric, k: int, catalogue: int) -> float | None:
-    """Mean score of two random lists of k items from ``catalogue`` items; see `monitor.metrics.chance.expect`."""
-    return expect(metric if isinstance(metric, Metric) else parse(metric), k, catalogue)
+    """Mean score of two random lists of k items from ``catalogue`` items; see `monitor.metrics.chance.expect_by_chance`."""
+    return expect_by_chance(metric if isinstance(metric, Metric) else parse(metric), k, catalogue)

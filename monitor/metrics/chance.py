@@ -20,7 +20,7 @@ _SEED = 20100401
 _LARGEST = 2**53
 
 
-def expect(metric: Metric, k: int, catalogue: int) -> float | None:
+def expect_by_chance(metric: Metric, k: int, catalogue: int) -> float | None:
     """Mean score of two lists of k items, each drawn at random, in random order, from ``catalogue`` items.
 
     Exact where the metric knows its formula. Otherwise simulated, by pairs that are always the same ones: a million ranks in

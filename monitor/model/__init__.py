@@ -4,7 +4,7 @@ from monitor.model.alerts import (
     CONDITION,
     COVERAGE,
     FROZEN,
-    LEAST_RUNS,
+    MIN_HEALTHY_RUNS,
     UNMEASURED,
     AlertState,
     Condition,
@@ -18,9 +18,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.coverage_share import CoverageShare, Lack
-from monitor.model.deliveries import Briefing, Delivery, DeliveryRecord, DeliveryStatus, Message, MessageStatus, Notification
-from monitor.model.derived import Derived, NoiseFloor, parse_derived
+from monitor.model.derived_metrics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
     Change,
@@ -34,9 +32,20 @@ from monitor.model.explanation import (
     Split,
     UserGroup,
 )
-from monitor.model.instants import spell
+from monitor.model.instants import format_instant
 from monitor.model.lease import Lease, Occupied
 from monitor.model.lessons import PARTS, Lesson, to_lessons
+from monitor.model.notifications import (
+    Briefing,
+    Delivery,
+    DeliveryRecord,
+    DeliveryStatus,
+    FiringSnapshot,
+    Message,
+    MessageStatus,
+    Notification,
+    Silence,
+)
 from monitor.model.rankings import (
     ALL,
     LEAST_WEIGHT,
@@ -57,6 +66,7 @@ from monitor.model.rankings import (
     UserTable,
 )
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
+from monitor.model.rules import CoverageShare, Lack, Statistic
 from monitor.model.runs import (
     ArmScore,
     Claim,
@@ -77,16 +87,14 @@ from monitor.model.runs import (
     Summary,
     UserScore,
 )
-from monitor.model.silences import Silence, Situation
-from monitor.model.statistic import Statistic
 
 __all__ = [
     "ALL",
     "CONDITION",
     "COVERAGE",
     "FROZEN",
-    "LEAST_RUNS",
     "LEAST_WEIGHT",
+    "MIN_HEALTHY_RUNS",
     "MOST_WEIGHT",
     "PARTS",
     "UNMEASURED",
@@ -110,7 +118,7 @@ __all__ = [
     "Delivery",
     "DeliveryRecord",
     "DeliveryStatus",
-    "Derived",
+    "DerivedMetric",
     "Direction",
     "Evidence",
     "EvidenceKind",
@@ -118,6 +126,7 @@ __all__ = [
     "Expectation",
     "Explanation",
     "ExposedItem",
+    "FiringSnapshot",
     "Histogram",
     "ItemWeights",
     "KeptLists",
@@ -156,7 +165,6 @@ __all__ = [
     "Severity",
     "ShareRise",
     "Silence",
-    "Situation",
     "Split",
     "State",
     "Statistic",
@@ -166,7 +174,7 @@ __all__ = [
     "UserScore",
     "UserTable",
     "Verdict",
+    "format_instant",
     "parse_derived",
-    "spell",
     "to_lessons",
 ]

@@ -37,7 +37,7 @@ CONDITION = "condition"
 UNMEASURED = frozenset({COVERAGE, FROZEN, CONDITION})
 """What stands for a metric and is measured on no pair of lists."""
 
-LEAST_RUNS = 5
+MIN_HEALTHY_RUNS = 5
 """Healthy runs that must have been seen before a rule that learns expects anything."""
 
 

@@ -5,6 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 
-def spell(instant: datetime) -> str:
+def format_instant(instant: datetime) -> str:
     """ISO 8601 (RFC 3339) in UTC, to the second where that is exact: ``2024-01-08T06:00:00Z``."""
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -40,9 +40,9 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(found: list[Expectation]) -> Lesson:
-    numbers = np.array([_told(each) for each in found], dtype=np.float64)  # None becomes NaN
+    numbers = np.array([_numbers(each) for each in found], dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
 
 
-def _told(each: Expectation) -> tuple[float | None, ...]:
+def _numbers(each: Expectation) -> tuple[float | None, ...]:
     return each.judged, each.error, each.z, each.lost, each.steady

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model.alerts import AlertState, Condition, Expectation, Rule, State, Transition
-from monitor.model.derived import NoiseFloor
+from monitor.model.derived_metrics import NoiseFloor
 from monitor.model.explanation import Explanation, Split
 from monitor.model.lessons import Lesson
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable

@@ -1,7 +1,7 @@
 """From what both arms answered to what can be compared, with every user accounted for. No I/O."""
 
-from monitor.pairing.keeping import kept_lists
-from monitor.pairing.knowing import unweighted_note
-from monitor.pairing.pair import pair
+from monitor.pairing.batches import unweighted_note
+from monitor.pairing.kept_lists import keep_lists
+from monitor.pairing.pairs import pair
 
-__all__ = ["kept_lists", "pair", "unweighted_note"]
+__all__ = ["keep_lists", "pair", "unweighted_note"]

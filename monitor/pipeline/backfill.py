@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from monitor.deadline import OverdueError, Promise
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric, score_all
 from monitor.model import Comparison, KeptLists, Pull, RelevanceTable, Run, Scores, Summary
 from monitor.pairing import pair
-from monitor.pipeline.deadline import OverdueError, Promise
-from monitor.pipeline.scoring import needing_relevance, summarize_scores
+from monitor.pipeline.score import relevance_metrics, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Filled:
+class BackfilledRun:
     """What became of one run that waited for relevance.
 
     ``summaries`` are those added; empty, with no ``trouble``, when nothing has arrived yet. ``trouble``: what stood in the way.
@@ -28,7 +28,7 @@ class Filled:
     trouble: str | None = None
 
 
-def backfill(
+def backfill_relevance(
     comparison: Comparison,
     store: Store,
     source: RelevanceSource,
@@ -36,14 +36,14 @@ def backfill(
     *,
     start: datetime | None = None,
     end: datetime | None = None,
-) -> Iterator[Filled]:
+) -> Iterator[BackfilledRun]:
     """Measure what is known by now for each run that waits and may ask, oldest first, and store it; what became of each.
 
     Runs of slots from ``start`` (default: as far back as relevance is waited for) to ``end``, both included. Running it twice,
     or twice at once, adds nothing twice. Ends early where the source is away or hangs: the next call goes on. DatabaseError
     when the store is away.
     """
-    metrics = needing_relevance(comparison)
+    metrics = relevance_metrics(comparison)
     if not metrics or comparison.relevance_within is None:
         return
     for run in store.unlabelled(comparison.name, since=start or clock.now() - comparison.relevance_within):
@@ -52,11 +52,11 @@ def backfill(
         try:
             table = _ask(comparison, source, run.slot)
         except SourceError as error:
-            yield Filled(run=run, trouble=str(error))
+            yield BackfilledRun(run=run, trouble=str(error))
             if not error.permanent:
                 return
         else:
-            yield Filled(run=run) if table is None else _fill(comparison, store, clock, run, table, metrics)
+            yield BackfilledRun(run=run) if table is None else _fill(comparison, store, clock, run, table, metrics)
 
 
 def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
@@ -71,19 +71,19 @@ def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> Rel
 
 def _fill(
     comparison: Comparison, store: Store, clock: Clock, run: Run, table: RelevanceTable, metrics: Sequence[Metric]
-) -> Filled:
+) -> BackfilledRun:
     try:
         lists = store.kept_lists(run.id)
     except DatabaseError as error:
         if not error.permanent:
             raise
-        return Filled(run=run, trouble=str(error))
+        return BackfilledRun(run=run, trouble=str(error))
     if lists is None:
-        return Filled(run=run, trouble="its lists were deleted meanwhile")
+        return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
     summaries, scores = measure_relevance(replace(comparison, k=run.k or comparison.k), lists, table, metrics)
     if not store.label(run, summaries=summaries, scores=scores if comparison.keep_scores else None, at=clock.now()):
-        return Filled(run=run, trouble="it was measured anew meanwhile")
-    return Filled(run=run, summaries=summaries)
+        return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
+    return BackfilledRun(run=run, summaries=summaries)
 
 
 def measure_relevance(

@@ -15,7 +15,7 @@ from monitor.model import (
     Claim,
     Comparison,
     CoverageReason,
-    Derived,
+    DerivedMetric,
     KeptLists,
     PastRun,
     RunResult,
@@ -25,14 +25,14 @@ from monitor.model import (
     Summary,
     parse_derived,
 )
-from monitor.pipeline.arms import Arms
-from monitor.pipeline.explaining import explain_alerts
-from monitor.pipeline.judging import Findings, judge_findings, thin_segments
-from monitor.pipeline.measure import Measurement, Stopwatch, measure
-from monitor.pipeline.scoring import needing_relevance
+from monitor.pipeline.judgement import Findings, judge_findings, thin_segments
+from monitor.pipeline.pull import Arms
+from monitor.pipeline.run_explanation import add_explanations
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock
 
-_TOLD_OTHERWISE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
+_EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
 
 
@@ -55,16 +55,16 @@ def execute(  # noqa: PLR0913 - what a run is judged by
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure(comparison, arms, claim.slot, watch, last=last, splits=splits)
+        measurement = measure_slot(comparison, arms, claim.slot, watch, last=last, splits=splits)
     except SourceError as error:
-        return conclude(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
+        return build_result(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
     status, reason = assess(measurement, comparison.min_paired_share)
-    return conclude(
+    return build_result(
         comparison, claim, states, clock, status=status, reason=reason, watch=watch, measurement=measurement, past=past
     )
 
 
-def conclude(  # noqa: PLR0913 - the parts of a result
+def build_result(  # noqa: PLR0913 - the parts of a result
     comparison: Comparison,
     claim: Claim,
     states: Sequence[AlertState],
@@ -103,7 +103,7 @@ def conclude(  # noqa: PLR0913 - the parts of a result
         scores=_kept_scores(comparison, measurement) if measurement else None,
         evidence=measurement.evidence if measurement else (),
         states=judgement.states,
-        transitions=explain_alerts(judgement.transitions, explanation),
+        transitions=add_explanations(judgement.transitions, explanation),
         stage_seconds=watch.seconds if watch else {},
         arm_scores=arm_scores,
         catalogue_size=measurement.catalogue_size if measurement else None,
@@ -126,7 +126,7 @@ def _kept_scores(comparison: Comparison, measurement: Measurement) -> Scores | N
     scores = measurement.scores
     if not comparison.keep_scores or not len(scores.users):
         return None
-    kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not Derived.FLOOR}
+    kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
 
 
@@ -144,7 +144,7 @@ def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | No
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     """Until when relevance is waited for, None where nothing needs it."""
     within = comparison.relevance_within
-    return claim.slot + within if within is not None and needing_relevance(comparison) else None
+    return claim.slot + within if within is not None and relevance_metrics(comparison) else None
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
@@ -166,7 +166,7 @@ def _obstacles(measurement: Measurement) -> list[str]:
     """``candidate: 188 timeout (no answer within 5 s), 12 empty`` for each arm that had failures, the largest first."""
     by_arm: dict[Arm, Counter[CoverageReason]] = {}
     for (arm, reason), count in measurement.coverage.all.reasons.items():
-        if reason not in _TOLD_OTHERWISE:
+        if reason not in _EXPLAINED_ELSEWHERE:
             by_arm.setdefault(arm, Counter())[reason] += count
     return [
         f"{arm}: " + ", ".join(f"{count:,} {reason}{_note(measurement, arm, reason)}" for reason, count in counts.most_common())

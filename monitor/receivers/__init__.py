@@ -10,10 +10,11 @@ from monitor.options import OneOf
 from monitor.ports import Receiver, RunWatcher
 from monitor.receivers.alertmanager import AlertmanagerOptions, open_alertmanager
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver
-from monitor.receivers.deadman import DeadMan, PingOptions
-from monitor.receivers.email import Email, EmailOptions
+from monitor.receivers.email import Email
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
+from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import Slack, SlackOptions
+from monitor.receivers.smtp import EmailOptions
 from monitor.receivers.webhook import Webhook, WebhookOptions, verify
 
 __all__ = [
@@ -83,5 +84,5 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
 def open_pings(
     options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
 ) -> tuple[RunWatcher, ...]:
-    """One dead-man ping an entry. Nothing is sent yet. ``on_outcome`` hears what becomes of each, see `DeadMan`."""
-    return tuple(DeadMan(entry, on_outcome=on_outcome) if on_outcome else DeadMan(entry) for entry in options)
+    """One dead-man ping an entry. Nothing is sent yet. ``on_outcome`` hears what becomes of each, see `RunPings`."""
+    return tuple(RunPings(entry, on_outcome=on_outcome) if on_outcome else RunPings(entry) for entry in options)

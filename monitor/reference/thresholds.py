@@ -1,17 +1,18 @@
-"""Fixed thresholds from past runs, for a wanted rate of false pages."""
+"""Fixed thresholds from past runs for a wanted rate of false pages, and the drops that a run of so many users shows."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtr, stdtrit
+from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit
 
+from monitor.errors import InputError
 from monitor.model import Direction
 from monitor.reference.history import Floats
-from monitor.reference.prediction import predict
-from monitor.reference.reference import Reference
+from monitor.reference.prediction import Reference, predict
 
 USUALLY, NEARLY_ALWAYS = 0.5, 0.95
 
@@ -55,3 +56,64 @@ def propose(
         nearly_always=seen[1],
         least_share=stdtr(prediction.df, -distance),
     )
+
+
+_NORMAL_DF = 1e4
+"""Student's t is normal from there on to four figures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropSearch:
+    """How a drop is looked for, on the scale of the statistic.
+
+    ``sd``: standard deviation over users; ``wander``: that of the true mean from run to run, which no number of users
+    lessens; ``learned``: healthy runs that tell what is normal, infinite where it is known; ``share``: chance of a healthy
+    look to page falsely; ``power``: chance that the drop is seen. InputError where a value is out of range.
+    """
+
+    sd: float
+    wander: float
+    learned: float
+    share: float
+    power: float
+
+    def __post_init__(self) -> None:
+        """Check the ranges: NaN is out of all of them."""
+        if not (self.sd >= 0 and self.wander >= 0 and self.sd + self.wander > 0 and math.isfinite(self.sd + self.wander)):
+            msg = "sd and wander must be finite and at least 0, and one of them above"
+            raise InputError(msg)
+        if not (0 < self.share < 0.5 and self.share < self.power < 1 and self.learned >= 2):  # noqa: PLR2004 - see the docstring
+            msg = "the share must lie between 0 and 0.5, the power between it and 1, and two healthy runs are the least"
+            raise InputError(msg)
+
+    @property
+    def shift(self) -> float:
+        """The least drop that is seen, in standard deviations of (mean of the runs looked at - center).
+
+        The non-centrality at which Student's t passes its limit with the chance ``power`` (Johnson and Welch 1940).
+        """
+        df = min(self.learned - 1, _NORMAL_DF)
+        return float(nctdtrinc(df, 1.0 - self.power, -stdtrit(df, self.share)))
+
+    def least_drop(self, users: float, runs: float = 1) -> float:
+        """The least drop of the mean that is seen when ``runs`` runs of ``users`` users each are judged together."""
+        return self.shift * math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
+
+    def chance(self, drop: float, users: float, runs: float = 1) -> float:
+        """Chance that a drop of this size is seen."""
+        df = min(self.learned - 1, _NORMAL_DF)
+        deviation = math.sqrt(self._variance(users) * (1 / runs + 1 / self.learned))
+        return 1.0 - float(nctdtr(df, drop / deviation, -stdtrit(df, self.share)))
+
+    def users_for(self, drop: float, runs: float = 1) -> int | None:
+        """Users a run from which on the drop is seen; None where no number helps, since the runs themselves wander too far."""
+        left = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned) - self.wander**2
+        return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
+
+    def runs_for(self, drop: float, users: float) -> int | None:
+        """Runs to be judged together; None where no number helps, since too few healthy ones tell what is normal."""
+        left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
+        return None if left <= 0 else max(1, math.ceil(1 / left))
+
+    def _variance(self, users: float) -> float:
+        return self.wander**2 + (0.0 if np.isinf(users) else self.sd**2 / users)

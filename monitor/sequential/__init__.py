@@ -5,30 +5,28 @@ users were drawn, and what a promise covers, stands in the README beside this fi
 """
 
 from monitor.sequential.bounds import bounds, bounds_of_draws
-from monitor.sequential.capital import STAKES, WEIGHTS, follow, log_capital, log_capital_of_draws
+from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capital, log_capital_of_draws
 from monitor.sequential.detector import Detector, detect
-from monitor.sequential.gate import Gated, Reason, Verdict, gate, judge
-from monitor.sequential.sample import Draw, Sample, Tally, tally
-from monitor.sequential.scale import Scale
-from monitor.sequential.segments import reject
+from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_sample, gate_samples, reject
+from monitor.sequential.samples import Scale, Tally, UserDraw, UserSample, tally
 
 __all__ = [
     "STAKES",
     "WEIGHTS",
     "Detector",
-    "Draw",
-    "Gated",
-    "Reason",
-    "Sample",
+    "GateReason",
+    "GateResult",
+    "GateVerdict",
     "Scale",
     "Tally",
-    "Verdict",
+    "UserDraw",
+    "UserSample",
     "bounds",
     "bounds_of_draws",
     "detect",
-    "follow",
-    "gate",
-    "judge",
+    "follow_capital",
+    "gate_sample",
+    "gate_samples",
     "log_capital",
     "log_capital_of_draws",
     "reject",

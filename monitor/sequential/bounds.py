@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.errors import InputError
 from monitor.sequential.capital import log_capital, log_capital_of_draws
-from monitor.sequential.sample import Draw, Tally
+from monitor.sequential.samples import Tally, UserDraw
 
 _HALVINGS = 30
 _GRID = 2**16
@@ -27,10 +27,10 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
     return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
 
 
-def bounds_of_draws(draws: Sequence[Draw], alpha: float) -> tuple[float, float]:
+def bounds_of_draws(draws: Sequence[UserDraw], alpha: float) -> tuple[float, float]:
     """The same from ordered draws of several runs whose mean is one and the same, of known populations where told."""
     require_level(alpha)
-    flipped = [Draw(1.0 - draw.values, draw.population) for draw in draws]
+    flipped = [UserDraw(1.0 - draw.values, draw.population) for draw in draws]
     return 1.0 - _reached(partial(log_capital_of_draws, flipped), alpha), _reached(partial(log_capital_of_draws, draws), alpha)
 
 

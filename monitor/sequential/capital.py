@@ -12,7 +12,7 @@ log capital, and 1.2 where the boldest is best, which it is for scores that use 
 - a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
   the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
   under the power of the mean.
-Where the size is known one may look after every user, and learns more from the last ones: `Draw` with a population.
+Where the size is known one may look after every user, and learns more from the last ones: `UserDraw` with a population.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from monitor.sequential.sample import Draw, Tally
+from monitor.sequential.samples import Tally, UserDraw
 
 Floats = npt.NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def log_capital(scores: Tally, mean: float) -> float:
     return mix([float(scores.counts @ np.log1p(stake * gains)) for stake in STAKES])
 
 
-def log_capital_of_draws(draws: Sequence[Draw], mean: float) -> float:
+def log_capital_of_draws(draws: Sequence[UserDraw], mean: float) -> float:
     """The same after several runs' ordered draws, each run without replacement from its own population where that is known.
 
     Never wrong where in every run the mean is at least this one. Infinite where what is left of a population cannot
@@ -59,7 +59,7 @@ def log_capital_of_draws(draws: Sequence[Draw], mean: float) -> float:
     return mix([sum(float(np.log1p(stake * each).sum()) for each in gains) for stake in STAKES])
 
 
-def follow(values: Floats, mean: float, population: int | None = None) -> Floats:
+def follow_capital(values: Floats, mean: float, population: int | None = None) -> Floats:
     """The logarithm of the capital after every user: scores on [0, 1] of shape (..., n), histories by users, same shape out."""
     gains = _gains(values, mean, population)
     mixed: Floats = reduce(

@@ -1,4 +1,4 @@
-"""Is the mean below a margin or above it? An answer at any time, and none while the data allow both."""
+"""Is the mean below a margin or above it? An answer at any time, for one sample or several, and none while the data allow both."""
 
 from __future__ import annotations
 
@@ -7,13 +7,33 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
+import numpy.typing as npt
+
 from monitor.sequential.bounds import bounds, require_level
 from monitor.sequential.capital import log_capital
-from monitor.sequential.sample import Sample
-from monitor.sequential.segments import reject
+from monitor.sequential.samples import UserSample
 
 
-class Verdict(StrEnum):
+def reject(log_evidence: Sequence[float], alpha: float) -> npt.NDArray[np.bool_]:
+    """The e-BH procedure: which of K null hypotheses are rejected, given the natural logarithms of their e-values.
+
+    Rejects the k largest for the largest k whose k-th largest is at least K / (alpha k). The expected share of wrong ones
+    among those rejected is at most alpha, however the e-values depend on each other (Wang and Ramdas 2022). All are
+    rejected exactly where every one reaches 1/alpha, and any at all only where one could be wrong with at most alpha.
+    InputError for alpha outside (0, 1).
+    """
+    require_level(alpha)
+    evidence = np.asarray(log_evidence, dtype=np.float64)
+    count = len(evidence)
+    order = np.argsort(-evidence, kind="stable")
+    reached = evidence[order] + np.log(np.arange(1, count + 1)) >= math.log(count / alpha) if count else np.zeros(0, bool)
+    is_rejected = np.zeros(count, dtype=np.bool_)
+    is_rejected[order[: np.flatnonzero(reached)[-1] + 1 if reached.any() else 0]] = True
+    return is_rejected
+
+
+class GateVerdict(StrEnum):
     """What is known of the mean. ``safe``: it lies below the margin; ``breach``: above."""
 
     SAFE = "safe"
@@ -21,7 +41,7 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-class Reason(StrEnum):
+class GateReason(StrEnum):
     """Why a verdict is what it is. A closed set.
 
     ``no_data``: nobody has a score, or what the missing ones would have scored decides. ``too_few``: not enough users yet.
@@ -33,7 +53,7 @@ class Reason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gated:
+class GateResult:
     """One sample held against a margin; means on [0, 1], evidence as natural logarithms of e-values.
 
     ``least`` and ``most``: mean with every missing score at 0 and at 1 (NaN without users). ``below``: evidence for a mean
@@ -49,21 +69,21 @@ class Gated:
     above: float
     low: float
     high: float
-    verdict: Verdict
-    reason: Reason
+    verdict: GateVerdict
+    reason: GateReason
 
 
-def gate(sample: Sample, margin: float, alpha: float, *, share: float = 1.0) -> Gated:
+def gate_sample(sample: UserSample, margin: float, alpha: float, *, share: float = 1.0) -> GateResult:
     """Judge one sample: margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's.
 
     Each side has the whole alpha, as at most one of the two verdicts can be wrong of one and the same mean: ``safe``
     is said wrongly with at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below
     grows only where the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
     """
-    return judge([sample], margin, alpha, share=share)[0]
+    return gate_samples([sample], margin, alpha, share=share)[0]
 
 
-def judge(samples: Sequence[Sample], margin: float, alpha: float, *, share: float = 1.0) -> tuple[Gated, ...]:
+def gate_samples(samples: Sequence[UserSample], margin: float, alpha: float, *, share: float = 1.0) -> tuple[GateResult, ...]:
     """Judge several samples (segments) together, each verdict by e-BH over the evidence of all: see `reject`.
 
     All are ``safe`` only where each by itself would be, so that the chance of that with any of them beyond the
@@ -75,20 +95,20 @@ def judge(samples: Sequence[Sample], margin: float, alpha: float, *, share: floa
     above = [log_capital(sample.least.flipped(), 1 - margin) for sample in samples]
     is_safe, is_breach = reject(below, level), reject(above, level)
     return tuple(
-        _gated(sample, margin, level, (below[i], above[i]), _said(safe=bool(is_safe[i]), breach=bool(is_breach[i])))
+        _gated(sample, margin, level, (below[i], above[i]), _verdict(safe=bool(is_safe[i]), breach=bool(is_breach[i])))
         for i, sample in enumerate(samples)
     )
 
 
-def _said(*, safe: bool, breach: bool) -> Verdict:
+def _verdict(*, safe: bool, breach: bool) -> GateVerdict:
     if safe:
-        return Verdict.SAFE
-    return Verdict.BREACH if breach else Verdict.INCONCLUSIVE
+        return GateVerdict.SAFE
+    return GateVerdict.BREACH if breach else GateVerdict.INCONCLUSIVE
 
 
-def _gated(sample: Sample, margin: float, level: float, evidence: tuple[float, float], verdict: Verdict) -> Gated:
+def _gated(sample: UserSample, margin: float, level: float, evidence: tuple[float, float], verdict: GateVerdict) -> GateResult:
     low, high = bounds(sample.least, sample.most, level)
-    return Gated(
+    return GateResult(
         n=sample.n,
         missing=sample.missing,
         least=sample.least.mean,
@@ -98,17 +118,17 @@ def _gated(sample: Sample, margin: float, level: float, evidence: tuple[float, f
         low=low,
         high=high,
         verdict=verdict,
-        reason=Reason.DECIDED if verdict is not Verdict.INCONCLUSIVE else _lacking(sample, margin, level),
+        reason=GateReason.DECIDED if verdict is not GateVerdict.INCONCLUSIVE else _lacking(sample, margin, level),
     )
 
 
-def _lacking(sample: Sample, margin: float, level: float) -> Reason:
+def _lacking(sample: UserSample, margin: float, level: float) -> GateReason:
     """Whether the missing stand in the way: their bounds straddle the margin, or with the other bound there were a verdict."""
     if not sample.scored.n:
-        return Reason.NO_DATA
+        return GateReason.NO_DATA
     if not sample.missing:
-        return Reason.TOO_FEW
+        return GateReason.TOO_FEW
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     straddles = sample.least.mean < margin < sample.most.mean
-    return Reason.NO_DATA if straddles or would_be_safe or would_be_breach else Reason.TOO_FEW
+    return GateReason.NO_DATA if straddles or would_be_safe or would_be_breach else GateReason.TOO_FEW

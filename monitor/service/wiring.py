@@ -1,4 +1,4 @@
-"""From settings to opened parts. The one place that knows which adapter stands behind which port."""
+"""From settings to opened parts: the one place that knows which adapter stands behind which port."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from pathlib import Path
 import structlog
 
 from monitor import __version__
-from monitor.alerts import Policy, retire
+from monitor.alerts import NotificationPolicy, retire_alerts
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
-from monitor.pipeline.arms import Arms
+from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
 from monitor.receivers import open_pings, open_receivers
 from monitor.service.clock import SystemClock
+from monitor.service.commands.one_shot import OneShot
 from monitor.service.interrupts import termination_raised
-from monitor.service.replaying import OneShot
-from monitor.service.running import Watched
-from monitor.settings import ComparisonOptions, Settings, load, policy_of, to_comparison, to_schedule
+from monitor.service.runner import Watched
+from monitor.settings import ComparisonOptions, Settings, load_settings, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
+from monitor.web import Access, open_access
 
 log = structlog.get_logger(__name__)
 
@@ -40,7 +41,7 @@ class Wiring:
     settings: Settings
     watched: dict[str, Watched]
     receivers: tuple[Receiver, ...]
-    policy: Policy
+    policy: NotificationPolicy
     pings: tuple[RunWatcher, ...] = ()
 
     @property
@@ -135,7 +136,7 @@ def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
     """
     with (
         termination_raised(),
-        closing(wire(load(config))) as wiring,
+        closing(wire(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
     ):
         if settles:
@@ -170,7 +171,7 @@ def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     this one does not name is taken to be gone.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
-    ends = retire(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
+    ends = retire_alerts(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
     if ends:
         store.retire(ends, receivers=wiring.receiver_names)
     store.forget_receivers(known=wiring.receiver_names, now=clock.now())
@@ -196,3 +197,14 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
         msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
         raise ConfigError(msg)
     return new
+
+
+def open_web_access(settings: Settings, old: Access | None = None) -> Access:
+    """As the web configuration file says; what is not honoured to the letter is logged. ConfigError: certificates are wrong.
+
+    What has not changed since the ``old`` one was opened goes on.
+    """
+    access = open_access(settings.access, name=settings.web_config_file, old=old)
+    for key, told in access.notes:
+        log.warning("web configuration: not done to the letter", key=key, instead=told)
+    return access

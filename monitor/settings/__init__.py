@@ -1,16 +1,11 @@
 """The YAML language: one file becomes typed settings, or a list of everything that is wrong with it."""
 
-from monitor.settings.cron import Cron
-from monitor.settings.example import example_text
-from monitor.settings.loading import listens_at, load, loads, locate
-from monitor.settings.models import ComparisonOptions, LogOptions, Settings
-from monitor.settings.reference import reference
-from monitor.settings.retention_options import RetentionOptions
+from monitor.settings.configuration import ComparisonOptions, LogOptions, RetentionOptions, Settings
+from monitor.settings.documentation import json_schema, settings_reference
+from monitor.settings.loader import config_path, example_text, listen_address, load_settings, load_with_rules, parse_settings
 from monitor.settings.rule_options import RuleOptions
-from monitor.settings.schedule import Every, Schedule
-from monitor.settings.schema import json_schema
-from monitor.settings.swapping import load_with_rules
-from monitor.settings.translating import config_hash, policy_of, to_comparison, to_schedule
+from monitor.settings.schedule import Cron, Every, Schedule
+from monitor.settings.translation import config_hash, policy_of, to_comparison, to_schedule
 
 __all__ = [
     "ComparisonOptions",
@@ -22,15 +17,15 @@ __all__ = [
     "Schedule",
     "Settings",
     "config_hash",
+    "config_path",
     "example_text",
     "json_schema",
-    "listens_at",
-    "load",
+    "listen_address",
+    "load_settings",
     "load_with_rules",
-    "loads",
-    "locate",
+    "parse_settings",
     "policy_of",
-    "reference",
+    "settings_reference",
     "to_comparison",
     "to_schedule",
 ]

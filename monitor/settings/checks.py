@@ -6,40 +6,39 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
-from monitor.settings.fields import is_loopback, split_address
-from monitor.settings.models import ComparisonOptions, Settings
-from monitor.settings.needs import check_needs, read_metric
-from monitor.settings.partial import Partial, valid
-from monitor.settings.problems import TWICE, Path, Problem, unique
-from monitor.settings.retention_options import RetentionOptions
+from monitor.settings.configuration import ComparisonOptions, RetentionOptions, Settings
+from monitor.settings.notification_options import receiver_names
+from monitor.settings.problems import TWICE, KeyPath, Problem, duplicates
+from monitor.settings.required_inputs import check_required_inputs, find_metric
 from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
-from monitor.settings.telling import names_of
-from monitor.settings.translating import SHORTEST, schedule_of
-from monitor.settings.web_file import FoundAccess
+from monitor.settings.translation import SHORTEST_INTERVAL, schedule_of
+from monitor.settings.validation import Partial, valid_options
+from monitor.settings.value_types import is_loopback, split_address
+from monitor.settings.web_config import WebConfig
 
 _TAKEN = "another {} has this name already: names must differ"
 
 
-def check(raw: object, context: Mapping[str, object], access: FoundAccess) -> Iterator[Problem]:
+def check_settings(raw: object, context: Mapping[str, object], access: WebConfig) -> Iterator[Problem]:
     """Problems between settings, whether or not each of them is right by itself."""
     settings = Partial(Settings, raw, context)
     comparisons = [(n, Partial(ComparisonOptions, item, context)) for n, item in settings.items("comparisons")]
     yield from _listen(settings, access)
     yield from _retention(Partial(RetentionOptions, settings.raw.get("retention"), context))
-    yield from unique(
+    yield from duplicates(
         ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
         _TAKEN.format("comparison"),
     )
     yield from _receivers(settings, context)
     yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
-    yield from _telling(settings, context)
+    yield from _receiver_references(settings, context)
     for n, comparison in comparisons:
         for problem in _comparison(comparison, context):
             yield Problem(("comparisons", n, *problem.path), problem.message)
 
 
-def _listen(settings: Partial, access: FoundAccess) -> Iterator[Problem]:
+def _listen(settings: Partial, access: WebConfig) -> Iterator[Problem]:
     listen = settings.get("listen")
     if listen is None or settings.get("listen_without_authentication") is not False or access.problems:
         return
@@ -65,29 +64,29 @@ def _retention(retention: Partial) -> Iterator[Problem]:
 
 
 def _receivers(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
-    named: list[tuple[Path, Hashable]] = []
+    named: list[tuple[KeyPath, Hashable]] = []
     for n, item in settings.items("receivers"):
-        if (entry := valid(ReceiverOptions, item, context)) is not None:
+        if (entry := valid_options(ReceiverOptions, item, context)) is not None:
             kind = str(next(name for name in type(entry).model_fields if getattr(entry, name) is not None))
             named.extend((("receivers", n, kind, "name"), name) for name in entry.receiver_names)
-    yield from unique(named, _TAKEN.format("receiver"))
+    yield from duplicates(named, _TAKEN.format("receiver"))
 
 
 def _pings(settings: Partial, context: Mapping[str, object], known: set[str | None]) -> Iterator[Problem]:
     for n, item in settings.items("pings"):
-        if (entry := valid(PingOptions, item, context)) is not None:
+        if (entry := valid_options(PingOptions, item, context)) is not None:
             for place, name in enumerate(entry.comparisons or ()):
                 if name not in known and None not in known:
                     yield Problem(("pings", n, "comparisons", place), f"there is no comparison {name!r}")
 
 
-def _telling(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
+def _receiver_references(settings: Partial, context: Mapping[str, object]) -> Iterator[Problem]:
     """Names of receivers in routes and fallbacks."""
-    entries = [valid(ReceiverOptions, item, context) for _, item in settings.items("receivers")]
+    entries = [valid_options(ReceiverOptions, item, context) for _, item in settings.items("receivers")]
     if None in entries:
         return
-    known = names_of([entry for entry in entries if entry is not None])
-    named: list[tuple[Path, object]] = []
+    known = receiver_names([entry for entry in entries if entry is not None])
+    named: list[tuple[KeyPath, object]] = []
     for n, item in settings.items("routes"):
         found = item.get("receivers") if isinstance(item, dict) else None
         named.extend((("routes", n, "receivers", m), name) for m, name in enumerate(found if isinstance(found, list) else ()))
@@ -107,9 +106,9 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     rules = [(n, Partial(RuleOptions, item, context)) for n, item in comparison.items("rules")]
     yield from _schedule(comparison)
     yield from _metrics(comparison)
-    yield from check_needs(comparison)
+    yield from check_required_inputs(comparison)
     yield from _users(comparison)
-    yield from unique(
+    yield from duplicates(
         ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
         _TAKEN.format("rule of this comparison"),
     )
@@ -128,7 +127,7 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         return
     if comparison.has("timezone") and not comparison.has("cron"):
         yield Problem(("timezone",), "belongs to cron; every counts from 1970-01-01 00:00 UTC")
-    if every is not None and every < SHORTEST:
+    if every is not None and every < SHORTEST_INTERVAL:
         yield Problem(("every",), "must be at least 1s")
         return
     if (every is None and cron is None) or zone is None:
@@ -141,13 +140,13 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     k = comparison.get("k")
-    read = [(("metrics", n), read_metric(text)) for n, text in comparison.items("metrics")]
-    yield from unique(((path, metric) for path, metric in read), f"{TWICE}, perhaps in another spelling")
+    read = [(("metrics", n), find_metric(text)) for n, text in comparison.items("metrics")]
+    yield from duplicates(((path, metric) for path, metric in read), f"{TWICE}, perhaps in another spelling")
     for path, metric in read:
         if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
             yield Problem(path, f"looks at {metric.depth} items, and lists are cut to k: {k}")
     arm_metrics = ((("arm_metrics", n), text) for n, text in comparison.items("arm_metrics") if isinstance(text, str))
-    yield from unique(arm_metrics, TWICE)
+    yield from duplicates(arm_metrics, TWICE)
 
 
 def _users(comparison: Partial) -> Iterator[Problem]:

@@ -9,11 +9,11 @@ from pydantic import Field
 
 from monitor.model import CONDITION, Condition, Direction, Rule, RuleKind, Severity
 from monitor.options import Options
-from monitor.settings.fields import PublicUrl, RunCount
+from monitor.settings.value_types import PublicUrl, RunCount
 
-T = TypeVar("T", bound="ConditionOptions")
+_ConditionT = TypeVar("_ConditionT", bound="ConditionOptions")
 
-ALERTS = {
+CONDITION_ALERTS = {
     Condition.ERROR: "RunFailing",
     Condition.NO_DATA: "NoData",
     Condition.TOO_FEW: "TooFewUsers",
@@ -100,14 +100,14 @@ class ConditionsOptions(Options):
         return ((condition, getattr(self, condition)) for condition in Condition)
 
 
-def _over(own: T, defaults: T) -> T:
+def _over(own: _ConditionT, defaults: _ConditionT) -> _ConditionT:
     return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
 def _to_rule(condition: Condition, options: ConditionOptions) -> Rule:
     """The rule; there is no value to hold against a threshold."""
     return Rule(
-        alert=ALERTS[condition],
+        alert=CONDITION_ALERTS[condition],
         metric=CONDITION,
         statistic=condition,
         direction=Direction.ABOVE,

@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, as lines that a person can act on. Knows pydantic's error types, and no setting."""
+"""Errors of a configuration as lines that a person can act on, and the keys that a model knows. Knows no setting."""
 
 from __future__ import annotations
 
@@ -6,8 +6,13 @@ import difflib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, get_args
 
-Path = tuple[str | int, ...]
+from pydantic import BaseModel
+
+from monitor.options import is_secret
+
+KeyPath = tuple[str | int, ...]
 
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,39}")
 _TEXTS = {
@@ -37,7 +42,7 @@ _LITERAL = re.compile(r"'([^']*)'")
 
 
 DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
-MOST_TOLD = 100
+MAX_PROBLEMS = 100
 """Problems of one file; the others are only counted."""
 MISSING = "is missing, and must be given"
 TWICE = "stands in this list already"
@@ -47,12 +52,12 @@ TWICE = "stands in this list already"
 class Problem:
     """One thing that is wrong: where, what, and on which line if that is known better than by the path."""
 
-    path: Path
+    path: KeyPath
     message: str
     line: int | None = None
 
 
-def dotted(path: Path) -> str:
+def dotted_path(path: KeyPath) -> str:
     """A key path as text: ``comparisons[0].rules[1].alert``. A key that is no plain word is not shown: it may be a secret."""
     text = ""
     for step in path:
@@ -74,7 +79,7 @@ def unknown_key(key: object, known: Sequence[str]) -> str:
     return "unknown key" + (suggestion(key, known) or (f"; known here: {', '.join(known)}" if known else ""))
 
 
-def wording(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
+def error_text(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
     """Pydantic's error in this program's words: what was expected, never what was found."""
     if kind in {"value_error", "assertion_error"}:
         return str(context.get("error", message))
@@ -101,7 +106,7 @@ def _alternatives(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def either(messages: Iterable[str]) -> str:
+def one_message(messages: Iterable[str]) -> str:
     """One message for a value that fits none of several forms."""
     unique = list(dict.fromkeys(messages))
     if len(unique) > 1 and all(message.startswith("must be ") for message in unique):
@@ -109,10 +114,40 @@ def either(messages: Iterable[str]) -> str:
     return unique[-1]
 
 
-def unique(named: Iterable[tuple[Path, Hashable]], message: str) -> Iterator[Problem]:
+def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
     """A problem for each one that is named like an earlier one."""
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:
             yield Problem(path, message)
         seen.add(name)
+
+
+def models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    """Models that an annotation mentions, in lists, mappings and unions too."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
+
+
+def keys_of(model: type[BaseModel]) -> list[str]:
+    """Keys as they are written in the file, ``*_file`` ones for secrets included."""
+    keys: list[str] = []
+    for name, field in model.model_fields.items():
+        keys.append(field.alias or name)
+        if is_secret(field.annotation):
+            keys.append(f"{name}_file")
+    return keys
+
+
+def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:
+    """Keys known at that path below ``model``; none when no options stand there."""
+    models: list[type[BaseModel]] = [model]
+    for step in path:
+        if isinstance(step, str):
+            fields: list[Any] = [
+                field for each in models for name, field in each.model_fields.items() if (field.alias or name) == step
+            ]
+            models = [found for field in fields for found in models_in(field.annotation)]
+    return list(dict.fromkeys(key for each in models for key in keys_of(each)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitor.model import ALL, Direction, Statistic
-from monitor.settings.needs import check_judged
-from monitor.settings.partial import Partial
-from monitor.settings.problems import TWICE, Problem, suggestion, unique
-from monitor.settings.quantity import Quantity, read_quantity
-from monitor.settings.translating import sample_size
+from monitor.settings.judged_metric import JudgedMetric, find_judged_metric
+from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
+from monitor.settings.required_inputs import check_judged
+from monitor.settings.translation import sample_size
+from monitor.settings.validation import Partial
 
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -30,7 +30,7 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 def _rule_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
         yield Problem((), "says nothing to judge: give metric, coverage, or frozen")
-    wanted = read_quantity(rule.get("metric"))
+    wanted = find_judged_metric(rule.get("metric"))
     measured = comparison.get("metrics")
     if wanted is not None and (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
         key = "metric" if wanted.derived else "over_floor"
@@ -107,7 +107,7 @@ def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
     for key in ("below", "above", "resolve_above"):
         if rule.has(key):
             yield Problem((key,), "does not go with over_floor, which is a threshold itself; it resolves by resolve_below")
-    quantity, floor = read_quantity(rule.get("metric")), Statistic.parse(rule.get("statistic") or "mean").floor
+    quantity, floor = find_judged_metric(rule.get("metric")), Statistic.parse(rule.get("statistic") or "mean").floor
     margin, end = rule.get("over_floor"), rule.get("resolve_below")
     if rule.has("coverage"):
         yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
@@ -121,14 +121,14 @@ def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
         yield Problem(("resolve_below",), f"must be at most over_floor: {margin:g}, or the alert would end in breach")
 
 
-def _span(quantity: Quantity, k: int | None) -> float:
+def _span(quantity: JudgedMetric, k: int | None) -> float:
     low, high = quantity.bounds(k)
     return high - low
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     """A threshold must be somewhere the statistic can be, on either side of it."""
-    metric, statistic = read_quantity(rule.get("metric")), rule.get("statistic")
+    metric, statistic = find_judged_metric(rule.get("metric")), rule.get("statistic")
     if metric is None or rule.has("coverage") or statistic is None:
         return
     floor = Statistic.parse(statistic).floor
@@ -152,7 +152,7 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
 def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     users, declared = comparison.get("users"), rule.items("segments")
     dimensions = None if users is None else users.segments
-    yield from unique(((("segments", n), name) for n, name in declared if isinstance(name, str)), TWICE)
+    yield from duplicates(((("segments", n), name) for n, name in declared if isinstance(name, str)), TWICE)
     for n, name in declared:
         dimension, separator, _ = str(name).partition("=")
         if dimensions is None or not separator or name == ALL or dimension in dimensions:

@@ -12,7 +12,7 @@ from pydantic_core.core_schema import no_info_before_validator_function
 
 from monitor.model import Arm, Severity
 from monitor.options import LabelName, Options
-from monitor.settings.fields import (
+from monitor.settings.value_types import (
     AlertName,
     CoverageName,
     JudgedMetricName,

@@ -1,10 +1,22 @@
-"""When a comparison runs: slots as aware UTC instants, computed from the configuration alone and never from the past."""
+"""When a comparison runs: slots as aware UTC instants, computed from the configuration alone and never from the past.
+
+Either a fixed period or a cron expression as crontab(5) means it, in a time zone, with a stated rule for the days on which
+clocks change. APScheduler's own cron counts weekdays from Monday = 0 and wants day of month *and* weekday to match, where
+cron is content with either; hence this reading.
+"""
 
 from __future__ import annotations
 
+import calendar
+import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import Self
+from zoneinfo import ZoneInfo
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -65,3 +77,206 @@ class Every(Schedule):
     def next(self, after: datetime) -> datetime:
         """The first slot strictly after ``after``."""
         return self.latest(after) + self.period
+
+
+_DAY = timedelta(days=1)
+_MONTHS = tuple(name.lower() for name in calendar.month_abbr[1:])
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_MACROS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
+_FURTHEST_DAYS = 9 * 366
+"""No day of a calendar is further from its next like than 29 February across a year 2100."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    words: tuple[str, ...] = ()
+
+    def parse(self, text: str) -> frozenset[int]:
+        """The values a field's text stands for; ValueError when it stands for none."""
+        return frozenset(value for part in text.split(",") for value in self._part(part))
+
+    def _part(self, text: str) -> range:
+        match = _PART.fullmatch(text)
+        if match is None:
+            raise self._error(text)
+        step = int(match["step"] or 1)
+        first = self.low if match["first"] is None else self._number(match["first"])
+        open_ended = match["first"] is None or (match["step"] and not match["last"])
+        last = self.high if open_ended else self._number(match["last"] or match["first"])
+        if step < 1 or last < first:
+            raise self._error(text)
+        return range(first, last + 1, step)
+
+    def _number(self, text: str) -> int:
+        if text.lower() in self.words:
+            return self.low + self.words.index(text.lower())
+        if not (text.isascii() and text.isdigit()) or not self.low <= int(text[:9]) <= self.high:
+            raise self._error(text)
+        return int(text)
+
+    def _error(self, text: str) -> ValueError:
+        words = f" or {self.words[0]}-{self.words[-1]}" if self.words else ""
+        return ValueError(
+            f"{text!r} is no {self.name} of a cron expression: use {self.low}-{self.high}{words}, *, a-b, a,b or */n"
+        )
+
+
+_FIELDS = (
+    _Field("minute", 0, 59),
+    _Field("hour", 0, 23),
+    _Field("day of month", 1, 31),
+    _Field("month", 1, 12, _MONTHS),
+    _Field("weekday", 0, 7, _WEEKDAYS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cron(Schedule):
+    """Slots of a cron expression: minute, hour, day of month, month, weekday (0 and 7 are Sunday).
+
+    When both day fields are restricted (neither begins with ``*``) a day that matches either counts, as in crontab(5).
+    On a day on which clocks change: with every hour allowed, slots follow the clock on the wall, so that a skipped time does
+    not run and a repeated time runs twice; with certain hours named, a slot in the skipped hour runs at the moment the clock
+    jumps to, and a slot in the repeated hour runs at the first of the two.
+    """
+
+    text: str
+    zone: ZoneInfo
+    times: tuple[time, ...] = field(default=(), repr=False, compare=False)
+    days: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
+    months: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
+    weekdays: frozenset[int] = field(default=frozenset(), repr=False, compare=False)
+    either_day: bool = field(default=False, repr=False, compare=False)
+    every_hour: bool = field(default=False, repr=False, compare=False)
+
+    @classmethod
+    def parse(cls, text: str, zone: str = "UTC") -> Self:
+        """Read an expression; ValueError when it is none, never occurs, or the zone is unknown."""
+        words = _MACROS.get(text.strip(), text).split()
+        if len(words) != len(_FIELDS):
+            msg = f"a cron expression has five fields (minute hour day month weekday), found {len(words)}"
+            raise ValueError(msg)
+        minutes, hours, days, months, weekdays = (each.parse(word) for each, word in zip(_FIELDS, words, strict=True))
+        cron = cls(
+            text=text.strip(),
+            zone=parse_zone(zone),
+            times=tuple(time(hour, minute) for hour in sorted(hours) for minute in sorted(minutes)),
+            days=days,
+            months=months,
+            weekdays=frozenset(day % 7 for day in weekdays),
+            either_day=not words[2].startswith("*") and not words[4].startswith("*"),
+            every_hour=len(hours) == 24,  # noqa: PLR2004 - hours of a day
+        )
+        if not any(cron.has_day(date(2000, 1, 1) + n * _DAY) for n in range(_FURTHEST_DAYS)):
+            msg = "this cron expression never occurs: no month it names has such a day"
+            raise ValueError(msg)
+        return cron
+
+    @property
+    def interval(self) -> timedelta:
+        """The shortest time from one slot to the next, clock changes left aside."""
+        return _gap(self, min)
+
+    @property
+    def longest(self) -> timedelta:
+        """The longest time from one slot to the next, clock changes left aside."""
+        return _gap(self, max)
+
+    def latest(self, now: datetime) -> datetime:
+        """The newest slot at or before ``now``."""
+        today = now.astimezone(self.zone).date()
+        # A slot of a skipped day lands on the next one, hence a look at the neighbours before the newest is known.
+        for day in self._days(today + _DAY, -_DAY):
+            found = [slot for slot in self._around(day) if slot <= now]
+            if found:
+                return max(found)
+        raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
+
+    def next(self, after: datetime) -> datetime:
+        """The first slot strictly after ``after``."""
+        today = after.astimezone(self.zone).date()
+        for day in self._days(today - _DAY, _DAY):
+            found = [slot for slot in self._around(day) if slot > after]
+            if found:
+                return min(found)
+        raise AssertionError(self.text)  # pragma: no cover - parse refuses what never occurs
+
+    def between(self, start: datetime, end: datetime) -> list[datetime]:
+        """All slots from ``start`` to ``end`` in order, both ends included."""
+        first, last = (instant.astimezone(self.zone).date() for instant in (start, end))
+        days = (first + n * _DAY for n in range(-1, (last - first).days + 2))
+        slots = {slot for day in days if self.has_day(day) for slot in _slots(self, day)}
+        return sorted(slot for slot in slots if start <= slot <= end)
+
+    def has_day(self, day: date) -> bool:
+        """Whether slots fall on this day of the wall calendar."""
+        if day.month not in self.months:
+            return False
+        by_number, by_name = day.day in self.days, day.isoweekday() % 7 in self.weekdays
+        return (by_number or by_name) if self.either_day else (by_number and by_name)
+
+    def _days(self, start: date, step: timedelta) -> Iterator[date]:
+        return (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step))
+
+    def _around(self, day: date) -> Iterator[datetime]:
+        """Slots of a day and of its neighbours: clocks may change across midnight."""
+        return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
+
+
+def parse_zone(name: str) -> ZoneInfo:
+    """The time zone of that IANA name; ValueError when there is none."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):  # a directory, a path that climbs out, a name that is not there
+        msg = "not a time zone: use an IANA name such as UTC, Europe/Berlin or America/New_York"
+        raise ValueError(msg) from None
+
+
+@lru_cache(maxsize=4096)
+def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
+    walls = (datetime.combine(day, at, cron.zone) for at in cron.times)
+    return tuple(sorted({slot for wall in walls for slot in _instants(wall, every_hour=cron.every_hour)}))
+
+
+def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
+    """What a wall time stands for: as a rule one instant; none or the gap's end if skipped, two or the first if repeated."""
+    first, second = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
+    if first == second:
+        return (first,)
+    if first < second:
+        return (first, second) if every_hour else (first,)
+    return () if every_hour else (_gap_end(wall, second, first),)
+
+
+def _gap_end(wall: datetime, before: datetime, after: datetime) -> datetime:
+    """The instant at which the clock jumps over ``wall``: it lies after ``before`` and not after ``after``. To the second."""
+    old_offset = before.astimezone(wall.tzinfo).utcoffset()
+    low, high = 0, int((after - before).total_seconds())
+    while low < high:
+        middle = (low + high) // 2
+        if (before + timedelta(seconds=middle)).astimezone(wall.tzinfo).utcoffset() == old_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return before + timedelta(seconds=low)
+
+
+@lru_cache(maxsize=1024)
+def _gap(cron: Cron, pick: Callable[[Iterable[int]], int]) -> timedelta:
+    minutes = [at.hour * 60 + at.minute for at in cron.times]
+    days = [n for n in range(_FURTHEST_DAYS) if cron.has_day(date(2000, 1, 1) + n * _DAY)]
+    apart = pick([after - before for before, after in pairwise(days)] or [_FURTHEST_DAYS])
+    overnight = apart * 24 * 60 + minutes[0] - minutes[-1]
+    return timedelta(minutes=pick([overnight, *(after - before for before, after in pairwise(minutes))]))

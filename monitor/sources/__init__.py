@@ -16,41 +16,41 @@ from pydantic import AfterValidator, Field, model_validator
 from monitor.errors import ConfigError
 from monitor.options import Duration, OneOf, Options
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
-from monitor.sources.fields import ColumnName
 from monitor.sources.file import (
     FileItemTitles,
     FileItemTitlesOptions,
     FileItemWeights,
     FileItemWeightsOptions,
-    FileOptions,
     FileRelevance,
     FileRelevanceOptions,
     FileSource,
+    FileSourceOptions,
     FileUsers,
     FileUsersOptions,
 )
-from monitor.sources.http import HttpOptions, HttpSource
+from monitor.sources.http import HttpSource, HttpSourceOptions
 from monitor.sources.sql import (
     SqlItemTitles,
     SqlItemTitlesOptions,
     SqlItemWeights,
     SqlItemWeightsOptions,
-    SqlOptions,
     SqlRelevance,
     SqlRelevanceOptions,
     SqlSource,
+    SqlSourceOptions,
     SqlUsers,
     SqlUsersOptions,
-    users_of,
+    users_options_of,
 )
+from monitor.sources.table_options import ColumnName
 
 __all__ = [
     "FileItemTitlesOptions",
     "FileItemWeightsOptions",
-    "FileOptions",
     "FileRelevanceOptions",
+    "FileSourceOptions",
     "FileUsersOptions",
-    "HttpOptions",
+    "HttpSourceOptions",
     "ItemTitlesOptions",
     "ItemWeightsOptions",
     "RelevanceOptions",
@@ -58,8 +58,8 @@ __all__ = [
     "SourceOptions",
     "SqlItemTitlesOptions",
     "SqlItemWeightsOptions",
-    "SqlOptions",
     "SqlRelevanceOptions",
+    "SqlSourceOptions",
     "SqlUsersOptions",
     "UsersOptions",
     "open_item_titles",
@@ -79,9 +79,9 @@ _RELEVANCE: dict[str, Callable[[Any], RelevanceSource]] = {"file": FileRelevance
 class SourceOptions(OneOf):
     """One arm's source of lists: exactly one of these."""
 
-    http: HttpOptions | None = Field(default=None, description="A recommender asked over HTTP, one request a user.")
-    file: FileOptions | None = Field(default=None, description="A file of lists: Parquet, CSV or JSON lines.")
-    sql: SqlOptions | None = Field(default=None, description="A database: a query or a whole table.")
+    http: HttpSourceOptions | None = Field(default=None, description="A recommender asked over HTTP, one request a user.")
+    file: FileSourceOptions | None = Field(default=None, description="A file of lists: Parquet, CSV or JSON lines.")
+    sql: SqlSourceOptions | None = Field(default=None, description="A database: a query or a whole table.")
 
     @property
     def has_scores(self) -> bool:
@@ -199,7 +199,7 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         file = baseline.file
         return FileUsers(FileUsersOptions(path=file.path, user=file.user, format=file.format, max_bytes=file.max_bytes))
     if baseline.sql:
-        return SqlUsers(users_of(baseline.sql))
+        return SqlUsers(users_options_of(baseline.sql))
     msg = "users: all: true needs a baseline from file or sql, as http cannot list its users: give users.file or users.sql"
     raise ConfigError(msg)
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy import ColumnElement, Connection, String, Table, func, text, type_coerce
 from sqlalchemy.dialects import postgresql, sqlite
 
-from monitor.storage.columns import Instant
+from monitor.storage.column_types import Instant
 
 _T = TypeVar("_T")
 _PREPARER = postgresql.dialect().identifier_preparer  # type: ignore[no-untyped-call]

@@ -19,7 +19,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from monitor.errors import DatabaseError
-from monitor.storage.connecting import Database
 from monitor.storage.partitions import (
     TAKE_TURNS,
     Leaver,
@@ -32,6 +31,7 @@ from monitor.storage.partitions import (
     read,
     rows_of,
 )
+from monitor.storage.transactions import Database
 
 PATIENCE_S = 10.0
 """How long detaching waits for others before it is put off."""
@@ -56,7 +56,7 @@ _HOLDERS = text(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class DropOutcome:
     """What became of a partition that was to go. ``rows`` (about) and ``freed`` bytes went with it.
 
     ``obstacle``: why it is there still, in words; None where it went, or is needed again. ``is_passing``: the next time may do.
@@ -74,7 +74,7 @@ class Outcome:
         return self.obstacle is not None and self.is_passing
 
 
-def drop_past(database: Database, before: datetime, *, is_early: bool = False) -> Iterator[Outcome]:
+def drop_past(database: Database, before: datetime, *, is_early: bool = False) -> Iterator[DropOutcome]:
     """Take the partitions away that are past (see `partitions.past`), oldest first, as far as nobody uses them for long.
 
     ``is_early``: but those that hold the newest ok run of a comparison.
@@ -88,7 +88,7 @@ def drop_past(database: Database, before: datetime, *, is_early: bool = False) -
             return
 
 
-def clear(database: Database) -> list[Outcome]:
+def clear(database: Database) -> list[DropOutcome]:
     """Finish what was begun to take away, here or by another process; what became of each."""
     halves = finish(database)
     with database.read() as connection:
@@ -96,17 +96,17 @@ def clear(database: Database) -> list[Outcome]:
     return [*halves, *(_dropped(database, each) for each in left)]
 
 
-def finish(database: Database) -> list[Outcome]:
+def finish(database: Database) -> list[DropOutcome]:
     """Detach wholly what was detached by half."""
     with database.read() as connection:
         found = [each for each in read(connection) if each.is_leaving]
     return [_detached(database, each) for each in found]
 
 
-_GONE, _STAYS = Outcome(is_gone=True), Outcome()
+_GONE, _STAYS = DropOutcome(is_gone=True), DropOutcome()
 
 
-def _drop(database: Database, leaver: Leaver) -> Outcome:
+def _drop(database: Database, leaver: Leaver) -> DropOutcome:
     if (refused := _marked(database, leaver)) is not None:
         return refused
     _detach(database, leaver.partition)
@@ -119,7 +119,7 @@ def _drop(database: Database, leaver: Leaver) -> Outcome:
     return _dropped(database, leaver)
 
 
-def _marked(database: Database, leaver: Leaver) -> Outcome | None:
+def _marked(database: Database, leaver: Leaver) -> DropOutcome | None:
     """Write down that and why it goes, after a last look whether it may; None if so."""
     partition = leaver.partition
     with database.write() as connection:
@@ -138,7 +138,7 @@ def _detach(database: Database, partition: Partition) -> None:
             raise
 
 
-def _detached(database: Database, partition: Partition) -> Outcome:
+def _detached(database: Database, partition: Partition) -> DropOutcome:
     with database.write() as connection:
         _be_short(connection)
         if not partition.is_leaving:
@@ -147,7 +147,7 @@ def _detached(database: Database, partition: Partition) -> Outcome:
         return _tried(connection, partition, _saying(statement)) or _GONE
 
 
-def _dropped(database: Database, leaver: Leaver) -> Outcome:
+def _dropped(database: Database, leaver: Leaver) -> DropOutcome:
     """Drop what is detached, unless it is needed again."""
     partition = leaver.partition
     with database.write() as connection:
@@ -159,7 +159,7 @@ def _dropped(database: Database, leaver: Leaver) -> Outcome:
         rows, freed = rows_of(connection, partition), bytes_of(connection, partition)
         if not is_past(connection, leaver):
             return _tried(connection, partition, partial(put_back, partition=partition)) or _STAYS
-        gone = Outcome(is_gone=True, rows=rows, freed=freed)
+        gone = DropOutcome(is_gone=True, rows=rows, freed=freed)
         return _tried(connection, partition, _saying(f"DROP TABLE {partition.spelled}")) or gone
 
 
@@ -171,7 +171,7 @@ def _saying(statement: str) -> _Step:
     return lambda connection: connection.execute(text(statement))
 
 
-def _tried(connection: Connection, partition: Partition, step: _Step) -> Outcome | None:
+def _tried(connection: Connection, partition: Partition, step: _Step) -> DropOutcome | None:
     """None where the step succeeded without waiting for long."""
     try:
         with connection.begin_nested():
@@ -188,7 +188,7 @@ def _tried(connection: Connection, partition: Partition, step: _Step) -> Outcome
     return None
 
 
-def _in_use(connection: Connection, partition: Partition) -> Outcome:
+def _in_use(connection: Connection, partition: Partition) -> DropOutcome:
     holder = connection.execute(_HOLDERS, {"name": partition.spelled}).one_or_none()
     if holder is None:
         return _obstacle(partition, "somebody used it: tried again the next time")
@@ -197,5 +197,5 @@ def _in_use(connection: Connection, partition: Partition) -> Outcome:
     return _obstacle(partition, f"process {pid} ({name}, {state}{lasts}) holds it: tried again the next time")
 
 
-def _obstacle(partition: Partition, why: str, *, is_passing: bool = True) -> Outcome:
-    return Outcome(obstacle=f"{partition.name} was not dropped: {why}", is_passing=is_passing)
+def _obstacle(partition: Partition, why: str, *, is_passing: bool = True) -> DropOutcome:
+    return DropOutcome(obstacle=f"{partition.name} was not dropped: {why}", is_passing=is_passing)

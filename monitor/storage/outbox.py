@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Integer, Row, Select, and_, bi
 
 from monitor.errors import DatabaseError
 from monitor.model import Delivery, DeliveryRecord, DeliveryStatus, Notification, State, Transition
-from monitor.storage.alerting import lasting, owing, transition
+from monitor.storage.alert_states import lasting, owing, transition
 from monitor.storage.dialects import chunks, insert, lock_comparisons
 from monitor.storage.tables import alert_states, deliveries, notifications, transitions
 

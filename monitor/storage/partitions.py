@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Connection, TableClause, and_, column, exists, func, select, table, text, values
 
-from monitor.storage.claiming import is_newest, is_settled_before
+from monitor.storage.claims import is_newest, is_settled_before
 from monitor.storage.dialects import is_sqlite, quoted
 from monitor.storage.tables import runs
 

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, func, select, text
 
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.storage import leaving
-from monitor.storage.address import describe
-from monitor.storage.connecting import Database
+from monitor.storage.database_url import describe
 from monitor.storage.partitions import TAKE_TURNS, Partition, leavers, newest_run, put_back, read
 from monitor.storage.tables import runs
+from monitor.storage.transactions import Database
 
 
 def make_room(database: Database, run_id: int, now: datetime) -> None:

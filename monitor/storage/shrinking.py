@@ -11,11 +11,12 @@ from typing import TypeAlias
 from sqlalchemy import Select, Table, true
 
 from monitor.model import ALL, Cutoffs, DataKind, Pruned
-from monitor.storage import daily as days
-from monitor.storage import leaving, partitions, pruning, sizes
-from monitor.storage.claiming import is_newest
-from monitor.storage.connecting import Database
+from monitor.storage import daily_rollup as days
+from monitor.storage import database_size, leaving, partitions
+from monitor.storage import prune as pruning
+from monitor.storage.claims import is_newest
 from monitor.storage.tables import evidence, explanations, kept_lists, runs, scores
+from monitor.storage.transactions import Database
 
 FILL = 0.9
 """Room is made down to this part of the largest size, so that what is stored until the next time does not go beyond it."""
@@ -67,7 +68,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: pruning.Tol
 def _by_kind(rows: Counter[str]) -> dict[DataKind, int]:
     found: Counter[DataKind] = Counter()
     for table, number in rows.items():
-        found[sizes.KIND_OF[table]] += number
+        found[database_size.KIND_OF[table]] += number
     return dict(found)
 
 
@@ -77,13 +78,13 @@ def _make_room(database: Database, max_bytes: int, now: datetime, aged: Counter[
     The newest ok run of each comparison keeps all it has. How much was freed is estimated on the way and measured at the end,
     so that right after this nothing is left to do.
     """
-    early, obstacles, used = Counter[str](), sizes.refresh(database, aged), _used(database)
+    early, obstacles, used = Counter[str](), database_size.refresh(database, aged), _used(database)
     while used > FILL * max_bytes and not obstacles:
         rows, obstacles = _free(database, used - FILL * max_bytes, now)
         if not rows:
             break
         early += rows
-        obstacles += sizes.refresh(database, rows)
+        obstacles += database_size.refresh(database, rows)
         used = _used(database)
     return _Room(rows=early, obstacles=obstacles, used=used)
 
@@ -112,7 +113,7 @@ def foresee(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
 
 def _used(database: Database) -> int:
     with database.read() as connection:
-        return sizes.used_bytes(connection)
+        return database_size.used_bytes(connection)
 
 
 def _lasting(database: Database, now: datetime) -> int:
@@ -165,4 +166,4 @@ def _bytes_of(database: Database, table: Table, run_id: int) -> int:
         return 0
     with database.read() as connection:
         condition = table.c.segment != ALL if table in pruning.DETAILS else true()
-        return sizes.bytes_of_run(connection, table, run_id, condition)
+        return database_size.bytes_of_run(connection, table, run_id, condition)

@@ -25,6 +25,7 @@ from monitor.model import (
     Direction,
     Evidence,
     Explanation,
+    FiringSnapshot,
     KeptLists,
     LatestRun,
     Lease,
@@ -37,38 +38,33 @@ from monitor.model import (
     RunResult,
     Scores,
     Silence,
-    Situation,
     Split,
     Summary,
     Transition,
     UserScore,
 )
 from monitor.storage import (
-    alerting,
-    believing,
-    briefing,
-    claiming,
-    explaining,
-    labelling,
-    leasing,
-    lists,
+    alert_states,
+    alert_store,
+    claims,
+    clock_trust,
+    database_size,
+    explanations,
+    leases,
+    list_encoding,
+    list_pieces,
     outbox,
-    parquet,
-    past,
-    reading,
-    results,
-    rewinding,
     room,
-    schema,
+    run_history,
+    run_results,
+    run_store,
+    schema_version,
     shrinking,
-    silences,
-    sizes,
-    vacuuming,
 )
-from monitor.storage import scores as per_user
-from monitor.storage.address import describe, parse_url
-from monitor.storage.connecting import Database, require_file
-from monitor.storage.fencing import LeaseFence, StandbyFence
+from monitor.storage import user_scores as per_user
+from monitor.storage.database_url import describe, parse_url
+from monitor.storage.leases import LeaseFence, StandbyFence
+from monitor.storage.transactions import Database, require_file
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
@@ -118,7 +114,7 @@ class SqlStore:
     def prepare(self, *, create: bool) -> None:
         """Require a schema that fits; with ``create`` a database without our tables gets them first."""
         if create:
-            schema.create(self.database)
+            schema_version.create(self.database)
         self.ping()
 
     def probe(self) -> None:
@@ -127,7 +123,7 @@ class SqlStore:
         A transaction that changes nothing would succeed on a full disk.
         """
         with self.database.write(is_fenced=False) as connection:
-            schema.rewrite(connection)
+            schema_version.rewrite(connection)
 
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""
@@ -141,16 +137,16 @@ class SqlStore:
         """
         self.database.pin()
         self._epoch, self.database.fence = lease.epoch, LeaseFence(lease=lease, patience=patience)
-        leasing.end_older(self.database, lease.epoch)
+        leases.end_older(self.database, lease.epoch)
         with self.database.write() as connection:
             if lease.before is not None:
                 outbox.free(connection, lease.before)
-            return claiming.abandon_before(connection, lease.epoch, now)
+            return claims.abandon_before(connection, lease.epoch, now)
 
     def claim(  # noqa: PLR0913 - see the port
         self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
     ) -> Claim | None:
-        wanted = claiming.Wanted(
+        wanted = claims.Wanted(
             comparison=comparison,
             slot=slot,
             owner=owner,
@@ -161,127 +157,129 @@ class SqlStore:
             epoch=self._epoch,
         )
         with self.database.write() as connection:
-            return claiming.claim(connection, wanted)
+            return claims.claim(connection, wanted)
 
     def holding(self, comparison: str, slot: datetime) -> Claim | None:
         with self.database.read() as connection:
-            return claiming.holding(connection, comparison, slot)
+            return claims.holding(connection, comparison, slot)
 
     def release(self, claim: Claim) -> None:
         with self.database.write() as connection:
-            claiming.release(connection, claim)
+            claims.release(connection, claim)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
-        pieces = tuple(parquet.pack(result.lists)) if result.lists else ()  # before the transaction, which others wait for
+        pieces = (
+            tuple(list_encoding.pack(result.lists)) if result.lists else ()
+        )  # before the transaction, which others wait for
         if result.scores is not None:
             room.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
-            if not claiming.conclude(connection, result):
+            if not claims.conclude(connection, result):
                 return False
-            results.replace(connection, result)
-            explaining.store(connection, result)
-            lists.store(connection, result, pieces)
-            alerting.store(connection, result.states, result.transitions, receivers)
+            run_results.replace(connection, result)
+            explanations.store(connection, result)
+            list_pieces.store(connection, result, pieces)
+            alert_states.store(connection, result.states, result.transitions, receivers)
             return True
 
     def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
         with self.database.write() as connection:
-            return claiming.abandon(connection, claim, reason=reason, at=at)
+            return claims.abandon(connection, claim, reason=reason, at=at)
 
     def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
         with self.database.write() as connection:
-            return claiming.abandon_expired(connection, now, sparing)
+            return claims.abandon_expired(connection, now, sparing)
 
     def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
         with self.database.write() as connection:
-            rewinding.rewind(connection, comparison, slot=slot, now=now)
+            alert_store.rewind(connection, comparison, slot=slot, now=now)
 
     def last_slot(self, comparison: str) -> datetime | None:
         with self.database.read() as connection:
-            return claiming.last_slot(connection, comparison)
+            return claims.last_slot(connection, comparison)
 
     def alert_states(self, comparison: str) -> tuple[AlertState, ...]:
         with self.database.read() as connection:
-            return alerting.read(connection, comparison)
+            return alert_states.read(connection, comparison)
 
     def all_alert_states(self) -> tuple[AlertState, ...]:
         with self.database.read() as connection:
-            return alerting.read(connection, None)
+            return alert_states.read(connection, None)
 
     def judge(self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         with self.database.write() as connection:
-            alerting.store(connection, states, transitions, receivers)
+            alert_states.store(connection, states, transitions, receivers)
 
     def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
         with self.database.write() as connection:
-            alerting.retire(connection, transitions, receivers)
+            alert_states.retire(connection, transitions, receivers)
 
     def firing(self) -> tuple[Transition, ...]:
         with self.database.read() as connection:
-            return alerting.firing(connection)
+            return alert_states.firing(connection)
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         with self.database.read() as connection:
-            return alerting.history(connection, comparison, limit)
+            return alert_states.history(connection, comparison, limit)
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         with self.database.read() as connection:
-            return reading.latest(connection, comparisons, until)
+            return run_store.latest(connection, comparisons, until)
 
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
         with self.database.read() as connection:
-            return reading.newest_runs(connection, comparison, limit)
+            return run_store.newest_runs(connection, comparison, limit)
 
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         with self.database.read() as connection:
-            return results.summaries_of(connection, [run_id]).get(run_id, ())
+            return run_results.summaries_of(connection, [run_id]).get(run_id, ())
 
     def past(
         self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
     ) -> tuple[PastRun, ...]:
         with self.database.read() as connection:
-            return past.read(connection, comparison, config_hash=config_hash, before=before, limit=limit, rules=rules)
+            return run_history.read(connection, comparison, config_hash=config_hash, before=before, limit=limit, rules=rules)
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         with self.database.read() as connection:
-            return reading.records(connection, comparison, after, limit)
+            return run_store.records(connection, comparison, after, limit)
 
     def splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
         with self.database.read() as connection:
-            return explaining.read_healthy(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+            return explanations.read_healthy(connection, comparison, config_hash=config_hash, before=before, limit=limit)
 
     def explanation(self, run_id: int) -> Explanation | None:
         with self.database.read() as connection:
-            return explaining.explanations_of(connection, [run_id]).get(run_id)
+            return explanations.explanations_of(connection, [run_id]).get(run_id)
 
     def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
         with self.database.read() as connection:
-            return results.arm_scores_of(connection, [run_id]).get(run_id, ())
+            return run_results.arm_scores_of(connection, [run_id]).get(run_id, ())
 
     def kept_lists(self, run_id: int) -> KeptLists | None:
         with self.database.read() as connection:
-            pieces = lists.pieces_of(connection, run_id)
-        return lists.unpacked(run_id, pieces)
+            pieces = list_pieces.pieces_of(connection, run_id)
+        return list_pieces.unpacked(run_id, pieces)
 
     def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
         with self.database.read() as connection:
-            run_id = lists.last_run(connection, comparison, before)
-            pieces = {} if run_id is None else lists.pieces_of(connection, run_id)
-        return None if run_id is None else lists.unpacked(run_id, pieces)
+            run_id = list_pieces.last_run(connection, comparison, before)
+            pieces = {} if run_id is None else list_pieces.pieces_of(connection, run_id)
+        return None if run_id is None else list_pieces.unpacked(run_id, pieces)
 
     def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
         with self.database.read() as connection:
-            return reading.unlabelled(connection, comparison, since)
+            return run_store.unlabelled(connection, comparison, since)
 
     def label(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:
             room.make_room(self.database, run.id, at)
         with self.database.write() as connection:
-            return labelling.label(connection, run, summaries, scores, at)
+            return run_store.label(connection, run, summaries, scores, at)
 
     def evidence(self, run_id: int) -> tuple[Evidence, ...]:
         with self.database.read() as connection:
-            return results.evidence_of(connection, run_id)
+            return run_results.evidence_of(connection, run_id)
 
     def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
         with self.database.read() as connection:
@@ -293,7 +291,7 @@ class SqlStore:
 
     def coverage(self, run_id: int) -> Coverage | None:
         with self.database.read() as connection:
-            return results.coverage_of(connection, [run_id]).get(run_id)
+            return run_results.coverage_of(connection, [run_id]).get(run_id)
 
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         with self.database.read() as connection:
@@ -309,13 +307,13 @@ class SqlStore:
         with self.database.write() as connection:
             return outbox.forget(connection, known, now)
 
-    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> Situation:
+    def situation(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
         with self.database.read() as connection:
-            firing = alerting.firing(connection, comparison=comparison)
-            states = alerting.lasting_states(connection, comparison)
+            firing = alert_states.firing(connection, comparison=comparison)
+            states = alert_states.lasting_states(connection, comparison)
             asked = [*keys, *(start.dedup_key for start in firing)]
-            active = silences.read(connection, ending_after=now)
-            return Situation(
+            active = alert_store.read(connection, ending_after=now)
+            return FiringSnapshot(
                 firing=firing,
                 told=outbox.keys_told(connection, receiver, comparison, asked),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
@@ -365,55 +363,55 @@ class SqlStore:
 
     def briefing(self, comparison: str, slot: datetime) -> Briefing:
         with self.database.read() as connection:
-            return briefing.of_slot(connection, comparison, slot)
+            return explanations.of_slot(connection, comparison, slot)
 
     def acknowledge(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
         with self.database.write() as connection:
-            return silences.acknowledge(connection, comparison, alerts, author=author, reason=reason, at=at)
+            return alert_store.acknowledge(connection, comparison, alerts, author=author, reason=reason, at=at)
 
     def resolve(
         self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
     ) -> tuple[Transition, ...]:
         with self.database.write() as connection:
-            return silences.resolve(connection, comparison, alerts, reason=reason, at=at)
+            return alert_store.resolve(connection, comparison, alerts, reason=reason, at=at)
 
     def add_silence(self, silence: Silence) -> Silence:
         with self.database.write() as connection:
-            return silences.add(connection, silence)
+            return alert_store.add(connection, silence)
 
     def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
         with self.database.read() as connection:
-            return silences.read(connection, ending_after=ending_after)
+            return alert_store.read(connection, ending_after=ending_after)
 
     def expire_silence(self, number: int, *, now: datetime) -> bool:
         with self.database.write() as connection:
-            return silences.expire(connection, number, now)
+            return alert_store.expire(connection, number, now)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, told: Callable[[str], object] = str) -> Pruned:
-        present = believing.believed(self.database, now)
-        pruned = shrinking.prune(self.database, believing.moved_back(cutoffs, now - present), present, told)
-        return believing.told(pruned, now, present)
+        present = clock_trust.believed(self.database, now)
+        pruned = shrinking.prune(self.database, clock_trust.moved_back(cutoffs, now - present), present, told)
+        return clock_trust.told(pruned, now, present)
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        present = believing.believed(self.database, now)
-        foreseen = shrinking.foresee(self.database, believing.moved_back(cutoffs, now - present), present)
-        return believing.told(foreseen, now, present)
+        present = clock_trust.believed(self.database, now)
+        foreseen = shrinking.foresee(self.database, clock_trust.moved_back(cutoffs, now - present), present)
+        return clock_trust.told(foreseen, now, present)
 
     def sizes(self) -> Mapping[DataKind, int]:
         with self.database.read() as connection:
-            return sizes.bytes_by_kind(connection)
+            return database_size.bytes_by_kind(connection)
 
     def measure(self) -> DatabaseSize:
-        return sizes.measure(self.database)
+        return database_size.measure(self.database)
 
     def vacuum(self) -> None:
-        vacuuming.vacuum(self.database)
+        database_size.vacuum(self.database)
 
     def ping(self) -> None:
         with self.database.read() as connection:
-            schema.require_head(connection, describe(self.database.url))
+            schema_version.require_head(connection, describe(self.database.url))
 
     def close(self) -> None:
         self.database.close()

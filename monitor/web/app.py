@@ -13,8 +13,8 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 from monitor.model import LatestRun
-from monitor.web.access.guarding import IS_KNOWN
-from monitor.web.comparison import render_comparison, render_index
+from monitor.web.pages import render_comparison, render_index
+from monitor.web.request_guard import IS_AUTHENTICATED
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
@@ -22,7 +22,7 @@ Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 Latest = Callable[[], Sequence[LatestRun]]
 """What was last published of each comparison; from memory, at once."""
 
-Standing = Callable[[], str | None]
+Notice = Callable[[], str | None]
 """What people should know of this daemon before all else, as that it stands by; None when there is nothing. From memory."""
 
 _HEALTH_S = 5.0
@@ -45,7 +45,7 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, standing: Standing = lambda: None) -> Starlette:
+def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, standing: Notice = lambda: None) -> Starlette:
     """The application over these, to be served behind an `access.Guard`, which says who may read everything."""
 
     async def index(_: Request) -> Response:
@@ -100,7 +100,7 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
             return PlainTextResponse(f"{word}\n", headers=_HEADERS)
-        told = f": {reason}" if request.scope[IS_KNOWN] else ""
+        told = f": {reason}" if request.scope[IS_AUTHENTICATED] else ""
         return PlainTextResponse(f"not {word}{told}\n", 503, headers=_HEADERS)
 
     return page

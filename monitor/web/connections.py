@@ -1,7 +1,4 @@
-"""uvicorn's HTTP protocol with a deadline for every exchange, a bound on open connections, and encryption chosen at each one.
-
-uvicorn has none of these: it knows one context for as long as it runs, and connections only once they are encrypted.
-"""
+"""How much of the server one client may take."""
 
 from __future__ import annotations
 
@@ -17,7 +14,23 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.web.access import Access
-from monitor.web.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds of the web server.
+
+    ``handshake_s``: how long a client may take to agree on encryption. ``exchange_s``: from the first byte (or the connection)
+    until the answer has left; whoever is slower is cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
+    usual scrape interval. ``connections``: open ones; one more and the oldest that waits without a request gives way.
+    """
+
+    header_bytes: int = 16_384
+    handshake_s: float = 10.0
+    exchange_s: float = 30.0
+    keep_alive_s: int = 75
+    connections: int = 256
+
 
 _GOODBYE_S = 5.0
 _TOO_LARGE = 431

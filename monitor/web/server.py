@@ -1,4 +1,4 @@
-"""Runs an ASGI application in a thread of its own, within limits, and leaves signals to the process."""
+"""The web server: an ASGI application in a thread of its own, within limits; signals are left to the process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from monitor.errors import ConfigError, MonitorError
-from monitor.web.access import Access, Guard
-from monitor.web.connections import Door, GuardedProtocol, guarded
-from monitor.web.limits import Limits
+from monitor.web.access import Access
+from monitor.web.connections import Door, GuardedProtocol, Limits, guarded
+from monitor.web.request_guard import RequestGuard
 
 _BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
 _START_S = 10.0
@@ -40,7 +40,7 @@ class WebServer:
         self._port = port
         limits = limits or Limits()
         self._door = Door(access or Access())
-        self._guard = Guard(app, self._door.access, header_bytes=limits.header_bytes)
+        self._guard = RequestGuard(app, self._door.access, header_bytes=limits.header_bytes)
         self._server = _Server(_configuration(self._guard, guarded(limits, self._door), limits))
         self._thread: Thread | None = None
 

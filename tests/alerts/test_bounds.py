@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run
-from monitor.alerts.bounds import bound, doubt
+from monitor.alerts import evaluate_rules
+from monitor.alerts.limits import apply_bounds, bound_statistic
 from monitor.model import (
     Coverage,
     CoverageRow,
@@ -22,7 +22,7 @@ from monitor.model import (
     Statistic,
     Verdict,
 )
-from monitor.summaries.summarize import summarize_one
+from monitor.summaries import summarize_one
 
 SCORES = {"scores": (-1.0, 1.0)}
 
@@ -36,7 +36,7 @@ def row(asked: int, paired: int) -> CoverageRow:
 
 
 def test_a_mean_is_bounded_by_the_worst_and_the_best_score() -> None:
-    low, high = bound(rule(**SCORES), summary(n=90, mean=0.4), 10) or (0, 0)
+    low, high = bound_statistic(rule(**SCORES), summary(n=90, mean=0.4), 10) or (0, 0)
 
     assert [low, high] == pytest.approx([(90 * 0.4 - 10) / 100, (90 * 0.4 + 10) / 100])
 
@@ -44,7 +44,7 @@ def test_a_mean_is_bounded_by_the_worst_and_the_best_score() -> None:
 def test_a_share_is_bounded_by_nobody_and_everybody() -> None:
     share = rule(statistic="share_below(0)", direction=Direction.ABOVE, **SCORES)
 
-    low, high = bound(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (0, 0)
+    low, high = bound_statistic(share, summary(n=90, statistics={"share_below(0)": 0.1}), 10) or (0, 0)
     assert [low, high] == pytest.approx([0.09, 0.19])
 
 
@@ -54,9 +54,9 @@ def test_a_percentile_moves_to_where_it_stands_among_all() -> None:
     known = summarize_one("all", "overlap", values, (0.0, 1.0), [Statistic(quantile=q / 100) for q in range(1, 100)])
 
     at = [float(np.quantile(values, level)) for level in (0.375, 0.625, 0.0625)]
-    low, high = bound(rule(statistic="p50", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    low, high = bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 25) or (0, 0)
     assert [low, high] == pytest.approx(at[:2], abs=0.01)
-    low, high = bound(rule(statistic="p05", scores=(0.0, 1.0)), known, 25) or (0, 0)
+    low, high = bound_statistic(rule(statistic="p05", scores=(0.0, 1.0)), known, 25) or (0, 0)
     assert [low, high] == pytest.approx([0.0, at[2]], abs=0.01)
 
 
@@ -73,7 +73,7 @@ def test_whatever_the_missing_scores_are_the_value_lies_within(
         summarize_one("all", "extended_tau", np.array(each), (-1.0, 1.0), wanted) for each in (values, [*values, *others])
     )
 
-    low, high = bound(rule(statistic=statistic, **SCORES), part, len(others)) or (0, 0)
+    low, high = bound_statistic(rule(statistic=statistic, **SCORES), part, len(others)) or (0, 0)
     value = whole.value(statistic)
     assert value is not None
     assert low - 1e-12 <= value <= high + 1e-12
@@ -91,14 +91,14 @@ def test_whatever_the_missing_scores_are_the_value_lies_within(
     ],
 )
 def test_a_decision_that_the_missing_could_turn_is_none(missing: int, outcome: Outcome, expected: Outcome) -> None:
-    found = doubt(rule(**SCORES), told(outcome), summary(n=90, mean=0.4), row(90 + missing, 90), None)
+    found = apply_bounds(rule(**SCORES), told(outcome), summary(n=90, mean=0.4), row(90 + missing, 90), None)
 
     assert found.outcome is expected
     assert (found.is_recovered, found.value) == (expected is Outcome.OK, 0.4)
 
 
 def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:
-    found = doubt(rule(**SCORES), told(), summary(n=90, mean=0.4), row(100, 90), None)
+    found = apply_bounds(rule(**SCORES), told(), summary(n=90, mean=0.4), row(100, 90), None)
 
     assert found.reason == "said; but 10 users without a score could make it anything from 0.26 to 0.46"
     low, high = found.bounds or (0, 0)
@@ -107,7 +107,7 @@ def test_it_is_told_how_many_are_missing_and_what_they_could_do() -> None:
 
 def test_scores_without_a_range_bound_nothing() -> None:
     for scores in (None, (0.0, float("inf"))):
-        assert doubt(rule(scores=scores), told(), summary(n=90, mean=0.4), row(190, 90), None) == told()
+        assert apply_bounds(rule(scores=scores), told(), summary(n=90, mean=0.4), row(190, 90), None) == told()
 
 
 def learned(**changes: Any) -> Expectation:
@@ -121,7 +121,7 @@ def learned(**changes: Any) -> Expectation:
 def test_a_rule_that_learns_counts_those_who_are_more_than_usual(lost: float, usual: float, expected: Outcome) -> None:
     drop = rule(kind=RuleKind.DROP, **SCORES)
 
-    found = doubt(drop, told(), summary(n=90, mean=0.4), row(100, 90), learned(lost=lost, usual_lost=usual))
+    found = apply_bounds(drop, told(), summary(n=90, mean=0.4), row(100, 90), learned(lost=lost, usual_lost=usual))
     assert found.outcome is expected
 
 
@@ -130,7 +130,7 @@ def test_a_run_with_too_many_missing_holds_the_alert_where_it_stands() -> None:
     states: Any = ()
     seen = []
     for day, (mean, paired) in enumerate(((0.2, 100), (0.5, 100), (0.2, 70), (0.5, 70), (0.9, 98))):
-        states, changes = judge_run(
+        states, changes = evaluate_rules(
             watched,
             slot=SLOT.replace(day=day + 1),
             at=SLOT,

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run
+from monitor.alerts import evaluate_rules
 from monitor.model import (
     CONDITION,
     AlertState,
@@ -63,7 +63,7 @@ class Judged:
     ) -> tuple[Transition, ...]:
         self.day += 1
         slot = SLOT + self.day * DAY
-        states, transitions = judge_run(
+        states, transitions = evaluate_rules(
             self.what,
             slot=slot,
             at=slot,

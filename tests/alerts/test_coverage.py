@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run
-from monitor.alerts.coverage import judge_coverage
+from monitor.alerts import evaluate_rules
+from monitor.alerts.verdicts import judge_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
     COVERAGE,
@@ -139,7 +139,7 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
     )
     lost = CoverageRow(segment="country=DE", asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
     coverage = Coverage(rows=(ROW, lost))
-    states, transitions = judge_run(
+    states, transitions = evaluate_rules(
         watched,
         slot=SLOT,
         at=SLOT,

@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from factories import SLOT, transition
-from monitor.alerts import GROUP_FOR, name_incidents
+from monitor.alerts import GROUP_FOR, assign_incidents
 from monitor.model import AlertState, Severity, State, Transition
 from storage.worked import fired, resolved
 
@@ -19,7 +19,7 @@ def named(
     *moves: tuple[AlertState, Transition], before: tuple[AlertState, ...] = (), group_for: timedelta = GROUP_FOR
 ) -> tuple[list[AlertState], list[Transition]]:
     states, changes = zip(*moves, strict=True)
-    found = name_incidents(states, changes, before, group_for=group_for)
+    found = assign_incidents(states, changes, before, group_for=group_for)
     return list(found[0]), list(found[1])
 
 
@@ -65,7 +65,7 @@ def test_an_incident_of_another_severity_is_not_joined_and_of_two_the_newer_is()
 def test_what_goes_on_keeps_its_incident_and_who_looks_after_it_and_ends_in_it() -> None:
     (first,), _ = named(begin(SLOT))
     held = replace(first, acknowledged_by="anna")
-    states, _ = name_incidents([replace(first, judged_slot=SLOT + HOUR, incident=None)], (), [held])
+    states, _ = assign_incidents([replace(first, judged_slot=SLOT + HOUR, incident=None)], (), [held])
     assert (states[0].incident, states[0].acknowledged_by) == (first.incident, "anna")
 
     (quiet,), (end,) = named(resolved(SLOT + HOUR, held), before=(held,))

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant
 from hypothesis.stateful import rule as step
 
 from factories import SLOT, rule
-from monitor.alerts import Look, advance
+from monitor.alerts import Evaluation, advance
 from monitor.model import AlertState, Outcome, Rule, Severity, State, Transition, Verdict
 
 DAY = timedelta(days=1)
@@ -35,9 +35,9 @@ VERDICTS = {
 }
 
 
-def look(day: int, segment: str = "all") -> Look:
+def look(day: int, segment: str = "all") -> Evaluation:
     slot = SLOT + day * DAY
-    return Look(comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5))
+    return Evaluation(comparison="home-feed", segment=segment, slot=slot, at=slot + timedelta(seconds=5))
 
 
 def walk(*verdicts: Verdict, by: Rule = BAND) -> tuple[AlertState, list[Transition]]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import rule, summary
-from monitor.alerts import judge
+from monitor.alerts import judge_similarity
 from monitor.model import Direction, Outcome, RunStatus
 
 LOW = {"metric": "rbo(p=0.9)", "threshold": 0.6, "resolve_at": 0.65}
@@ -13,7 +13,7 @@ LOW = {"metric": "rbo(p=0.9)", "threshold": 0.6, "resolve_at": 0.65}
 
 def verdict(mean: float | None, *, segment: str = "all", n: int = 1874, **changes: Any) -> Any:
     watched = rule(**{**LOW, **changes})
-    return judge(watched, segment, RunStatus.OK, summary(metric="rbo(p=0.9)", mean=mean, n=n, segment=segment), None)
+    return judge_similarity(watched, segment, RunStatus.OK, summary(metric="rbo(p=0.9)", mean=mean, n=n, segment=segment), None)
 
 
 def test_a_value_under_the_threshold_is_a_breach_told_in_figures() -> None:
@@ -36,12 +36,12 @@ def test_a_value_at_resolve_at_is_recovered() -> None:
 
 def test_a_rule_above_breaches_on_the_other_side() -> None:
     share = {"statistic": "share_below(0)", "direction": Direction.ABOVE, "threshold": 0.1, "resolve_at": 0.08}
-    found = judge(rule(**share), "all", RunStatus.OK, summary(), None)
+    found = judge_similarity(rule(**share), "all", RunStatus.OK, summary(), None)
     assert found.outcome is Outcome.BREACH
     assert found.reason == "share_below(0) of extended_tau is 0.11 over 1,874 users, above 0.1"
-    within = judge(rule(**share), "all", RunStatus.OK, summary(statistics={"share_below(0)": 0.09}), None)
+    within = judge_similarity(rule(**share), "all", RunStatus.OK, summary(statistics={"share_below(0)": 0.09}), None)
     assert (within.outcome, within.is_recovered) == (Outcome.OK, False)
-    healed = judge(rule(**share), "all", RunStatus.OK, summary(statistics={"share_below(0)": 0.08}), None)
+    healed = judge_similarity(rule(**share), "all", RunStatus.OK, summary(statistics={"share_below(0)": 0.08}), None)
     assert (healed.outcome, healed.is_recovered) == (Outcome.OK, True)
 
 
@@ -69,13 +69,13 @@ def test_the_shown_figure_never_contradicts_the_verdict(value: float, threshold:
 def test_a_run_that_is_not_ok_never_speaks_of_similarity(
     status: RunStatus, reason: str | None, outcome: Outcome, said: str
 ) -> None:
-    found = judge(rule(), "all", status, summary(mean=0.9), reason)
+    found = judge_similarity(rule(), "all", status, summary(mean=0.9), reason)
     assert (found.outcome, found.reason, found.value) == (outcome, said, None)
 
 
 def test_a_segment_without_a_summary_or_without_users_is_no_data() -> None:
     for absent in (None, summary(n=0, mean=None, statistics={})):
-        found = judge(rule(), "country=UK", RunStatus.OK, absent, None)
+        found = judge_similarity(rule(), "country=UK", RunStatus.OK, absent, None)
         assert (found.outcome, found.reason) == (Outcome.NO_DATA, "no user of country=UK has a value of extended_tau")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.arms.churn import churn
+from monitor.kernels.exposure import churn
 
 RANKING = st.lists(st.integers(0, 9), unique=True, max_size=5)
 UNKNOWN = -7

@@ -8,7 +8,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.arms.exposure import count_items, coverage, entropy, gini, kolmogorov_smirnov, recode
+from monitor.kernels.exposure import catalogue_coverage, compact_codes, count_items, entropy, gini, kolmogorov_smirnov
 
 COUNTS = st.lists(st.integers(1, 50), min_size=1, max_size=20)
 
@@ -50,7 +50,7 @@ def test_entropy_is_scipys(counts: list[int]) -> None:
 
 
 def test_coverage_is_the_share_of_the_catalogue() -> None:
-    assert coverage(np.array([9, 1]), 8) == 0.25
+    assert catalogue_coverage(np.array([9, 1]), 8) == 0.25
 
 
 def test_samples_that_are_equal_are_at_zero_and_separate_ones_at_one() -> None:
@@ -74,7 +74,7 @@ def test_codes_are_numbered_over_both_arms_whether_dense_or_not(scale: int) -> N
     candidate = np.array([[3, 5, 7], [-1, -1, -1]], dtype=np.int32)
     wide = [np.where(codes < 0, codes, codes * scale) for codes in (baseline, candidate)]
 
-    ours, theirs, items = recode(wide[0], wide[1])
+    ours, theirs, items = compact_codes(wide[0], wide[1])
 
     assert items.tolist() == [3 * scale, 5 * scale, 7 * scale, 20 * scale]
     assert ours.tolist() == [[2, 0, -1], [3, -1, -1]]
@@ -91,6 +91,6 @@ def test_items_are_counted_whether_there_are_few_or_many(items: int) -> None:
 def test_no_lists_list_nothing() -> None:
     nothing = np.empty((0, 3), dtype=np.int32)
 
-    assert [len(part) for part in recode(nothing, nothing)] == [0, 0, 0]
+    assert [len(part) for part in compact_codes(nothing, nothing)] == [0, 0, 0]
     assert [len(part) for part in count_items(nothing, np.arange(0), 5)] == [0, 0]
     assert [len(part) for part in count_items(np.full((1, 3), -1, dtype=np.int32), np.arange(1), 1)] == [0, 0]

@@ -18,21 +18,21 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import chdtri, stdtrit
 
-from monitor.model import ALL, LEAST_RUNS
-from monitor.pipeline.expecting import find_waiting
+from monitor.model import ALL, MIN_HEALTHY_RUNS
+from monitor.pipeline.expectations import find_waiting
 from monitor.reference import (
     SHARE_OF_ALL,
     Budget,
-    Evidence,
     Phases,
+    TrendEvidence,
     correlate,
     count_suspects,
     discount,
-    follow,
+    no_evidence,
     refer,
-    start,
     surprise,
     to_normal,
+    update_evidence,
 )
 
 from .worlds import SERIES, WEEK, Floats, World, draw
@@ -54,7 +54,7 @@ class Watch:
     values: Floats
     errors: Floats
     z: Floats
-    evidence: Evidence
+    evidence: TrendEvidence
     share: Floats
 
     def judge(self, now: Floats, errors: Floats, phases: list[Phases]) -> Flags:
@@ -63,7 +63,7 @@ class Watch:
         reference = refer(past, self.errors, phases=phases)
         p = surprise(reference, now, errors)
         self.z = np.concatenate((self.z, to_normal(p)[np.newaxis]))[-KEPT_RUNS:]
-        self.evidence = follow(self.evidence, discount(self.z[-1], correlate(past)))
+        self.evidence = update_evidence(self.evidence, discount(self.z[-1], correlate(past)))
         return np.stack([p <= self.share, self.evidence.total >= 1 / self.share])
 
     def keep(self, now: Floats, errors: Floats, ended: Flags) -> None:
@@ -71,7 +71,7 @@ class Watch:
         self.values = np.concatenate((self.values, now[np.newaxis]))[-KEPT_RUNS:]
         self.errors = np.concatenate((self.errors, errors[np.newaxis]))[-KEPT_RUNS:]
         gone = self.evidence
-        self.evidence = Evidence(
+        self.evidence = TrendEvidence(
             mass=np.where(ended, 0, gone.mass), rise=np.where(ended, 0, gone.rise), since=np.where(ended, 0, gone.since)
         )
 
@@ -88,7 +88,7 @@ def begin(world: World, stated: float) -> Watch:
     parts = np.array([budget.share(name, f"drop {SERIES[0]}") for name in names])
     share = np.broadcast_to(parts[:, np.newaxis], (world.copies, len(names), len(SERIES))).ravel()
     none = np.empty((0, share.size))
-    return Watch(values=none, errors=none, z=none, evidence=start(share.size), share=share)
+    return Watch(values=none, errors=none, z=none, evidence=no_evidence(share.size), share=share)
 
 
 def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Iterator[tuple[Flags, Floats]]:
@@ -96,7 +96,7 @@ def watch(world: World, rng: np.random.Generator, stated: float = STATED) -> Ite
     state = begin(world, stated)
     for run, (now, errors) in enumerate(draw(world, rng)):
         fired = np.zeros((len(KINDS), now.size), dtype=bool)
-        if run >= LEAST_RUNS:
+        if run >= MIN_HEALTHY_RUNS:
             past = np.arange(run)[-KEPT_RUNS:] % WEEK
             fired = state.judge(now.ravel(), errors.ravel(), [Phases(past=past, now=run % WEEK)])
             yield fired.reshape(-1, *now.shape), now[:, 0]

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.alerts import judge_run
+from monitor.alerts import evaluate_rules
 from monitor.model import (
     AlertState,
     Comparison,
@@ -21,7 +21,7 @@ from monitor.model import (
     RunStatus,
     Summary,
 )
-from monitor.pipeline.expecting import REMEMBERED, expect
+from monitor.pipeline.expectations import REMEMBERED, compute_expectations
 from monitor.storage import SqlStore, open_store
 
 SEGMENTS = ("all", *(f"country=c{number:02}" for number in range(39)))
@@ -120,9 +120,9 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
     states: tuple[AlertState, ...] = ()
     for number in range(RUNS):
         summaries, slot = measured(rng), START + number * DAY
-        expected = expect(what, slot, summaries, (), states)
+        expected = compute_expectations(what, slot, summaries, (), states)
         taught = tuple(replace(each, z=z) for each, z in zip(expected, rng.normal(size=len(expected)), strict=True))
-        states, _ = judge_run(
+        states, _ = evaluate_rules(
             what,
             slot=slot,
             at=slot,
@@ -160,8 +160,8 @@ def _seconds(
     slot = START + RUNS * DAY
     started = time.process_time()
     past = store.past("bench", config_hash="bench", before=slot, limit=limit, rules=what.rules)
-    expected = expect(what, slot, summaries, past, states)
-    judge_run(
+    expected = compute_expectations(what, slot, summaries, past, states)
+    evaluate_rules(
         what,
         slot=slot,
         at=slot,

@@ -19,7 +19,7 @@ from rich.table import Table
 from scipy.special import betaincinv, ndtri
 
 from monitor import compare_many
-from monitor.sequential import Scale, detect, follow
+from monitor.sequential import Scale, detect, follow_capital
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -99,10 +99,10 @@ def tabulate_coverage(rng: Rng, *, alpha: float = 0.05, users: int = 1000, histo
 def _is_left_out(scores: Floats, means: Floats, population: int | None, alpha: float) -> Flags:
     """By look, whether either bound excludes the history's mean; histories share a mean where there is no population."""
     if population is None:
-        sides = [follow(scores, float(means[0])), follow(1 - scores, 1 - float(means[0]))]
+        sides = [follow_capital(scores, float(means[0])), follow_capital(1 - scores, 1 - float(means[0]))]
     else:
         sides = [
-            np.stack([follow(row, mean, population) for row, mean in zip(side, side_means, strict=True)])
+            np.stack([follow_capital(row, mean, population) for row, mean in zip(side, side_means, strict=True)])
             for side, side_means in ((scores, means), (1 - scores, 1 - means))
         ]
     return np.maximum(*sides) >= math.log(2 / alpha)
@@ -193,8 +193,8 @@ def _said(scores: Floats, means: Floats, alpha: float) -> dict[tuple[str, str, s
     z = _present_z(scores, looks)
     limit = -float(ndtri(alpha))
     said = {
-        ("gate", "safe"): follow(worst, MARGIN)[:, looks] >= -math.log(alpha),
-        ("gate", "breach"): follow(1 - best, 1 - MARGIN)[:, looks] >= -math.log(alpha),
+        ("gate", "safe"): follow_capital(worst, MARGIN)[:, looks] >= -math.log(alpha),
+        ("gate", "breach"): follow_capital(1 - best, 1 - MARGIN)[:, looks] >= -math.log(alpha),
         ("z", "safe"): z < -limit,
         ("z", "breach"): z > limit,
     }

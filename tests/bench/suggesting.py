@@ -12,7 +12,7 @@ import numpy.typing as npt
 from rich.console import Console
 from rich.table import Table
 
-from monitor.model import ALL, LEAST_RUNS, Direction
+from monitor.model import ALL, MIN_HEALTHY_RUNS, Direction
 from monitor.reference import Budget, propose, refer
 
 from .calibration import SHOCKS, STATED, bound
@@ -28,7 +28,7 @@ def count_pages(world: World, history: int, seed: int = 2) -> npt.NDArray[np.int
 
     What is in breach after a run in breach belongs to its page.
     """
-    runs = list(draw(replace(world, runs=history - LEAST_RUNS + HELD_BACK), np.random.default_rng(seed)))
+    runs = list(draw(replace(world, runs=history - MIN_HEALTHY_RUNS + HELD_BACK), np.random.default_rng(seed)))
     values, errors = (np.array([run[part] for run in runs]) for part in (0, 1))
     names = [ALL, *(f"s={number}" for number in range(world.segments))] if world.segments > 1 else [ALL]
     budget = Budget(runs=STATED, segments=names, looks=dict.fromkeys(SERIES, 1.0))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc
 
-from monitor.model import LEAST_RUNS
+from monitor.model import MIN_HEALTHY_RUNS
 from monitor.reference import to_angle
 
 Floats = npt.NDArray[np.float64]
@@ -50,13 +50,13 @@ def draw(world: World, rng: np.random.Generator) -> Iterator[tuple[Floats, Float
     week = rng.normal(size=(WEEK, world.copies, 1)) * world.is_weekly
     common, own = rng.normal(size=(world.copies, 1)), rng.normal(size=shape)
     keep, fresh = world.correlation, np.sqrt(1 - world.correlation**2)
-    for run in range(LEAST_RUNS + world.runs):
+    for run in range(MIN_HEALTHY_RUNS + world.runs):
         common = keep * common + fresh * rng.normal(size=common.shape)
         own = keep * own + fresh * rng.normal(size=shape)
         tilt = SHOCK * (np.sqrt(0.8) * common + np.sqrt(0.2) * own + week[run % WEEK])
         odds = USUAL * np.exp(tilt[..., np.newaxis] * SCORES)
         odds /= odds.sum(axis=-1, keepdims=True)
-        if world.collapsed and run >= LEAST_RUNS + world.onset:
+        if world.collapsed and run >= MIN_HEALTHY_RUNS + world.onset:
             odds = (1 - world.collapsed) * odds + world.collapsed * (np.arange(BINS) < 2) / 2
         counts = rng.multinomial(world.users, odds)
         yield measure(np.concatenate((counts.sum(axis=1, keepdims=True), counts), axis=1) if world.segments > 1 else counts)

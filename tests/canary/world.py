@@ -25,7 +25,7 @@ from servers.smtp import MailServer
 from servers.smtp import serve as serve_mail
 from servers.webhook import Collector, Reply, Request, answer, hang, head
 from servers.webhook import serve as serve_hook
-from service.watching import APART, SIMILAR, write_lists
+from service.lists_world import APART, SIMILAR, write_lists
 
 Way = Literal["direct", "file", "environment"]
 SINGER = "singer"

@@ -16,7 +16,7 @@ import pytest
 
 from forking import Done, rankwatch
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
-from service.watching import APART, SIMILAR, write_lists, write_world
+from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 
 def objects(done: Done) -> list[dict[str, Any]]:
@@ -136,7 +136,7 @@ def test_a_refused_notification_ends_with_5_and_stays_owed(
     config = write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
     config.write_text(config.read_text().replace("for: 2", "for: 1"))
     write_lists(world / "candidate.jsonl", APART)
-    code = "import monitor.service.replaying as r; r.DRAIN_S = 1.0; from monitor.cli import main; main()"
+    code = "import monitor.service.commands.one_shot as r; r.DRAIN_S = 1.0; from monitor.cli import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code, "run-once", "--slot", "2024-01-08"], cwd=world, capture_output=True, text=True, check=False
     )

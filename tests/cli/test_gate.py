@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from monitor.cli.main import app
-from service.watching import APART, SIMILAR, write_lists, write_world
+from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 pytestmark = pytest.mark.usefixtures("world")
 
@@ -224,7 +224,7 @@ def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) 
 def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:
     run(8)
     code = (
-        "import monitor.service.gating as g\n"
+        "import monitor.service.gate as g\n"
         "def broken(*_, **__): raise ZeroDivisionError('as if')\n"
         "g.put = broken\n"
         "from monitor.cli import main; main()"

@@ -67,7 +67,7 @@ def test_the_command_line_starts_without_what_only_its_commands_need() -> None:
 
 def test_the_daemon_starts_without_the_statistics_of_scipy() -> None:
     """They alone take as long to import as most of the rest."""
-    look = "import sys, monitor.service.daemon; print('scipy.stats' in sys.modules)"
+    look = "import sys, monitor.service.daemon.daemon; print('scipy.stats' in sys.modules)"
 
     found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
 

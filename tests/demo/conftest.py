@@ -8,12 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from monitor.demo.configuration import COMPARISON
-from monitor.demo.place import Place
-from monitor.demo.playing import SEGMENTS
-from monitor.demo.status import DemoStatus
+from monitor.demo.simulation import SEGMENTS, DemoStatus, StoreSnapshot
 from monitor.demo.story import Scene
-from monitor.demo.watching import Seen
+from monitor.demo.workspace import DEMO_COMPARISON, Workspace
 from monitor.model import (
     AlertState,
     Direction,
@@ -46,7 +43,7 @@ class Make:
     def run(seconds: float, **changes: Any) -> Run:
         base: dict[str, Any] = {
             "id": int(seconds * 10),
-            "comparison": COMPARISON,
+            "comparison": DEMO_COMPARISON,
             "slot": at(seconds),
             "status": RunStatus.OK,
             "reason": None,
@@ -64,7 +61,7 @@ class Make:
     @staticmethod
     def alert(state: State, alert: str = "SimilarityLow", segment: str = "country=DE", **changes: Any) -> AlertState:
         base: dict[str, Any] = {
-            "comparison": COMPARISON,
+            "comparison": DEMO_COMPARISON,
             "alert": alert,
             "segment": segment,
             "state": state,
@@ -86,7 +83,7 @@ class Make:
         seconds: float, from_state: State, to_state: State, alert: str = "SimilarityLow", segment: str = "country=DE"
     ) -> Transition:
         return Transition(
-            comparison=COMPARISON,
+            comparison=DEMO_COMPARISON,
             alert=alert,
             segment=segment,
             slot=at(seconds),
@@ -106,12 +103,12 @@ class Make:
         )
 
     @staticmethod
-    def seen(**changes: Any) -> Seen:
+    def seen(**changes: Any) -> StoreSnapshot:
         base: dict[str, Any] = {"runs": (), "means": {}, "alerts": (), "transitions": ()}
-        return Seen(**base | changes)
+        return StoreSnapshot(**base | changes)
 
     @classmethod
-    def seen_runs(cls, count: int, mean: float = 0.67, **changes: Any) -> Seen:
+    def seen_runs(cls, count: int, mean: float = 0.67, **changes: Any) -> StoreSnapshot:
         """So many ok runs, two seconds apart, all with the same mean everywhere."""
         runs = tuple(cls.run(2 * number) for number in reversed(range(count)))
         means = {run.slot: {(segment, metric): mean for segment in SEGMENTS for metric in METRICS} for run in runs}
@@ -127,7 +124,7 @@ class Make:
             "segments": SEGMENTS,
             "notes": (),
             "metrics_url": "http://127.0.0.1:9108/metrics",
-            "place": Place(Path("rankwatch-demo")),
+            "place": Workspace(Path("rankwatch-demo")),
         }
         return DemoStatus(**base | changes)
 
@@ -161,18 +158,18 @@ class ShownStore:
 
     def latest(self, comparisons: list[str]) -> tuple[LatestRun, ...]:
         self.on_look()
-        assert comparisons == [COMPARISON]
+        assert comparisons == [DEMO_COMPARISON]
         return self.newest
 
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
-        assert comparison == COMPARISON
+        assert comparison == DEMO_COMPARISON
         return self.shown[:limit]
 
     def all_alert_states(self) -> tuple[AlertState, ...]:
         return self.alerts
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
-        assert (comparison, limit) == (COMPARISON, None)
+        assert (comparison, limit) == (DEMO_COMPARISON, None)
         return self.changes
 
 

@@ -3,9 +3,8 @@ from typing import Any
 
 from rich.console import Console
 
-from monitor.demo.lines import Lines
-from monitor.demo.status import Note, NoteKind
-from monitor.demo.view import open_view
+from monitor.demo.screen import NewLines, open_view
+from monitor.demo.simulation import LogNote, NoteKind
 from monitor.model import RunStatus
 
 
@@ -14,16 +13,16 @@ def clock(make: Any, seconds: float) -> str:
 
 
 def test_the_first_lines_say_where_everything_is(make: Any) -> None:
-    assert Lines().new(make.status()) == [
+    assert NewLines().new(make.status()) == [
         "Configuration rankwatch-demo/rankwatch.yaml, database rankwatch-demo/rankwatch.db, log rankwatch-demo/rankwatch.log",
         "Metrics http://127.0.0.1:9108/metrics",
     ]
 
 
 def test_each_run_and_each_note_is_printed_once_in_order_of_time(make: Any) -> None:
-    lines = Lines()
+    lines = NewLines()
     lines.new(make.status())
-    note = Note(at=make.at(1), kind=NoteKind.FIRING, text="SimilarityLow country=DE: why")
+    note = LogNote(at=make.at(1), kind=NoteKind.FIRING, text="SimilarityLow country=DE: why")
     status = make.status(seen=make.seen_runs(2), notes=(note,))
     assert lines.new(status) == [
         f"{clock(make, 0)} RUN      ok paired 399/400 extended_tau 0.670 rbo(p=0.9) 0.670 overlap 0.670",
@@ -34,7 +33,7 @@ def test_each_run_and_each_note_is_printed_once_in_order_of_time(make: Any) -> N
 
 
 def test_a_run_is_printed_only_when_it_has_ended_and_its_means_are_known(make: Any) -> None:
-    lines = Lines()
+    lines = NewLines()
     lines.new(make.status())
     running = make.run(0, status=RunStatus.RUNNING, finished_at=None)
     assert lines.new(make.status(seen=make.seen(runs=(running,)))) == []
@@ -43,7 +42,7 @@ def test_a_run_is_printed_only_when_it_has_ended_and_its_means_are_known(make: A
 
 
 def test_a_failed_run_is_printed_with_its_reason(make: Any) -> None:
-    lines = Lines()
+    lines = NewLines()
     lines.new(make.status())
     run = make.run(0, status=RunStatus.FAILED, asked=None, paired=None, reason="the baseline is down")
     (line,) = lines.new(make.status(seen=make.seen(runs=(run,))))
@@ -52,7 +51,7 @@ def test_a_failed_run_is_printed_with_its_reason(make: Any) -> None:
 
 def test_what_is_no_terminal_gets_plain_unwrapped_lines_without_markup(make: Any) -> None:
     out = io.StringIO()
-    note = Note(at=make.at(0), kind=NoteKind.RESOLVED, text="[bold]as it is[/bold] " + "long " * 60)
+    note = LogNote(at=make.at(0), kind=NoteKind.RESOLVED, text="[bold]as it is[/bold] " + "long " * 60)
     with open_view(Console(file=out, width=80)) as view:
         view.show(make.status(notes=(note,)))
     text = out.getvalue()

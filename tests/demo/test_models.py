@@ -2,7 +2,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from monitor.demo.models import cosine_weights, ease_weights, popular, top_items
+from monitor.demo.recommenders import cosine_weights, ease_weights, popular, top_items
 
 Matrix = npt.NDArray[np.float32]
 

@@ -5,8 +5,8 @@ import pytest
 import requests
 from aiohttp import web
 
-from monitor.demo.recommender import Recommender
-from monitor.demo.serving import serve
+from monitor.demo.http_servers import serve
+from monitor.demo.recommenders import RecommenderServer
 
 LISTS = {
     "ann": tuple(f"item-{number:03d}" for number in range(20)),
@@ -15,12 +15,12 @@ LISTS = {
 
 
 @pytest.fixture
-def arm() -> Recommender:
-    return Recommender(LISTS)
+def arm() -> RecommenderServer:
+    return RecommenderServer(LISTS)
 
 
 @pytest.fixture
-def url(arm: Recommender) -> Iterator[str]:
+def url(arm: RecommenderServer) -> Iterator[str]:
     with serve(arm.app(), name="test") as url:
         yield url
 
@@ -51,15 +51,15 @@ def test_an_n_out_of_range_is_refused(url: str, n: str) -> None:
     assert answer.json() == {"error": "n must be a whole number from 1 to 20"}
 
 
-def test_new_lists_are_served_from_the_moment_they_are_put_in(arm: Recommender, url: str) -> None:
+def test_new_lists_are_served_from_the_moment_they_are_put_in(arm: RecommenderServer, url: str) -> None:
     assert ask(url, "ann", "1").json() == ["item-000"]
     arm.lists = {"ann": ("item-799",)}
     assert ask(url, "ann", "1").json() == ["item-799"]
 
 
-def test_two_servers_listen_side_by_side_and_stop_with_their_block(arm: Recommender) -> None:
+def test_two_servers_listen_side_by_side_and_stop_with_their_block(arm: RecommenderServer) -> None:
     before = threading.active_count()
-    with serve(arm.app(), name="one") as one, serve(Recommender({}).app(), name="two") as two:
+    with serve(arm.app(), name="one") as one, serve(RecommenderServer({}).app(), name="two") as two:
         assert one != two
         assert ask(one, "ann").status_code == 200
         assert ask(two, "ann").status_code == 404
@@ -68,7 +68,7 @@ def test_two_servers_listen_side_by_side_and_stop_with_their_block(arm: Recommen
         ask(one, "ann")
 
 
-def test_a_connection_kept_open_does_not_hold_up_the_end(arm: Recommender) -> None:
+def test_a_connection_kept_open_does_not_hold_up_the_end(arm: RecommenderServer) -> None:
     session = requests.Session()
     with session, serve(arm.app(), name="kept") as url:
         session.get(f"{url}/api/recommend/ann", timeout=5)

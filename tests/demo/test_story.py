@@ -2,7 +2,7 @@ from itertools import pairwise
 
 import pytest
 
-from monitor.demo.story import FAST, NORMAL, NOTED, TOLD, Chapter, Scene, Story, next_day
+from monitor.demo.story import CHAPTER_NOTES, CHAPTER_TEXTS, FAST_STORY, NORMAL_STORY, Chapter, Scene, Story, next_day
 
 PLAN = Story(day_s=1.0, every="1s", healthy_days=3, broken_days=2, calm_days=4)
 
@@ -32,7 +32,7 @@ def test_the_fault_comes_back_after_the_calm_days_where_the_plan_says_so() -> No
 
 
 def test_the_fault_never_comes_back_where_the_plan_has_no_calm_days() -> None:
-    assert {scene.chapter for scene in play(FAST, 200)[10:]} == {Chapter.HEALED}
+    assert {scene.chapter for scene in play(FAST_STORY, 200)[10:]} == {Chapter.HEALED}
 
 
 def test_the_fault_waits_until_enough_healthy_runs_were_seen() -> None:
@@ -56,12 +56,12 @@ def test_the_repair_waits_until_all_expected_alerts_fire(firing: int) -> None:
 
 def test_the_normal_story_fires_within_40_seconds_and_the_fast_one_is_told_within_25() -> None:
     runs_to_fire = 2
-    fault_s = NORMAL.healthy_days * NORMAL.day_s
-    assert fault_s + (runs_to_fire + 1) * float(NORMAL.every.removesuffix("s")) < 40
-    fast_s = (FAST.healthy_days + FAST.broken_days + 1) * FAST.day_s
-    assert fast_s + (runs_to_fire + 2) * float(FAST.every.removesuffix("s")) < 25
+    fault_s = NORMAL_STORY.healthy_days * NORMAL_STORY.day_s
+    assert fault_s + (runs_to_fire + 1) * float(NORMAL_STORY.every.removesuffix("s")) < 40
+    fast_s = (FAST_STORY.healthy_days + FAST_STORY.broken_days + 1) * FAST_STORY.day_s
+    assert fast_s + (runs_to_fire + 2) * float(FAST_STORY.every.removesuffix("s")) < 25
 
 
 def test_every_chapter_is_told_in_two_lines_of_a_narrow_terminal() -> None:
-    assert set(TOLD) == set(NOTED) == set(Chapter)
-    assert all(len(text) <= 2 * 70 for text in TOLD.values())
+    assert set(CHAPTER_TEXTS) == set(CHAPTER_NOTES) == set(Chapter)
+    assert all(len(text) <= 2 * 70 for text in CHAPTER_TEXTS.values())

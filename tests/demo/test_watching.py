@@ -1,11 +1,11 @@
 from typing import Any
 
-from monitor.demo.watching import Watcher
+from monitor.demo.simulation import StoreReader
 from monitor.model import RunStatus, State
 
 
 def test_means_of_earlier_runs_are_remembered_beside_the_newest(make: Any, store: Any) -> None:
-    watcher = Watcher(store)
+    watcher = StoreReader(store)
     first, second = make.run(0), make.run(2)
     store.shown, store.newest = (first,), (make.latest(first, make.summary("all", "rbo(p=0.9)", 0.7)),)
     watcher.look()
@@ -18,17 +18,17 @@ def test_means_of_earlier_runs_are_remembered_beside_the_newest(make: Any, store
 def test_a_metric_with_its_depth_is_found_by_the_name_in_the_configuration(make: Any, store: Any) -> None:
     run = make.run(0)
     store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)@10", 0.7)),)
-    assert Watcher(store).look().means == {run.slot: {("all", "rbo(p=0.9)"): 0.7}}
+    assert StoreReader(store).look().means == {run.slot: {("all", "rbo(p=0.9)"): 0.7}}
 
 
 def test_a_mean_that_does_not_exist_is_left_out(make: Any, store: Any) -> None:
     run = make.run(0)
     store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)", None)),)
-    assert Watcher(store).look().trend("all") == ()
+    assert StoreReader(store).look().trend("all") == ()
 
 
 def test_what_the_store_no_longer_lists_is_forgotten(make: Any, store: Any) -> None:
-    watcher = Watcher(store)
+    watcher = StoreReader(store)
     old, new = make.run(0), make.run(2)
     store.shown, store.newest = (old,), (make.latest(old, make.summary("all", "rbo(p=0.9)", 0.7)),)
     watcher.look()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import published
-from deploy.scraping import serving_page
+from deploy.scrape_target import serving_page
 from deploy.story import Story, told
 from monitor.export import PrometheusPublisher
 from servers.prometheus import Prometheus, running_prometheus

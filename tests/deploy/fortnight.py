@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from deploy.interpolating import Page
+from deploy.grafana_variables import Page
 from monitor.export import PrometheusPublisher
 from monitor.service.wiring import one_shot
 from servers import missing, require

@@ -8,9 +8,9 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from deploy import boarding
-from deploy.drawing import FAINT, Frame, draw, text
+from deploy import dashboards
 from deploy.fortnight import BEGIN, END, HOUR, Fortnight, told
+from deploy.panel_svg import FAINT, Frame, draw, text
 from servers.postgres import running_postgres
 
 TARGET = Path(__file__).parents[2] / "deploy" / "grafana" / "preview.svg"
@@ -43,7 +43,7 @@ def _head() -> list[str]:
 
 def svg(fortnight: Fortnight) -> str:
     """The picture."""
-    panels = {panel["title"]: panel for panel in boarding.panels(boarding.read("rankwatch-comparison"))}
+    panels = {panel["title"]: panel for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))}
     parts = _head()
     for title, x, y, width, height in SHOWN:
         frame = Frame(

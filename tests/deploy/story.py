@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from deploy.quickening import quicken
+from deploy.time_scale import quicken
 from servers.alertmanager import AlertmanagerServer
 from servers.daemon import ServeProcess, serving
 from servers.prometheus import Prometheus, running_prometheus

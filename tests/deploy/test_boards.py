@@ -13,9 +13,9 @@ import pytest
 import published
 from boards import DASHBOARDS, render
 from boards.queries import UnknownError, prove
-from deploy import boarding
-from deploy.interpolating import Page
-from deploy.scraping import serving_page
+from deploy import dashboards
+from deploy.grafana_variables import Page
+from deploy.scrape_target import serving_page
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export import PrometheusPublisher
 from monitor.model import Expectation, LatestRun, State
@@ -87,20 +87,20 @@ def pair() -> Iterator[Pair]:
 
 
 def _page(board: Any, leader: str) -> Page:
-    many = {name for name, variable in boarding.variables(board).items() if variable.get("multi")}
+    many = {name for name, variable in dashboards.variables(board).items() if variable.get("multi")}
     comparison = {"comparison": ["home-feed"]} if "comparison" in many else {}
     return Page(values={**PAGE.values, **comparison, "instance": [leader]})
 
 
-@pytest.fixture(params=boarding.NAMES)
+@pytest.fixture(params=dashboards.NAMES)
 def board(request: pytest.FixtureRequest) -> Any:
-    return boarding.read(request.param)
+    return dashboards.read(request.param)
 
 
-@pytest.mark.parametrize("name", boarding.NAMES)
+@pytest.mark.parametrize("name", dashboards.NAMES)
 def test_the_files_are_what_their_generator_writes(name: str) -> None:
-    assert set(DASHBOARDS) == set(boarding.NAMES) == {path.stem for path in boarding.FOLDER.iterdir()}
-    assert (boarding.FOLDER / f"{name}.json").read_text(encoding="utf-8") == render(DASHBOARDS[name])
+    assert set(DASHBOARDS) == set(dashboards.NAMES) == {path.stem for path in dashboards.FOLDER.iterdir()}
+    assert (dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") == render(DASHBOARDS[name])
 
 
 def test_every_query_gives_data(pair: Pair, board: Any) -> None:
@@ -108,7 +108,7 @@ def test_every_query_gives_data(pair: Pair, board: Any) -> None:
 
     empty = [
         (title, target["expr"])
-        for title, target in boarding.promql(board)
+        for title, target in dashboards.promql(board)
         if not pair.prometheus.query(page.promql(target["expr"]))
     ]
 
@@ -120,7 +120,7 @@ def test_every_legend_names_labels_that_the_answer_has(pair: Pair, board: Any) -
 
     absent = [
         (title, label)
-        for title, target in boarding.promql(board)
+        for title, target in dashboards.promql(board)
         for label in re.findall(r"\{\{(\w+)\}\}", target.get("legendFormat", ""))
         if any(label not in sample["metric"] for sample in pair.prometheus.query(page.promql(target["expr"])))
     ]
@@ -132,7 +132,7 @@ def test_every_legend_names_labels_that_the_answer_has(pair: Pair, board: Any) -
 def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> None:
     now = str(time.time())
     differ = []
-    for title, target in boarding.promql(board := boarding.read(name)):
+    for title, target in dashboards.promql(board := dashboards.read(name)):
         query = _page(board, pair.leader).promql(target["expr"])
         of_one = query.replace('{job=~"rankwatch"', f'{{instance="{pair.leader}", job=~"rankwatch"')
         assert of_one != query
@@ -145,7 +145,9 @@ def test_a_daemon_that_stands_by_changes_no_number(pair: Pair, name: str) -> Non
 
 def test_the_normal_band_beside_the_mean_is_of_the_rule_that_judges_this_mean(pair: Pair) -> None:
     (panel,) = (
-        each for each in boarding.panels(boarding.read("rankwatch-comparison")) if each["title"] == "Similarity of all users"
+        each
+        for each in dashboards.panels(dashboards.read("rankwatch-comparison"))
+        if each["title"] == "Similarity of all users"
     )
     values = {
         target["legendFormat"]: float(pair.prometheus.query(PAGE.promql(target["expr"]))[0]["value"][1])
@@ -178,7 +180,9 @@ def test_every_variable_finds_its_values(pair: Pair, board: Any) -> None:
     }
     page = _page(board, pair.leader)
     asked = {
-        name: variable["query"]["query"] for name, variable in boarding.variables(board).items() if variable["type"] == "query"
+        name: variable["query"]["query"]
+        for name, variable in dashboards.variables(board).items()
+        if variable["type"] == "query"
     }
     for name, query in asked.items():
         match = re.fullmatch(r"label_values\((?P<series>.+), (?P<label>\w+)\)", query)
@@ -210,7 +214,7 @@ def test_a_query_over_what_is_shown_passes() -> None:
 
 def test_every_series_stands_on_a_dashboard_or_is_known_not_to() -> None:
     """A new series fails here until somebody has decided where it is looked at."""
-    text = "".join((boarding.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in boarding.NAMES)
+    text = "".join((dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in dashboards.NAMES)
     stems = published.series_names() - {name for name in published.series_names() if name in text}
     shown_by_parts = {name for name in stems if re.search(rf"{re.sub('_(bucket|g?sum|g?count)$', '', name)}_", text)}
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import monitor
-from monitor.cli.probing import DEFAULT_ADDRESS
+from monitor.cli.healthcheck import DEFAULT_ADDRESS
 from monitor.settings import Settings
 
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from boards.colours import OKABE_ITO
-from deploy import boarding
-from deploy.interpolating import Page
+from deploy import dashboards
+from deploy.grafana_variables import Page
 
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
 DATABASE = {"type": "grafana-postgresql-datasource", "uid": "${database}"}
@@ -17,9 +17,9 @@ SELECTOR = re.compile(r"(?:rankwatch|process|python)_\w+(\{[^}]*\})?")
 BUILT_IN = {"__all", "__rate_interval", "__value", "__url_time_range", "__timeFilter"}
 
 
-@pytest.fixture(params=boarding.NAMES)
+@pytest.fixture(params=dashboards.NAMES)
 def board(request: pytest.FixtureRequest) -> Any:
-    return boarding.read(request.param)
+    return dashboards.read(request.param)
 
 
 def values(node: Any, key: str) -> Iterator[Any]:
@@ -52,9 +52,9 @@ def test_panels_do_not_overlap_and_have_ids_of_their_own(board: Any) -> None:
 
 
 def test_every_panel_has_a_title_a_description_and_a_unit(board: Any) -> None:
-    titles = [panel["title"] for panel in boarding.panels(board)]
+    titles = [panel["title"] for panel in dashboards.panels(board)]
 
-    for panel in boarding.panels(board):
+    for panel in dashboards.panels(board):
         assert panel["description"].endswith("."), panel["title"]
         assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
     assert len(set(titles)) == len(titles)
@@ -62,7 +62,7 @@ def test_every_panel_has_a_title_a_description_and_a_unit(board: Any) -> None:
 
 
 def test_what_is_measured_in_seconds_or_shares_has_that_unit(board: Any) -> None:
-    for panel in boarding.panels(board):
+    for panel in dashboards.panels(board):
         queries = " ".join(target.get("expr", "") for target in panel["targets"])
         unit = panel["fieldConfig"]["defaults"]["unit"]
         if re.search(r"_seconds(_bucket)?\{", queries) and "timestamp" not in queries and " / " not in queries:
@@ -72,7 +72,7 @@ def test_what_is_measured_in_seconds_or_shares_has_that_unit(board: Any) -> None
 
 
 def test_no_data_source_is_named_for_good(board: Any) -> None:
-    chosen = {"datasource", "database"} & set(boarding.variables(board))
+    chosen = {"datasource", "database"} & set(dashboards.variables(board))
 
     for source in values(board, "datasource"):
         assert source in (PROMETHEUS, DATABASE)
@@ -81,32 +81,32 @@ def test_no_data_source_is_named_for_good(board: Any) -> None:
 
 
 def test_every_selector_is_of_the_chosen_jobs(board: Any) -> None:
-    for title, target in boarding.promql(board):
+    for title, target in dashboards.promql(board):
         selectors = SELECTOR.findall(target["expr"])
         assert selectors, title
         assert all(selector.startswith('{job=~"$job"') for selector in selectors), title
 
 
 def test_every_range_is_the_one_that_grafana_computes(board: Any) -> None:
-    windows = {window for _, target in boarding.promql(board) for window in re.findall(r"\[([^\]]+)\]", target["expr"])}
+    windows = {window for _, target in dashboards.promql(board) for window in re.findall(r"\[([^\]]+)\]", target["expr"])}
 
     assert windows <= {"$__rate_interval"}
 
 
 def test_what_is_counted_is_shown_as_a_rate_or_growth(board: Any) -> None:
-    for title, target in boarding.promql(board):
+    for title, target in dashboards.promql(board):
         for match in re.finditer(r"\w+_(?:total|bucket|sum|count)\{[^}]*\}", target["expr"]):
             if "similarity_distribution" not in match[0]:
                 assert target["expr"][match.end() :].startswith("[$__rate_interval]"), title
 
 
 def test_a_variable_with_many_values_is_matched_as_a_pattern_and_a_single_one_exactly(board: Any) -> None:
-    many = {name for name, variable in boarding.variables(board).items() if variable.get("multi")}
+    many = {name for name, variable in dashboards.variables(board).items() if variable.get("multi")}
     operators = [
         (operator, name)
         for text in texts(board)
         for operator, name in re.findall(r'(=~|!~|!=|=)"\$(\w+)"', text)
-        if name in boarding.variables(board)
+        if name in dashboards.variables(board)
     ]
 
     assert operators
@@ -117,11 +117,11 @@ def test_every_variable_is_used_and_every_one_used_is_there(board: Any) -> None:
     parts = {key: value for key, value in board.items() if key != "links"}
     used = {name for text in texts(parts) for name in re.findall(r"\$\{?(\w+)", text)} - BUILT_IN
 
-    assert used == set(boarding.variables(board))
+    assert used == set(dashboards.variables(board))
 
 
 def test_every_variable_has_a_label_and_refreshes_with_the_time(board: Any) -> None:
-    for name, variable in boarding.variables(board).items():
+    for name, variable in dashboards.variables(board).items():
         assert variable["label"], name
         assert variable["type"] != "query" or variable["refresh"] == 2, name
         assert variable["includeAll"] == variable["multi"] if "multi" in variable else variable["type"] == "textbox", name
@@ -145,7 +145,7 @@ def test_every_number_with_a_threshold_starts_from_a_colour_for_all_below(board:
 
 def test_links_lead_to_dashboards_and_variables_that_exist(board: Any) -> None:
     page = Page(
-        values={name: ["a b"] if variable.get("multi") else "a b" for name, variable in boarding.variables(board).items()}
+        values={name: ["a b"] if variable.get("multi") else "a b" for name, variable in dashboards.variables(board).items()}
     )
     urls = [text for text in values(board, "url") if text]
     for url in urls:
@@ -154,7 +154,7 @@ def test_links_lead_to_dashboards_and_variables_that_exist(board: Any) -> None:
             assert url.startswith("${rankwatch}/comparisons/")
             continue
         uid, _, query = whole.removeprefix("/d/").partition("?")
-        there = boarding.variables(boarding.read(uid))
+        there = dashboards.variables(dashboards.read(uid))
         assert set(re.findall(r"\bvar-(\w+)=", query)) <= set(there)
         assert "$" not in whole
         assert "x&y" not in whole
@@ -170,15 +170,15 @@ def test_dashboards_link_to_each_other_by_their_tag(board: Any) -> None:
 
 
 def test_uids_are_short_enough_and_unique() -> None:
-    uids = [boarding.read(name)["uid"] for name in boarding.NAMES]
+    uids = [dashboards.read(name)["uid"] for name in dashboards.NAMES]
 
-    assert uids == list(boarding.NAMES)
+    assert uids == list(dashboards.NAMES)
     assert all(len(uid) <= 40 for uid in uids)
-    assert len({boarding.read(name)["title"] for name in boarding.NAMES}) == 3
+    assert len({dashboards.read(name)["title"] for name in dashboards.NAMES}) == 3
 
 
 def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:
-    for panel in boarding.panels(board):
+    for panel in dashboards.panels(board):
         legends = {target.get("legendFormat", "") for target in panel["targets"]}
         if any("{{" in legend for legend in legends) or panel["type"] == "table" or "rawSql" in panel["targets"][0]:
             continue
@@ -187,7 +187,7 @@ def test_overrides_name_fields_that_the_panel_has(board: Any) -> None:
 
 
 def test_columns_of_tables_have_the_titles_that_overrides_name(board: Any) -> None:
-    for panel in boarding.panels(board):
+    for panel in dashboards.panels(board):
         if panel["type"] != "table" or not panel["transformations"]:
             continue
         _, arranged = panel["transformations"]

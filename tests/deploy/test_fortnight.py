@@ -9,14 +9,14 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from deploy import boarding, picture
+from deploy import dashboards, picture
 from deploy.fortnight import PAGE, Fortnight, told
-from deploy.interpolating import Page
+from deploy.grafana_variables import Page
 from servers import require
 from servers.postgres import PostgresServer
 
 READER, SECRET = "rankwatch_reader", "reader's \\secret"
-QUERIES = dict(boarding.sql(boarding.read("rankwatch-comparison")))
+QUERIES = dict(dashboards.sql(dashboards.read("rankwatch-comparison")))
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def test_every_column_that_an_override_names_is_there(reader: psycopg.Connection
     columns = {column.name for column in found.description or ()}
     named = [
         each["matcher"]["options"]
-        for panel in boarding.panels(boarding.read("rankwatch-comparison"))
+        for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))
         if panel["title"] == title
         for each in panel["fieldConfig"]["overrides"]
         if each["matcher"]["id"] == "byName"
@@ -156,6 +156,6 @@ def test_the_preview_says_what_it_is() -> None:
 
     assert "not a screenshot of Grafana" in text
     assert {title for title, *_ in picture.SHOWN} <= {
-        panel["title"] for panel in boarding.panels(boarding.read("rankwatch-comparison"))
+        panel["title"] for panel in dashboards.panels(dashboards.read("rankwatch-comparison"))
     }
     assert all(f">{title}</text>" in text for title, *_ in picture.SHOWN)

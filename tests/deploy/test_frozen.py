@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import published
-from deploy import boarding
-from deploy.interpolating import Page
-from deploy.scraping import serving_page
+from deploy import dashboards
+from deploy.grafana_variables import Page
+from deploy.scrape_target import serving_page
 from monitor.errors import DatabaseTrouble
 from monitor.export import PrometheusPublisher
-from monitor.export.confirming import PATIENCE_S
+from monitor.export.publisher import SHOWN_UNCONFIRMED_S
 from monitor.model import LatestRun, State
 from servers.prometheus import running_prometheus
 
@@ -37,7 +37,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
     well, frozen = (published.fill(PrometheusPublisher(version="1", clock=clock)) for _ in range(2))
     firing = next(
         Page(values={"job": ["rankwatch"]}).promql(target["expr"])
-        for title, target in boarding.promql(boarding.read("rankwatch-overview"))
+        for title, target in dashboards.promql(dashboards.read("rankwatch-overview"))
         if title == "Alerts firing"
     )
     with serving_page(well) as one, serving_page(frozen) as other:
@@ -50,7 +50,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
             well.publish([_healed()])
             prometheus.await_query("rankwatch_alert_state == 0")
             assert prometheus.query(FIRING), "within a minute the database may be back"
-            clock.passed_s = PATIENCE_S
+            clock.passed_s = SHOWN_UNCONFIRMED_S
 
             prometheus.await_query(FIRING, lambda samples: not samples)
             assert [float(each["value"][1]) for each in prometheus.await_query(firing)] == [0]

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import monitor
-from monitor.settings import load
+from monitor.settings import load_settings
 from servers.kustomize import Build, kustomizer
 
 RELEASE = "1.37"
@@ -220,7 +220,7 @@ def test_the_configuration_loads_and_listens_for_the_probes(
     for name, text in _of_kind(built[folder], "ConfigMap")["data"].items():
         (tmp_path / name).write_text(text.replace("/run/secrets/rankwatch", str(tmp_path)), encoding="utf-8")
 
-    settings = load(tmp_path / "rankwatch.yaml")
+    settings = load_settings(tmp_path / "rankwatch.yaml")
 
     assert settings.database.get_secret_value().startswith(database)
     assert settings.listen_address == ("0.0.0.0", 9108)  # noqa: S104 - in a pod
@@ -276,7 +276,7 @@ def test_the_web_file_that_the_documentation_shows_is_read_from_where_the_secret
     (tmp_path / "database_url").write_text("postgresql+psycopg://rankwatch:canary@postgres/rankwatch", encoding="utf-8")
     (tmp_path / "rankwatch.yaml").write_text(config, encoding="utf-8")
 
-    access = load(tmp_path / "rankwatch.yaml").access
+    access = load_settings(tmp_path / "rankwatch.yaml").access
 
     assert access is not None
     assert (access.tls_server_config.cert_file, set(access.basic_auth_users)) == (str(tmp_path / "tls.crt"), {"prometheus"})

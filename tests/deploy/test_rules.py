@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 import published
-from deploy.quickening import quicken
 from deploy.shipped import (
     DASHBOARD_BASE,
     DEPLOY,
@@ -22,6 +21,7 @@ from deploy.shipped import (
     rules,
     series_in,
 )
+from deploy.time_scale import quicken
 from monitor.export import SERIES
 from servers import require
 

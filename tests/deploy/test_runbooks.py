@@ -13,10 +13,10 @@ import published
 from deploy.shipped import RUNBOOKS, alerts, blocks_in, recorded_in, rules, runbooks, series_in
 from deploy.test_rules import _run
 from monitor.cli.main import app
-from monitor.service.emergency import ALERT as DATABASE_AWAY
-from monitor.settings.condition_options import ALERTS as OF_CONDITIONS
-from monitor.settings.models import ComparisonOptions
-from monitor.settings.pack import default_rules
+from monitor.service.daemon.outage_alert import ALERT as DATABASE_AWAY
+from monitor.settings.condition_options import CONDITION_ALERTS as OF_CONDITIONS
+from monitor.settings.configuration import ComparisonOptions
+from monitor.settings.default_rules import default_rules
 from servers import require
 
 PARTS = ["Meaning", "Impact", "Diagnosis", "Mitigation"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy import boarding
+from deploy import dashboards
 from servers import require
 
 SCHEMA = Path(__file__).parent / "schema"
@@ -36,7 +36,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[st
     for name in ("tsconfig.json", "package.json", "dashboards.ts"):
         shutil.copy(SCHEMA / name, folder)
     (folder / "node_modules").symlink_to(installed)
-    texts = {name: (boarding.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in boarding.NAMES}
+    texts = {name: (dashboards.FOLDER / f"{name}.json").read_text(encoding="utf-8") for name in dashboards.NAMES}
     spoilt = {what: texts[name].replace(right, wrong) for what, (name, right, wrong) in SPOILT.items()}
     files = {f"{number}.ts": what for number, what in enumerate([*texts, *spoilt])}
     for (file, _), text in zip(files.items(), [*texts.values(), *spoilt.values()], strict=True):
@@ -52,7 +52,7 @@ def complaints(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[st
     return found
 
 
-@pytest.mark.parametrize("name", boarding.NAMES)
+@pytest.mark.parametrize("name", dashboards.NAMES)
 def test_a_dashboard_is_of_the_published_type(complaints: Mapping[str, list[str]], name: str) -> None:
     assert complaints[name] == []
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import boarding
-from deploy.interpolating import Page
+from deploy import dashboards
+from deploy.grafana_variables import Page
 
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
@@ -60,17 +60,17 @@ def test_similarity_is_shown_while_it_is_known_and_not_while_it_is_not(story: An
 _MEAN = 'rankwatch_similarity_mean{segment="all", metric="rbo(p=0.9)"}'
 
 
-@pytest.mark.parametrize("name", boarding.NAMES)
+@pytest.mark.parametrize("name", dashboards.NAMES)
 def test_every_query_of_every_panel_gives_data_at_some_time_of_the_story(story: Any, name: str) -> None:
-    board = boarding.read(name)
-    many = {each for each, variable in boarding.variables(board).items() if variable.get("multi")}
+    board = dashboards.read(name)
+    many = {each for each, variable in dashboards.variables(board).items() if variable.get("multi")}
     (instance,) = {sample["metric"]["instance"] for sample in story.prometheus.query("up", at=story.chapters["healthy"])}
     values = {**_CHOSEN, "comparison": ["home-feed"] if "comparison" in many else "home-feed", "instance": [instance]}
     page = Page(values=values, rate_interval="20s")
 
     empty = {
         title
-        for title, target in boarding.promql(board)
+        for title, target in dashboards.promql(board)
         if not any(story.prometheus.query(page.promql(target["expr"]), at=at) for at in story.chapters.values())
     }
 

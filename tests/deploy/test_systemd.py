@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings import load
+from monitor.settings import load_settings
 from servers import require
 
 MINIMAL = """
@@ -88,7 +88,7 @@ def test_a_secret_comes_as_a_credential(unit: Path, deploy: Path, tmp_path: Path
 
     assert (verified.returncode, verified.stderr) == (0, "")
     assert name == named == Path(path).name
-    assert "canary" in load(config).database.get_secret_value()
+    assert "canary" in load_settings(config).database.get_secret_value()
 
 
 def test_the_unit_reloads_by_hangup_and_notifies(unit: Path) -> None:

@@ -12,7 +12,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
-from monitor.export import SERIES, Kind, PrometheusPublisher, reference
+from monitor.export import SERIES, Kind, PrometheusPublisher, series_reference
 from monitor.ports import Publisher
 from servers import require
 
@@ -132,7 +132,7 @@ def test_a_scrape_during_publications_never_sees_two_mixed(publisher: Prometheus
 
 
 def test_the_reference_has_one_line_a_series_with_type_and_labels() -> None:
-    lines = reference().splitlines()
+    lines = series_reference().splitlines()
 
     assert len(lines) == len(SERIES) + 2
     assert (

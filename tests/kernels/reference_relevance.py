@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels import reference
 from monitor.kernels import Alignment, align
-from monitor.kernels.relevance.labels import label
+from monitor.kernels.labels import place_grades
 from monitor.model import PairBatch
 
 Grades = Mapping[int, float]
@@ -65,7 +65,7 @@ def ndcg_vs_baseline(baseline: Sequence[int], candidate: Sequence[int], gain: st
 def labelled(pairs: Sequence[reference.Pair], known: Sequence[Grades], k: int | None = None) -> PairBatch:
     """The pairs' batch with labels from each user's grades."""
     plain = reference.batch(pairs, k)
-    labels = label(
+    labels = place_grades(
         plain.baseline,
         plain.candidate,
         np.arange(len(pairs)),

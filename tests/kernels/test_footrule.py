@@ -11,11 +11,14 @@ from kernels import reference_footrule as slow
 from kernels.reference_kendall import alignments, draw, with_weights
 from monitor.kernels import Alignment, align
 from monitor.kernels.alignment import Floats
-from monitor.kernels.footrule.plain import footrule, footrule_normalized, topk_footrule, topk_footrule_normalized
-from monitor.kernels.footrule.weighted import (
+from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
+    footrule,
+    footrule_normalized,
     generalized_footrule,
+    topk_footrule,
+    topk_footrule_normalized,
 )
 
 both_shapes = pytest.mark.parametrize("even", [True, False])
@@ -152,7 +155,7 @@ def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:  
 
 def test_the_footrule_lies_between_kendalls_distance_and_its_double() -> None:
     # Diaconis and Graham (1977).
-    from monitor.kernels.kendall.common import kendall_distance  # noqa: PLC0415 - another family
+    from monitor.kernels.kendall.unweighted import kendall_distance  # noqa: PLC0415 - another family
 
     for alignment, _ in alignments(350, 25, even=False):
         moved, inverted = footrule(alignment), kendall_distance(alignment)

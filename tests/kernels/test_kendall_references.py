@@ -11,8 +11,6 @@ from kernels import reference_kendall as slow
 from monitor.kernels import Alignment, align
 from monitor.kernels.alignment import Floats
 from monitor.kernels.kendall import dominance
-from monitor.kernels.kendall.appended import appended_tau, count_misordered, extended_tau_unscaled
-from monitor.kernels.kendall.common import kendall_distance, kendall_distance_normalized, kendall_tau
 from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
@@ -20,8 +18,14 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.extended import extended_tau
-from monitor.kernels.kendall.topk import topk_kendall, topk_kendall_normalized
+from monitor.kernels.kendall.extended import appended_tau, count_misordered, extended_tau, extended_tau_unscaled
+from monitor.kernels.kendall.unweighted import (
+    kendall_distance,
+    kendall_distance_normalized,
+    kendall_tau,
+    topk_kendall,
+    topk_kendall_normalized,
+)
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 
 Lists = tuple[list[int], list[int]]

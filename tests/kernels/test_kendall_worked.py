@@ -9,8 +9,6 @@ from kernels import reference
 from kernels.reference_kendall import with_ties, with_weights
 from monitor.kernels import align
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.kendall.appended import appended_tau, extended_tau_unscaled
-from monitor.kernels.kendall.common import kendall_distance, kendall_distance_normalized, kendall_tau
 from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
@@ -18,9 +16,15 @@ from monitor.kernels.kendall.element_weighted import (
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
-from monitor.kernels.kendall.extended import extended_tau
-from monitor.kernels.kendall.tied import rank_tied
-from monitor.kernels.kendall.topk import topk_kendall, topk_kendall_normalized
+from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
+from monitor.kernels.kendall.ties import rank_tied
+from monitor.kernels.kendall.unweighted import (
+    kendall_distance,
+    kendall_distance_normalized,
+    kendall_tau,
+    topk_kendall,
+    topk_kendall_normalized,
+)
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 
 APPLE, PEAR, BANANA, KIWI, GRAPE, LEMON, TOMATO, PINEAPPLE, ORANGE, PLUM = range(10)

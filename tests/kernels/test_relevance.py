@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kernels import reference
 from kernels import reference_relevance as slow
 from monitor.kernels import align
-from monitor.kernels.relevance.gains import (
+from monitor.kernels.relevance import (
     average_precision,
     cg,
     dcg,

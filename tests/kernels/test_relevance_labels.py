@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.relevance import labels as module
-from monitor.kernels.relevance.labels import label, weigh
+from monitor.kernels import labels as module
+from monitor.kernels.labels import place_grades, place_weights
 from monitor.model import Labels
 
 Graded = dict[int, list[tuple[int, float]]]
@@ -21,7 +21,7 @@ def codes(*rows: list[int], k: int = 3) -> np.ndarray:
 def label_by_table(
     baseline: np.ndarray, candidate: np.ndarray, rows: list[int], table: list[list[tuple[int, float]]]
 ) -> Labels:
-    return label(
+    return place_grades(
         baseline,
         candidate,
         np.array(rows, dtype=np.intp),
@@ -123,7 +123,7 @@ def test_weights_are_those_of_a_dict_whether_codes_are_dense_or_not(
     known = {item * scale: weight for item, weight in zip(items, weights, strict=True) if item >= 0}
     places = codes(*([item * scale for item in row] for row in listed), k=4)
 
-    found = weigh(places, np.array([item * scale for item in items], dtype=np.int32), np.array(weights), 9.0)
+    found = place_weights(places, np.array([item * scale for item in items], dtype=np.int32), np.array(weights), 9.0)
 
     expected = [[np.nan if item < 0 else known.get(item, 9.0) for item in row] for row in places.tolist()]
     np.testing.assert_array_equal(found, np.array(expected).reshape(places.shape))

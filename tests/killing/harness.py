@@ -25,7 +25,7 @@ from servers.daemon import wait_for
 from servers.postgres import PostgresServer, running_postgres
 from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
-from service.watching import APART, SIMILAR, write_lists, write_world
+from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 AT_ONCE = 3
 PATIENCE_S = 60.0

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from monitor.pipeline import measure
+from monitor.pipeline import run_measurement
 from monitor.receivers.webhook import Webhook
-from monitor.service.daemon import Daemon
+from monitor.service.daemon.daemon import Daemon
 from monitor.sources.file import FileSource
-from monitor.storage import SqlStore, alerting, results
+from monitor.storage import SqlStore, alert_states, run_results
 
 
 def die() -> None:
@@ -44,9 +44,9 @@ STEPS: dict[str, Callable[[], None]] = {
     "before claim": lambda: before(SqlStore, "claim"),
     "claim": lambda: after(SqlStore, "claim"),
     "pull": lambda: before(FileSource, "pull"),
-    "score": lambda: before(measure, "score_all"),
-    "store": lambda: after(results, "replace"),
-    "before commit": lambda: after(alerting, "store"),
+    "score": lambda: before(run_measurement, "score_all"),
+    "store": lambda: after(run_results, "replace"),
+    "before commit": lambda: after(alert_states, "store"),
     "commit": lambda: after(SqlStore, "finish"),
     "claim of the transition": lambda: after(SqlStore, "claim_deliveries", bool),
     "decision": lambda: after(SqlStore, "situation"),

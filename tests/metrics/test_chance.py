@@ -13,9 +13,10 @@ from kernels import reference
 from monitor.errors import MetricError
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics import METRICS, Metric, chance, expected_by_chance, score_all
-from monitor.metrics.kendall import ExtendedTau, PositionWeightedKendallDistance
+from monitor.metrics.extended_tau import ExtendedTau
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
+from monitor.metrics.weighted_kendall import PositionWeightedKendallDistance
 
 FREE = [kind() for kind in METRICS.values() if kind.need is None]
 OURS = [

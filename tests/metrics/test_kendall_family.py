@@ -8,21 +8,14 @@ import pytest
 from metrics import knowing
 from monitor.errors import MetricError
 from monitor.metrics import Metric, expected_by_chance
+from monitor.metrics.extended_tau import AppendedTau, ElementWeightedTau, ExtendedTau, ExtendedTauUnscaled
 from monitor.metrics.footrule import Footrule, FootruleNormalized, GeneralizedFootrule, TopkFootrule, TopkFootruleNormalized
-from monitor.metrics.kendall import (
-    AppendedTau,
-    ElementWeightedTau,
-    ExtendedTau,
-    ExtendedTauUnscaled,
+from monitor.metrics.kendall import KendallDistance, KendallDistanceNormalized, KendallTau, TopkKendall, TopkKendallNormalized
+from monitor.metrics.weighted_kendall import (
     GeneralizedKendallDistance,
-    KendallDistance,
-    KendallDistanceNormalized,
-    KendallTau,
     PositionWeightedKendallDistance,
     TauAp,
     TauApSymmetric,
-    TopkKendall,
-    TopkKendallNormalized,
     WeightedTau,
 )
 

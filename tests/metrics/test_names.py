@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from monitor.errors import MetricError
 from monitor.metrics import METRICS, parse
-from monitor.metrics.kendall import ExtendedTau
+from monitor.metrics.extended_tau import ExtendedTau
 from monitor.metrics.rbo import Rbo
 
 

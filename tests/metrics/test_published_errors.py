@@ -18,7 +18,7 @@ from monitor.kernels import align
 from monitor.kernels.rbo.bounds import rbo_truncated
 from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.sets import average_overlap
-from monitor.metrics.kendall import TauAp
+from monitor.metrics.weighted_kendall import TauAp
 
 Items = Sequence[int]
 

@@ -13,9 +13,8 @@ from monitor.errors import MetricError
 from monitor.kernels import align
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics import Need, score_all
-from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.metrics.rbo.persistent import Persistent
-from monitor.metrics.reading import read
+from monitor.metrics.names import read_name
+from monitor.metrics.rbo import Persistent, Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 
 FAMILY: dict[str, type[Persistent]] = {
     kind.name: kind for kind in (Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW)
@@ -25,19 +24,19 @@ every_kind = pytest.mark.parametrize("kind", FAMILY.values(), ids=FAMILY.keys())
 
 @every_kind
 def test_top_and_share_stand_for_the_p_that_gives_them(kind: type[Persistent]) -> None:
-    metric = read(f"{kind.name}(top=10, share=0.86)@20", FAMILY)
+    metric = read_name(f"{kind.name}(top=10, share=0.86)@20", FAMILY)
 
     assert metric == kind(p=rbo_persistence(10, 0.86), depth=20)
     assert rbo_weight(rbo_persistence(10, 0.86), 10) == pytest.approx(0.86, abs=1e-12)
-    assert read(str(metric), FAMILY) == metric
+    assert read_name(str(metric), FAMILY) == metric
 
 
 @every_kind
 def test_the_canonical_name_says_p(kind: type[Persistent]) -> None:
-    metric = read(f"{kind.name}( share = 0.5 , top = 3 )", FAMILY)
+    metric = read_name(f"{kind.name}( share = 0.5 , top = 3 )", FAMILY)
 
     assert str(metric) == f"{kind.name}(p={rbo_persistence(3, 0.5)!r})"
-    assert str(read(kind.name, FAMILY)) == f"{kind.name}(p=0.9)"
+    assert str(read_name(kind.name, FAMILY)) == f"{kind.name}(p=0.9)"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +64,7 @@ def test_the_canonical_name_says_p(kind: type[Persistent]) -> None:
 )
 def test_a_weight_that_cannot_be_is_refused_with_what_to_write_instead(arguments: str, message: str) -> None:
     with pytest.raises(MetricError) as refused:
-        read(f"rbo({arguments})", FAMILY)
+        read_name(f"rbo({arguments})", FAMILY)
 
     assert str(refused.value) == message
 

@@ -9,7 +9,7 @@ from kernels import reference
 from kernels import reference_relevance as slow
 from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, expected_by_chance, score_all
-from monitor.metrics.reading import read
+from monitor.metrics.names import read_name
 from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 
 OF_LABELS: tuple[type[Metric], ...] = (Cg, Dcg, Map, Mrr, Ndcg, Recall)
@@ -31,19 +31,19 @@ def score(metric: Metric, known: dict[int, float], baseline: list[int], candidat
 
 @every_variant
 def test_a_printed_name_reads_as_the_same_metric(metric: Metric) -> None:
-    assert read(str(metric), REGISTRY) == metric
+    assert read_name(str(metric), REGISTRY) == metric
 
 
 def test_a_name_tells_the_arm_and_the_gain() -> None:
     assert str(Ndcg(arm="candidate", gain="exponential", depth=10)) == "ndcg(arm=candidate, gain=exponential)@10"
-    assert str(read("recall@5", REGISTRY)) == "recall(arm=difference)@5"
+    assert str(read_name("recall@5", REGISTRY)) == "recall(arm=difference)@5"
     assert str(NdcgVsBaseline()) == "ndcg_vs_baseline(gain=linear)"
 
 
 @pytest.mark.parametrize("text", ["ndcg(arm=both)", "dcg(gain=square)", "ndcg_vs_baseline(gain=1)"])
 def test_an_unknown_word_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(MetricError, match=r"must be one of (difference, baseline, candidate|linear, exponential)"):
-        read(text, REGISTRY)
+        read_name(text, REGISTRY)
 
 
 @pytest.mark.parametrize("kind", OF_LABELS)

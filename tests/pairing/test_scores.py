@@ -13,7 +13,7 @@ from factories import pull
 from monitor.metrics import parse, score_all
 from monitor.model import CoverageReason, Pairing, Panel, Pull
 from monitor.pairing import pair
-from monitor.pairing.vocabulary import decode
+from monitor.pairing.ids import decode
 
 NAN = float("nan")
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from factories import SLOT, pull, rankings
 from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
-from monitor.pipeline.arms import Arms
+from monitor.pipeline.pull import Arms
 
 
 @dataclass

@@ -12,10 +12,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from factories import SLOT, comparison, rule, summary
-from monitor.alerts import judge_run, name_incidents
+from monitor.alerts import assign_incidents, evaluate_rules
 from monitor.errors import DeliveryTrouble
 from monitor.model import Comparison, RunResult, RunStatus, Transition
-from monitor.pipeline.deliver import Outlet
+from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Store
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import open_store
@@ -40,7 +40,7 @@ def store_run(  # noqa: PLR0913 - each with a default
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
     before = store.alert_states(watched.name)
-    states, transitions = judge_run(
+    states, transitions = evaluate_rules(
         watched,
         slot=slot,
         at=slot,
@@ -49,7 +49,7 @@ def store_run(  # noqa: PLR0913 - each with a default
         summaries=found,
         states=before,
     )
-    states, transitions = name_incidents(states, transitions, before)
+    states, transitions = assign_incidents(states, transitions, before)
     result = RunResult(
         claim=claim,
         status=RunStatus.OK,
@@ -113,7 +113,7 @@ def main() -> None:
     outbox: Any = Deadly(store, at)
     out: Any = Deadly(receiver, at)
     silent: Any = Silent()
-    Outlet(store=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
+    OutboxSender(store=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
 
 
 if __name__ == "__main__":

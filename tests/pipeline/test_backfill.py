@@ -14,7 +14,7 @@ from factories import SLOT, comparison, pull, rule
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model import Comparison, KeptLists, Outcome, Run
-from monitor.pipeline.backfill import Filled, backfill
+from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore, open_store
 from monitor.storage.tables import kept_lists
@@ -71,7 +71,7 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     run_id = ran(store, late, relevance=CannedRelevance())
     assert (("all", NDCG) in means(store, run_id), ("all", NDCG) in means(store, at_once)) == (False, True)
 
-    (filled,) = backfill(late, store, CannedRelevance({SLOT: BOUGHT}), LATER)
+    (filled,) = backfill_relevance(late, store, CannedRelevance({SLOT: BOUGHT}), LATER)
 
     assert (filled.run.id, filled.trouble) == (run_id, None)
     assert means(store, run_id) == means(store, at_once)
@@ -91,8 +91,8 @@ def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
     run_id = ran(store, what, relevance=source)
 
     assert ("all", NDCG) not in means(store, run_id)
-    assert list(backfill(what, store, source, StillClock(SLOT + 2 * DAY - timedelta(seconds=1)))) == []
-    (filled,) = backfill(what, store, source, StillClock(SLOT + 2 * DAY))
+    assert list(backfill_relevance(what, store, source, StillClock(SLOT + 2 * DAY - timedelta(seconds=1)))) == []
+    (filled,) = backfill_relevance(what, store, source, StillClock(SLOT + 2 * DAY))
     assert (filled.run.id, means(store, run_id)["all", RECALL]) == (run_id, (0.75, 2, 1))
 
 
@@ -101,7 +101,7 @@ def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
     first, second = ran(store, what), ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT + DAY: BOUGHT})
 
-    found = list(backfill(what, store, source, LATER))
+    found = list(backfill_relevance(what, store, source, LATER))
 
     assert [(each.run.id, bool(each.summaries), each.trouble) for each in found] == [
         (first, False, None),
@@ -114,10 +114,10 @@ def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
 def test_filling_twice_adds_nothing_twice(store: SqlStore) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
-    list(backfill(what, store, source, LATER))
+    list(backfill_relevance(what, store, source, LATER))
     before = store.summaries(run_id)
 
-    assert list(backfill(what, store, source, LATER)) == []
+    assert list(backfill_relevance(what, store, source, LATER)) == []
     assert store.summaries(run_id) == before
     assert source.asked == [SLOT]
 
@@ -125,7 +125,7 @@ def test_filling_twice_adds_nothing_twice(store: SqlStore) -> None:
 def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
-    mine, theirs = (backfill(what, store, source, LATER) for _ in range(2))
+    mine, theirs = (backfill_relevance(what, store, source, LATER) for _ in range(2))
     runs = store.unlabelled(what.name, since=SLOT)
     next(mine)
     before = store.summaries(run_id)
@@ -141,7 +141,7 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
         def __getattr__(self, name: str) -> Any:
             return getattr(store, name)
 
-    (again,) = backfill(what, Behind(), source, LATER)
+    (again,) = backfill_relevance(what, Behind(), source, LATER)
     assert again.trouble is None
     assert {(each.segment, each.metric): each for each in store.summaries(run_id)} == {
         (each.segment, each.metric): each for each in before
@@ -154,7 +154,7 @@ def test_a_back_fill_moves_no_alert_and_owes_nobody_anything(store: SqlStore) ->
     ran(store, what)
     before = (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT))
 
-    list(backfill(what, store, CannedRelevance({SLOT: BOUGHT}), LATER))
+    list(backfill_relevance(what, store, CannedRelevance({SLOT: BOUGHT}), LATER))
 
     assert (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT)) == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}
@@ -165,8 +165,8 @@ def test_runs_older_than_relevance_is_waited_for_are_left_alone_unless_named(sto
     run_id = ran(store, what)
     late = StillClock(SLOT + 8 * DAY)
 
-    assert list(backfill(what, store, source, late)) == []
-    assert [each.run.id for each in backfill(what, store, source, late, start=SLOT)] == [run_id]
+    assert list(backfill_relevance(what, store, source, late)) == []
+    assert [each.run.id for each in backfill_relevance(what, store, source, late, start=SLOT)] == [run_id]
 
 
 def test_slots_after_the_end_are_left_alone(store: SqlStore) -> None:
@@ -175,10 +175,10 @@ def test_slots_after_the_end_are_left_alone(store: SqlStore) -> None:
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT})
 
-    assert [each.run.id for each in backfill(what, store, source, LATER, start=SLOT, end=SLOT)] == [first]
+    assert [each.run.id for each in backfill_relevance(what, store, source, LATER, start=SLOT, end=SLOT)] == [first]
 
 
-def troubles(found: Iterator[Filled]) -> list[tuple[datetime, str | None]]:
+def troubles(found: Iterator[BackfilledRun]) -> list[tuple[datetime, str | None]]:
     return [(each.run.slot, each.trouble) for each in found]
 
 
@@ -188,7 +188,7 @@ def test_one_slot_that_cannot_be_read_does_not_hold_up_the_next(store: SqlStore)
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: SourceError("no column 'grades'"), SLOT + DAY: BOUGHT})
 
-    assert troubles(backfill(what, store, source, LATER)) == [(SLOT, "no column 'grades'"), (SLOT + DAY, None)]
+    assert troubles(backfill_relevance(what, store, source, LATER)) == [(SLOT, "no column 'grades'"), (SLOT + DAY, None)]
 
 
 def test_a_source_that_is_away_is_asked_once_and_again_the_next_time(store: SqlStore) -> None:
@@ -197,7 +197,7 @@ def test_a_source_that_is_away_is_asked_once_and_again_the_next_time(store: SqlS
     ran(store, what, SLOT + DAY)
     source = CannedRelevance({SLOT: SourceError("connection refused", permanent=False), SLOT + DAY: BOUGHT})
 
-    assert troubles(backfill(what, store, source, LATER)) == [(SLOT, "connection refused")]
+    assert troubles(backfill_relevance(what, store, source, LATER)) == [(SLOT, "connection refused")]
     assert source.asked == [SLOT]
 
 
@@ -206,7 +206,7 @@ def test_a_source_that_hangs_is_given_up_after_the_deadline(store: SqlStore) -> 
     ran(store, what)
     hung = threading.Event()
 
-    found = troubles(backfill(what, store, CannedRelevance({SLOT: hung}), LATER))
+    found = troubles(backfill_relevance(what, store, CannedRelevance({SLOT: hung}), LATER))
     hung.set()
 
     assert found == [(SLOT, "relevance of home-feed: no answer within 0 s")]
@@ -219,7 +219,7 @@ def test_damaged_lists_are_told_and_do_not_hold_up_the_next(store: SqlStore) -> 
     with store.database.write() as connection:
         connection.execute(kept_lists.update().where(kept_lists.c.run_id == broken).values(payload=b"noise"))
 
-    found = troubles(backfill(what, store, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}), LATER))
+    found = troubles(backfill_relevance(what, store, CannedRelevance({SLOT: BOUGHT, SLOT + DAY: BOUGHT}), LATER))
 
     assert [slot for slot, _ in found] == [SLOT, SLOT + DAY]
     assert f"lists kept with run {broken} are damaged" in str(found[0][1])
@@ -242,13 +242,13 @@ def test_a_store_that_is_away_is_an_error(store: SqlStore) -> None:
             raise DatabaseError(msg, permanent=False)
 
     with pytest.raises(DatabaseError, match="no route"):
-        list(backfill(what, Away(), CannedRelevance({SLOT: BOUGHT}), LATER))  # type: ignore[arg-type]  # part of a store
+        list(backfill_relevance(what, Away(), CannedRelevance({SLOT: BOUGHT}), LATER))  # type: ignore[arg-type]  # part of a store
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:
     source = CannedRelevance({SLOT: BOUGHT})
     ran(store, watched())
 
-    assert list(backfill(watched(metrics=("overlap",)), store, source, LATER)) == []
-    assert list(backfill(watched(relevance_within=None), store, source, LATER)) == []
+    assert list(backfill_relevance(watched(metrics=("overlap",)), store, source, LATER)) == []
+    assert list(backfill_relevance(watched(relevance_within=None), store, source, LATER)) == []
     assert source.asked == []

@@ -12,7 +12,7 @@ from factories import SLOT, claim, comparison, pull
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
 from monitor.model import RunResult, RunStatus
-from monitor.pipeline import pulling
+from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
 from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, users
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from explaining.world import ITEMS, Day, K, draw_day
+from attribution.world import ITEMS, Day, K, draw_day
 from factories import SLOT, claim, comparison, pull
 from monitor.model import Explanation, Part, RunResult, Split
 from monitor.pipeline.run import execute

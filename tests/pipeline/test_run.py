@@ -17,8 +17,8 @@ from monitor.model import (
     RunStatus,
     State,
 )
-from monitor.pipeline import pulling
-from monitor.pipeline.arms import Arms
+from monitor.pipeline import pull as pulling
+from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 

@@ -12,7 +12,7 @@ from monitor.model import State, Transition
 from monitor.ports import Receiver
 from monitor.receivers import AlertmanagerOptions, ReceiverOptions, open_receivers
 from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.labelling import labels_of
+from monitor.receivers.message.alert_labels import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, eventually
 
@@ -72,7 +72,7 @@ def test_labels_of_the_place_stand_beside_those_of_the_alert_which_win() -> None
 def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
     why = "All of the drop: country=UK, items replaced."
     alert = alert_of(transition(explanation=why), SLOT, "http://rankwatch.test")
-    assert alert["labels"] == labels_of(transition())
+    assert alert["labels"] == alert_labels(transition())
     assert isinstance(alert["annotations"], dict)
     assert alert["annotations"]["explanation"] == why
     assert f"Why: {why}" in alert["annotations"]["description"]
@@ -80,12 +80,12 @@ def test_what_explains_a_firing_is_an_annotation_and_no_label() -> None:
 
 def test_an_end_carries_the_same_labels_and_the_time_of_its_end() -> None:
     alert = alert_of(ended(transition(), SLOT + timedelta(days=2)), SLOT, "http://rankwatch.test")
-    assert alert["labels"] == labels_of(transition())
+    assert alert["labels"] == alert_labels(transition())
     assert (alert["startsAt"], alert["endsAt"]) == ("2024-01-08T00:00:00Z", "2024-01-10T00:00:00Z")
 
 
 def test_a_rule_s_labels_never_override_ours_and_are_made_legal() -> None:
-    labels = labels_of(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
+    labels = alert_labels(transition(labels={"severity": "none", "on-call": "me", "1st": "x", "": "y"}))
     assert labels["severity"] == "critical"
     assert (labels["on_call"], labels["_1st"], labels["_"]) == ("me", "x", "y")
 
@@ -135,7 +135,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         for _ in range(3):
             receiver.send(message(firing), now=datetime.now(UTC))
         (held,) = server.alerts()
-        assert held["labels"] == labels_of(firing)
+        assert held["labels"] == alert_labels(firing)
         assert held["status"]["state"] == "active"
         assert held["annotations"]["summary"].startswith("SimilarityLow firing on home-feed (country=UK)")
         assert datetime.fromisoformat(held["startsAt"]) == firing.at
@@ -159,7 +159,7 @@ def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:
     with receiving(server.url) as (receiver,):
         receiver.send(message(firing), now=datetime.now(UTC))
     (held,) = server.alerts()
-    assert held["labels"]["segment"] == labels_of(firing)["segment"]
+    assert held["labels"]["segment"] == alert_labels(firing)["segment"]
     assert len(held["labels"]["segment"]) == 256
 
 

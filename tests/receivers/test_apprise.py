@@ -12,9 +12,7 @@ import pytest
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
 from monitor.receivers import AppriseOptions, ReceiverOptions, open_receivers
-from monitor.receivers.apprise import AppriseReceiver
-from monitor.receivers.apprise.receiver import defuse
-from monitor.receivers.apprise.services import notify, open_service
+from monitor.receivers.apprise import AppriseReceiver, defuse, notify_service, open_service
 from receivers.messages import END, FIRING, START, message
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
@@ -59,7 +57,7 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector,
 def test_no_service_to_tell_is_no_success() -> None:
     service = open_service("nobody", "json://127.0.0.1")
     service.clear()
-    assert notify(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
+    assert notify_service(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
 
 
 def test_only_the_service_that_did_not_take_it_is_told_again(collector: Collector) -> None:

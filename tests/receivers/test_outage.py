@@ -11,11 +11,10 @@ import pytest
 
 from factories import SLOT, comparison, rule
 from monitor.errors import DeliveryTrouble
-from monitor.pipeline.deliver import Outlet
+from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Receiver
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
-from monitor.receivers.slack import Slack, SlackOptions
-from monitor.receivers.slack.pace import Pace
+from monitor.receivers.slack import Pace, Slack, SlackOptions
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import store_run
 from servers import free_port
@@ -72,7 +71,7 @@ def open_receiver(kind: str, port: int, clock: FakeClock) -> Receiver:
 def deliver_for(period: timedelta, store: Any, receiver: Receiver, clock: FakeClock) -> None:
     """Deliver what is due every two minutes of simulated time."""
     publisher: Any = Counts()
-    outlet = Outlet(store=store, receiver=receiver, clock=clock, publisher=publisher, owner="me", draw=lambda: 0.5)
+    outlet = OutboxSender(store=store, receiver=receiver, clock=clock, publisher=publisher, owner="me", draw=lambda: 0.5)
     ends_at = clock.at + period
     while clock.at <= ends_at:
         outlet.deliver_due()

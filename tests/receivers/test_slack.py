@@ -12,11 +12,8 @@ from factories import SLOT
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
 from monitor.model import Message
-from monitor.receivers.account import account_of
-from monitor.receivers.slack import Slack, SlackOptions
-from monitor.receivers.slack.blocks import body_of
-from monitor.receivers.slack.mrkdwn import bold, escape, fence, link, stack
-from monitor.receivers.slack.pace import Pace
+from monitor.receivers.message import content_of
+from monitor.receivers.slack import Pace, Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers import free_port
 from servers.slack import PATH, FakeSlack, find_errors
 from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trickle_headers
@@ -215,21 +212,21 @@ def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
 
 
 def test_what_slack_reads_as_markup_is_escaped() -> None:
-    assert escape("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
+    assert escape_mrkdwn("<!channel> & <@U1>") == "&lt;!channel&gt; &amp; &lt;@U1&gt;"
     assert bold("2 * 3") == "*2 ∗ 3*"  # noqa: RUF001 - the mark that takes the asterisk's place
     assert fence(["``` out"]) == "```\nˋˋˋ out\n```"  # noqa: RUF001 - likewise
     assert link("a|b>", "https://x.test/?a=1&b=<|>") == "<https://x.test/?a=1&amp;b=%3C%7C%3E|a|b&gt;>"
 
 
 def test_what_is_cut_cuts_no_escape_in_two() -> None:
-    assert [escape("&&&", limit) for limit in (15, 14, 6, 5)] == ["&amp;&amp;&amp;", "&amp;&amp;…", "&amp;…", "…"]
+    assert [escape_mrkdwn("&&&", limit) for limit in (15, 14, 6, 5)] == ["&amp;&amp;&amp;", "&amp;&amp;…", "&amp;…", "…"]
     assert stack(["one", "two", "three"], 8) == "one\ntwo\n…"
     assert stack(["one", "two"], 8) == "one\ntwo"
 
 
 @given(st.text(st.characters(codec=None), max_size=3000))
 def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
-    body = body_of(account_of(hostile_message(text), "http://rankwatch.test:9108"))
+    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:9108"))
     assert list(find_errors(body)) == []
 
 

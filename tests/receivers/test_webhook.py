@@ -16,8 +16,8 @@ from monitor.errors import DeliveryError
 from monitor.model import Message
 from monitor.receivers import ReceiverOptions, WebhookOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
-from monitor.receivers.keying import key_of
-from monitor.receivers.labelling import fingerprint_of
+from monitor.receivers.message.alert_labels import label_fingerprint
+from monitor.receivers.message.idempotency import idempotency_key
 from monitor.receivers.webhook import Webhook
 from receivers.messages import END, ENDED, FIRING, OTHER, SEEN, START, message
 from servers.alertmanager import AlertmanagerServer
@@ -83,7 +83,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "startsAt": "2024-01-08T00:00:05Z",
         "endsAt": "0001-01-01T00:00:00Z",
         "generatorURL": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
-        "fingerprint": fingerprint_of(labels),
+        "fingerprint": label_fingerprint(labels),
     }
     assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {
         "version": "4",
@@ -157,7 +157,7 @@ def test_the_same_told_again_has_the_same_key_and_a_repetition_its_own(collector
     assert keys[0] == keys[1] != keys[2]
     assert all(key.startswith("incident-1:") for key in keys)
     again = message(firing=(FIRING,), is_repetition=True)
-    assert len({key_of(again, SLOT), key_of(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
+    assert len({idempotency_key(again, SLOT), idempotency_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
 
 
 def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(collector: Collector, tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from monitor.errors import InputError
-from monitor.reference import Looking
+from monitor.reference import DropSearch
 
 
-def looking(**changes: float) -> Looking:
-    return Looking(**{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes})
+def looking(**changes: float) -> DropSearch:
+    return DropSearch(**{"sd": 0.3, "wander": 0.03, "learned": 30.0, "share": 1 / 270, "power": 0.9, **changes})
 
 
 def test_with_a_known_history_the_shift_is_the_sum_of_two_normal_quantiles() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.reference import correlate, count_suspects, discount, follow, start
+from monitor.reference import correlate, count_suspects, discount, no_evidence, update_evidence
 from monitor.reference.trend import DRIFTS, MOST_Z
 
 SEED = 17
@@ -21,28 +21,28 @@ def autoregressive(runs: int, series: int, correlation: float) -> np.ndarray:
 
 def test_two_runs_by_hand() -> None:
     """M1 = exp(d - d^2 / 2) and M2 = (1 + M1) exp(-d^2 / 2) after z of 1 and 0."""
-    evidence = follow(follow(start(1), [1.0]), [0.0])
+    evidence = update_evidence(update_evidence(no_evidence(1), [1.0]), [0.0])
     by_hand = [(1 + math.exp(d - d * d / 2)) * math.exp(-d * d / 2) for d in DRIFTS]
     assert evidence.mass[:, 0] == pytest.approx(by_hand)
     assert evidence.total == pytest.approx([sum(by_hand) / len(DRIFTS)])
 
 
 def test_a_run_without_surprise_changes_nothing() -> None:
-    before = follow(start(2), [2.0, 2.0])
-    after = follow(before, [np.nan, 1.0])
+    before = update_evidence(no_evidence(2), [2.0, 2.0])
+    after = update_evidence(before, [np.nan, 1.0])
     assert after.mass[:, 0] == pytest.approx(before.mass[:, 0])
     assert after.total[1] > before.total[1]
 
 
 def test_one_bad_run_is_no_trend() -> None:
-    assert follow(start(1), [37.0]).total == pytest.approx(follow(start(1), [MOST_Z]).total)
-    assert follow(start(1), [37.0]).total < 30
+    assert update_evidence(no_evidence(1), [37.0]).total == pytest.approx(update_evidence(no_evidence(1), [MOST_Z]).total)
+    assert update_evidence(no_evidence(1), [37.0]).total < 30
 
 
 def test_evidence_is_finite_however_long_the_fault() -> None:
-    evidence = start(1)
+    evidence = no_evidence(1)
     for _ in range(2000):
-        evidence = follow(evidence, [37.0])
+        evidence = update_evidence(evidence, [37.0])
     assert np.isfinite(evidence.total).all()
 
 
@@ -50,9 +50,9 @@ def test_evidence_is_finite_however_long_the_fault() -> None:
 @given(st.lists(st.floats(-5, 5), min_size=1, max_size=25))
 def test_the_fold_is_the_sum_over_all_starts(surprises: list[float]) -> None:
     """Shiryaev-Roberts: the likelihood ratios of a drift that began at run 1, at run 2, ..., added up."""
-    evidence = start(1)
+    evidence = no_evidence(1)
     for z in surprises:
-        evidence = follow(evidence, [z])
+        evidence = update_evidence(evidence, [z])
     capped = np.minimum(surprises, MOST_Z)
     slow = np.mean([sum(np.exp(np.sum(d * capped[run:] - d * d / 2)) for run in range(len(capped))) for d in DRIFTS])
     assert evidence.total == pytest.approx([slow])
@@ -62,9 +62,9 @@ def test_the_fold_is_the_sum_over_all_starts(surprises: list[float]) -> None:
 def test_the_run_length_is_at_least_one_over_alpha(alpha: float) -> None:
     """Fired series start anew, so runs over fires estimates the average run length from below up to the last, open one."""
     rng = np.random.default_rng(SEED)
-    evidence, fires, series, runs = start(4000), 0, 4000, 1000
+    evidence, fires, series, runs = no_evidence(4000), 0, 4000, 1000
     for _ in range(runs):
-        evidence = follow(evidence, rng.normal(size=series))
+        evidence = update_evidence(evidence, rng.normal(size=series))
         fired = evidence.total >= 1 / alpha
         fires += int(fired.sum())
         kept = ~fired
@@ -73,24 +73,24 @@ def test_the_run_length_is_at_least_one_over_alpha(alpha: float) -> None:
 
 
 def test_no_suspects_while_nothing_happens() -> None:
-    assert count_suspects(start(3), 0.01).tolist() == [0, 0, 0]
-    assert count_suspects(follow(start(1), [1.0]), 0.01).tolist() == [0]
+    assert count_suspects(no_evidence(3), 0.01).tolist() == [0, 0, 0]
+    assert count_suspects(update_evidence(no_evidence(1), [1.0]), 0.01).tolist() == [0]
 
 
 def test_suspects_are_the_runs_since_the_drift_began_and_return_when_it_ends() -> None:
-    evidence = start(1)
+    evidence = no_evidence(1)
     for z in [-3.0, -3.0, 2.0, 2.0, 2.0]:
-        evidence = follow(evidence, [z])
+        evidence = update_evidence(evidence, [z])
     assert count_suspects(evidence, 0.01).tolist() == [3]
     for _ in range(5):
-        evidence = follow(evidence, [-3.0])
+        evidence = update_evidence(evidence, [-3.0])
     assert count_suspects(evidence, 0.01).tolist() == [0]
 
 
 def test_suspects_count_runs_without_a_value() -> None:
-    evidence = start(1)
+    evidence = no_evidence(1)
     for z in [2.0, np.nan, 2.0, 2.0]:
-        evidence = follow(evidence, [z])
+        evidence = update_evidence(evidence, [z])
     assert count_suspects(evidence, 0.01).tolist() == [4]
 
 

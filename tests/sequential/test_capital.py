@@ -13,11 +13,11 @@ from monitor.errors import InputError
 from monitor.sequential import (
     STAKES,
     WEIGHTS,
-    Draw,
     Scale,
+    UserDraw,
     bounds,
     bounds_of_draws,
-    follow,
+    follow_capital,
     log_capital,
     log_capital_of_draws,
     tally,
@@ -62,15 +62,15 @@ def test_without_scores_the_capital_is_1_and_nothing_is_ruled_out() -> None:
 def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: float) -> None:
     slow = math.log(slow_capital(list(scores), mean))
     assert log_capital(tally(scores), mean) == pytest.approx(slow, abs=1e-9)
-    assert follow(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
-    assert log_capital_of_draws([Draw(scores)], mean) == pytest.approx(slow, abs=1e-9)
+    assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
+    assert log_capital_of_draws([UserDraw(scores)], mean) == pytest.approx(slow, abs=1e-9)
 
 
 @given(SCORES, MEANS, st.integers(0, 20))
 def test_a_known_population_bets_on_what_is_left_of_it(scores: np.ndarray, mean: float, more: int) -> None:
     population = len(scores) + more
     slow = slow_capital(list(scores), mean, population)
-    found = follow(scores, mean, population)[-1]
+    found = follow_capital(scores, mean, population)[-1]
     assert found == pytest.approx(math.log(slow), abs=1e-6) or found == slow == math.inf
 
 
@@ -101,7 +101,7 @@ def test_drawn_without_replacement_from_an_unknown_number_expected_capital_is_at
 @pytest.mark.parametrize("drawn", [1, 3, 5])
 def test_with_the_population_known_expected_capital_is_1_where_bets_can_win(drawn: int) -> None:
     population = [0.2, 0.4, 0.5, 0.6, 0.8]
-    paths = [follow(np.array(order), 0.5, 5) for order in permutations(population)]
+    paths = [follow_capital(np.array(order), 0.5, 5) for order in permutations(population)]
     assert np.mean(np.exp([path[drawn - 1] for path in paths])) == pytest.approx(1.0, abs=1e-6)
 
 
@@ -112,23 +112,23 @@ def test_means_that_move_around_the_margin_earn_nothing_on_average() -> None:
 
 
 def test_a_population_that_cannot_have_so_high_a_mean_any_more_is_certainty() -> None:
-    path = follow(np.zeros(6), 0.5, 10)
+    path = follow_capital(np.zeros(6), 0.5, 10)
     assert np.isfinite(path[:5]).all()
     assert path[5] == math.inf
-    assert bounds_of_draws([Draw(np.zeros(10), 10)], 0.01)[1] == pytest.approx(0.0, abs=1e-5)
+    assert bounds_of_draws([UserDraw(np.zeros(10), 10)], 0.01)[1] == pytest.approx(0.0, abs=1e-5)
 
 
 def test_a_whole_population_is_known_exactly_and_half_of_it_better_than_a_sample() -> None:
     scores = np.random.default_rng(1).random(400)
-    low, high = bounds_of_draws([Draw(scores, 400)], 0.01)
+    low, high = bounds_of_draws([UserDraw(scores, 400)], 0.01)
     assert (low, high) == pytest.approx((scores.mean(), scores.mean()), abs=1e-6)
-    half, sample = (np.diff(bounds_of_draws([Draw(scores[:200], size)], 0.01))[0] for size in (400, None))
+    half, sample = (np.diff(bounds_of_draws([UserDraw(scores[:200], size)], 0.01))[0] for size in (400, None))
     assert half < 0.9 * sample
 
 
 def test_runs_are_pooled_each_with_its_own_population() -> None:
     scores = np.random.default_rng(2).random(300)
-    one, two = Draw(scores[:150], 200), Draw(scores[150:], 10_000)
+    one, two = UserDraw(scores[:150], 200), UserDraw(scores[150:], 10_000)
     pooled, alone = (bounds_of_draws(draws, 0.01) for draws in ([one, two], [two]))
     assert pooled[1] - pooled[0] < alone[1] - alone[0]
 
@@ -184,12 +184,12 @@ def test_scores_off_the_unit_interval_are_refused(value: float) -> None:
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
         tally(np.array([0.5, value]))
     with pytest.raises(InputError):
-        Draw(np.array([0.5, value]))
+        UserDraw(np.array([0.5, value]))
 
 
 def test_more_scores_than_users_are_refused() -> None:
     with pytest.raises(InputError, match="3 scores were drawn from 2 users"):
-        Draw(np.zeros(3), 2)
+        UserDraw(np.zeros(3), 2)
 
 
 def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends() -> None:

@@ -8,94 +8,104 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import InputError
-from monitor.sequential import Gated, Reason, Sample, Verdict, gate, judge, log_capital, reject, tally
+from monitor.sequential import (
+    GateReason,
+    GateResult,
+    GateVerdict,
+    UserSample,
+    gate_sample,
+    gate_samples,
+    log_capital,
+    reject,
+    tally,
+)
 
 
-def sample(values: list[float] | np.ndarray, missing: int = 0) -> Sample:
-    return Sample(tally(np.asarray(values, dtype=float)), missing)
+def sample(values: list[float] | np.ndarray, missing: int = 0) -> UserSample:
+    return UserSample(tally(np.asarray(values, dtype=float)), missing)
 
 
-def said(gated: Gated) -> tuple[str, str]:
+def said(gated: GateResult) -> tuple[str, str]:
     return gated.verdict.value, gated.reason.value
 
 
 def test_ten_zeros_are_not_enough_and_a_hundred_are_safe() -> None:
-    assert said(gate(sample(np.zeros(10)), 0.1, 0.01)) == ("inconclusive", "too_few")
-    assert said(gate(sample(np.zeros(100)), 0.1, 0.01)) == ("safe", "decided")
+    assert said(gate_sample(sample(np.zeros(10)), 0.1, 0.01)) == ("inconclusive", "too_few")
+    assert said(gate_sample(sample(np.zeros(100)), 0.1, 0.01)) == ("safe", "decided")
 
 
 def test_a_hundred_ones_breach() -> None:
-    assert said(gate(sample(np.ones(100)), 0.9, 0.01)) == ("breach", "decided")
+    assert said(gate_sample(sample(np.ones(100)), 0.9, 0.01)) == ("breach", "decided")
 
 
 def test_constant_scores_exactly_at_the_margin_decide_nothing_ever() -> None:
-    assert said(gate(sample(np.full(10**6, 0.25)), 0.25, 0.01)) == ("inconclusive", "too_few")
+    assert said(gate_sample(sample(np.full(10**6, 0.25)), 0.25, 0.01)) == ("inconclusive", "too_few")
 
 
 def test_nobody_and_one_user_decide_nothing() -> None:
-    assert said(gate(sample([]), 0.5, 0.01)) == ("inconclusive", "no_data")
-    assert said(gate(sample([], missing=40), 0.5, 0.01)) == ("inconclusive", "no_data")
-    assert said(gate(sample([0.0]), 0.5, 0.01)) == ("inconclusive", "too_few")
+    assert said(gate_sample(sample([]), 0.5, 0.01)) == ("inconclusive", "no_data")
+    assert said(gate_sample(sample([], missing=40), 0.5, 0.01)) == ("inconclusive", "no_data")
+    assert said(gate_sample(sample([0.0]), 0.5, 0.01)) == ("inconclusive", "too_few")
 
 
 def test_missing_users_whose_worst_would_pass_the_margin_leave_no_verdict() -> None:
-    found = gate(sample(np.zeros(900), missing=100), 0.05, 0.01)
+    found = gate_sample(sample(np.zeros(900), missing=100), 0.05, 0.01)
     assert said(found) == ("inconclusive", "no_data")
     assert found.least == 0.0
     assert found.most == pytest.approx(0.1)
 
 
 def test_safe_holds_with_the_missing_at_their_worst() -> None:
-    assert said(gate(sample(np.zeros(990), missing=10), 0.05, 0.01)) == ("safe", "decided")
+    assert said(gate_sample(sample(np.zeros(990), missing=10), 0.05, 0.01)) == ("safe", "decided")
 
 
 def test_breach_holds_with_the_missing_at_their_best() -> None:
-    assert said(gate(sample(np.ones(990), missing=10), 0.95, 0.01)) == ("breach", "decided")
-    assert said(gate(sample(np.ones(900), missing=100), 0.95, 0.01)) == ("inconclusive", "no_data")
+    assert said(gate_sample(sample(np.ones(990), missing=10), 0.95, 0.01)) == ("breach", "decided")
+    assert said(gate_sample(sample(np.ones(900), missing=100), 0.95, 0.01)) == ("inconclusive", "no_data")
 
 
 def test_missing_users_who_would_be_decided_without_are_the_reason_even_on_one_side() -> None:
     """200 zeros alone were safe; with 5 at their worst, mean 0.024, they are not yet."""
-    assert gate(sample(np.zeros(200)), 0.05, 0.01).verdict is Verdict.SAFE
-    assert said(gate(sample(np.zeros(200), missing=5), 0.05, 0.01)) == ("inconclusive", "no_data")
+    assert gate_sample(sample(np.zeros(200)), 0.05, 0.01).verdict is GateVerdict.SAFE
+    assert said(gate_sample(sample(np.zeros(200), missing=5), 0.05, 0.01)) == ("inconclusive", "no_data")
 
 
 def test_the_bounds_hold_every_value_that_the_missing_may_have() -> None:
     values = np.random.default_rng(1).random(300)
-    with_missing = gate(sample(values, missing=30), 0.5, 0.01)
+    with_missing = gate_sample(sample(values, missing=30), 0.5, 0.01)
     for fill in (0.0, 0.3, 1.0):
-        filled = gate(sample(np.append(values, np.full(30, fill))), 0.5, 0.01)
+        filled = gate_sample(sample(np.append(values, np.full(30, fill))), 0.5, 0.01)
         assert with_missing.low <= filled.low + 1e-6
         assert filled.high <= with_missing.high + 1e-6
 
 
 @given(st.lists(st.floats(0, 1), max_size=60), st.integers(0, 5), st.floats(0.05, 0.95))
 def test_safe_and_breach_exclude_each_other_and_go_with_the_bounds(values: list[float], missing: int, margin: float) -> None:
-    found = gate(sample(values, missing), margin, 0.05)
+    found = gate_sample(sample(values, missing), margin, 0.05)
     assert not (found.below >= math.log(20) and found.above >= math.log(20))
-    if found.verdict is Verdict.SAFE:
+    if found.verdict is GateVerdict.SAFE:
         assert found.high <= margin + 1e-6
-    if found.verdict is Verdict.BREACH:
+    if found.verdict is GateVerdict.BREACH:
         assert found.low >= margin - 1e-6
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), st.integers(0, 5))
 def test_missing_filled_in_by_hand_is_the_same(values: list[float], missing: int) -> None:
-    found = gate(sample(values, missing), 0.4, 0.05)
+    found = gate_sample(sample(values, missing), 0.4, 0.05)
     assert found.below == pytest.approx(log_capital(tally(np.array(values + [1.0] * missing)), 0.4))
     assert found.above == pytest.approx(log_capital(tally(1 - np.array(values + [0.0] * missing)), 0.6))
 
 
 def test_a_share_of_alpha_asks_for_more_evidence() -> None:
     zeros = sample(np.zeros(60))
-    assert gate(zeros, 0.1, 0.05).verdict is Verdict.SAFE
-    assert gate(zeros, 0.1, 0.05, share=1 / 42).verdict is Verdict.INCONCLUSIVE
+    assert gate_sample(zeros, 0.1, 0.05).verdict is GateVerdict.SAFE
+    assert gate_sample(zeros, 0.1, 0.05, share=1 / 42).verdict is GateVerdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0, math.nan])
 def test_an_alpha_that_is_no_error_rate_is_refused(alpha: float) -> None:
     with pytest.raises(InputError, match="no error rate"):
-        gate(sample([0.5]), 0.5, alpha)
+        gate_sample(sample([0.5]), 0.5, alpha)
 
 
 def rejected(e_values: list[float]) -> list[bool]:
@@ -123,11 +133,11 @@ def test_e_bh_is_the_slow_definition(logs: list[float], alpha: float) -> None:
 
 def test_all_segments_are_safe_exactly_where_each_is_by_itself() -> None:
     enough, few = sample(np.zeros(100)), sample(np.zeros(10))
-    assert {each.verdict for each in judge([enough, enough, enough], 0.1, 0.01)} == {Verdict.SAFE}
-    assert [each.reason for each in judge([enough, few], 0.1, 0.01)] == [Reason.DECIDED, Reason.TOO_FEW]
+    assert {each.verdict for each in gate_samples([enough, enough, enough], 0.1, 0.01)} == {GateVerdict.SAFE}
+    assert [each.reason for each in gate_samples([enough, few], 0.1, 0.01)] == [GateReason.DECIDED, GateReason.TOO_FEW]
 
 
 def test_one_bad_segment_among_many_has_to_show_more_evidence() -> None:
     bad, good = sample(np.ones(9)), sample(np.full(200, 0.5))
-    assert gate(bad, 0.5, 0.1).verdict is Verdict.BREACH
-    assert judge([bad, *[good] * 30], 0.5, 0.1)[0].verdict is Verdict.INCONCLUSIVE
+    assert gate_sample(bad, 0.5, 0.1).verdict is GateVerdict.BREACH
+    assert gate_samples([bad, *[good] * 30], 0.5, 0.1)[0].verdict is GateVerdict.INCONCLUSIVE

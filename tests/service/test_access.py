@@ -15,12 +15,12 @@ from typer.testing import CliRunner
 from canary.processes import command
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.service.letting_in import let_in
-from monitor.settings import load
+from monitor.service.wiring import open_web_access
+from monitor.settings import load_settings
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
 from servers.prometheus import running_prometheus
-from service.watching import write_world
+from service.lists_world import write_world
 
 # ruff: noqa: F811 - fixtures are imported
 
@@ -155,13 +155,13 @@ def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world:
 
 
 def test_a_reload_lets_in_by_what_was_open_already_and_names_the_file_that_it_cannot_open(world: World) -> None:
-    first = let_in(load(world.config, {}))
+    first = open_web_access(load_settings(world.config, {}))
     world.write(basic_auth_users=json.loads(world.web.read_text())["basic_auth_users"], http_server_config={"http2": True})
-    second = let_in(load(world.config, {}), first)
+    second = open_web_access(load_settings(world.config, {}), first)
     assert second.credentials is first.credentials
     assert second.notes
 
     (world.folder / "web.key").unlink()
     with pytest.raises(ConfigError) as caught:
-        let_in(load(world.config, {}), second)
+        open_web_access(load_settings(world.config, {}), second)
     assert str(caught.value).startswith(f"{world.web}: tls_server_config.key_file: cannot read {world.folder / 'web.key'}: ")

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from factories import comparison, rule
-from monitor.pipeline.deliver import Outlet
+from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service.clock import SystemClock
-from monitor.service.delivering import DeliveryLoop
+from monitor.service.daemon.delivery_loops import DeliveryLoop
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import Silent, store_run
 from servers.alertmanager import AlertmanagerServer
@@ -121,7 +121,9 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
     nobody: Any = Silent()
     loops = [
         DeliveryLoop(
-            outlet=Outlet(store=store, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02)
+            outlet=OutboxSender(
+                store=store, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
+            )
         )
         for peer in open_receivers([entry], external_url="http://rankwatch.test:9108")
     ]

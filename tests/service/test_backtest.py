@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
-from monitor.service.backtesting import Backtest, Period, backtest
-from monitor.settings import load, to_comparison
+from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
+from monitor.settings import load_settings, to_comparison
 from monitor.storage import open_store
 from servers import missing
 
@@ -88,9 +88,11 @@ def replayed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def judge_again(config: Path, period: Period | None = None) -> dict[str, Backtest]:
-    settings = load(config)
+    settings = load_settings(config)
     with closing(open_store(settings.database, create=False)) as store:
-        return {options.name: backtest(to_comparison(options), store, period or Period()) for options in settings.comparisons}
+        return {
+            options.name: backtest_rules(to_comparison(options), store, period or Period()) for options in settings.comparisons
+        }
 
 
 def test_the_same_rules_make_the_very_transitions_that_replay_made(replayed: Path) -> None:
@@ -162,7 +164,7 @@ rules:
     assert told["rules"]["HalfEach"]["runs_not_judged"] == 14
     first = next(each for each in told["changes"] if each["alert"] == "Half")
     assert first["slot"] == "2024-01-08T00:00:00Z"
-    with closing(open_store(load(replayed).database, create=False)) as store:
+    with closing(open_store(load_settings(replayed).database, create=False)) as store:
         run = next(each for each in store.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
         values = [each.value or 0.0 for each in store.worst_users(run.id, "extended_tau", 10_000)]
     assert first["value"] == pytest.approx(sum(value < 0.5 for value in values) / len(values), abs=1e-12)

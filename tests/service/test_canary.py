@@ -36,7 +36,7 @@ from monitor.errors import MonitorError
 from monitor.model import PullRequest
 from monitor.receivers import verify
 from monitor.service.wiring import wire
-from monitor.settings import Settings, load
+from monitor.settings import Settings, load_settings
 from monitor.storage import open_store
 from receivers.messages import START
 from servers.daemon import wait_for
@@ -225,7 +225,7 @@ def test_each_secret_arrives_where_it_belongs_and_nowhere_else(stage: Stage) -> 
 def loaded(stage: Stage, way: Way, patch: pytest.MonkeyPatch) -> Settings:
     for name, value in stage.world.environ.items():
         patch.setenv(name, value)
-    return load(stage.configs[way])
+    return load_settings(stage.configs[way])
 
 
 @pytest.mark.parametrize("way", get_args(Way))

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model import State
-from monitor.service.jumps import JumpFinder
-from monitor.service.timetable import Timetable
+from monitor.service.daemon.scheduler import JumpFinder, Timetable
 from monitor.settings import Cron, Every, Schedule
 from servers.daemon import wait_for
-from service.stepped import Watched, watching
-from service.watching import APART, SIMILAR, write_lists, write_world
+from service.lists_world import APART, SIMILAR, write_lists, write_world
+from service.stepped_daemon import Watched, watching
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -21,7 +21,7 @@ from servers.alertmanager import AlertmanagerServer, make_alertmanager  # noqa: 
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.prometheus import running_prometheus
 from servers.webhook import Collector, Request, answer, collector, hang  # noqa: F401 - a fixture
-from service.watching import APART, SIMILAR, write_config, write_lists, write_world
+from service.lists_world import APART, SIMILAR, write_config, write_lists, write_world
 
 SECRET = "s3cret-of-the-hook"  # noqa: S105 - a test's
 

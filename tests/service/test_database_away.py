@@ -13,16 +13,16 @@ from sqlalchemy import make_url
 
 from logs import captured
 from monitor.errors import DatabaseError
-from monitor.service import outage
-from monitor.service.daemon import Daemon
-from monitor.storage import schema
+from monitor.service.daemon import outage
+from monitor.service.daemon.daemon import Daemon
+from monitor.storage import schema_version
 from servers import missing, require
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
-from service.stepped import Watched, watching
+from service.lists_world import write_world
+from service.stepped_daemon import Watched, watching
 from service.test_clock import HOUR, NOON
-from service.watching import write_world
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
@@ -192,12 +192,12 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     with watching(write_world(tmp_path, url, every="1h")) as watched:
         watched.await_run(NOON)
-        schema.downgrade(url, "-1")
+        schema_version.downgrade(url, "-1")
         refusals = 'database_errors_total{reason="schema"}'
         watched.pass_until(lambda: (watched.value(refusals) or 0) >= 4, "four looks", 5 * SECOND)
         assert is_away(watched)
         assert [line["event"] for line in lines.entries] == ["database away"]
-        schema.upgrade(url)
+        schema_version.upgrade(url)
         watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND)
         assert [line["event"] for line in lines.entries] == ["database away", "database back"]
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from monitor.cli.serving import _obey
+from monitor.cli.serve import _obey
 from monitor.model import RunStatus
-from monitor.service import daemon as daemon_module
-from monitor.service.heart import SILENT_S, Heart
-from monitor.service.scheduling import STUCK_S, Jobs
+from monitor.service.daemon import daemon as daemon_module
+from monitor.service.daemon.scheduler import SILENT_S, STUCK_S, Heart, Jobs
 from servers.daemon import wait_for
-from service.stepped import SteppedClock, watching
+from service.stepped_daemon import SteppedClock, watching
 from service.test_clock import HOUR, NOON, world
 
 LONG = timedelta(minutes=20)
@@ -184,7 +183,7 @@ def test_a_reload_that_fails_for_a_reason_nobody_thought_of_ends_no_daemon(
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
         with monkeypatch.context() as patched:
-            patched.setattr(daemon_module, "load", fail)
+            patched.setattr(daemon_module, "load_settings", fail)
             assert not watched.daemon.reload()
         assert watched.value("config_last_reload_successful") == 0
         assert watched.daemon.reload()

@@ -14,7 +14,7 @@ import pytest
 from factories import SLOT, comparison, pull
 from monitor.model import Claim
 from monitor.service.interrupts import interrupts_held, termination_raised
-from monitor.service.running import Runner, Watched
+from monitor.service.runner import Runner, Watched
 from monitor.settings import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import StillClock, arms, users

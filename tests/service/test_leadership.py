@@ -9,7 +9,7 @@ import pytest
 
 from monitor.errors import DatabaseError
 from monitor.model import Lease, Occupied
-from monitor.service.leadership import Leadership, since_boot
+from monitor.service.daemon.leadership import Leadership, since_boot
 from monitor.storage import open_leases, open_store
 
 LASTS = timedelta(seconds=15)

@@ -11,13 +11,13 @@ from factories import SLOT, comparison, pull
 from monitor.cli.main import app
 from monitor.errors import DatabaseError
 from monitor.model import Claim
-from monitor.service.running import Runner, Watched
+from monitor.service.runner import Runner, Watched
 from monitor.settings import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
 from servers.webhook import Collector, collector  # noqa: F401 - a fixture
-from service.watching import write_world
+from service.lists_world import write_world
 
 
 class Ear:

@@ -19,10 +19,10 @@ from monitor import __version__
 from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
 from monitor.model import Arm, RunResult
-from monitor.service.daemon import Daemon
-from monitor.service.replaying import OneShot
+from monitor.service.commands.one_shot import OneShot
+from monitor.service.daemon.daemon import Daemon
 from monitor.service.wiring import Wiring, wire
-from monitor.settings import load
+from monitor.settings import load_settings
 from monitor.storage import SqlStore, open_store
 from servers import missing
 
@@ -101,7 +101,7 @@ def write(folder: Path, url: str, within: str = "7d") -> Path:
 
 @pytest.fixture
 def shop(tmp_path: Path, database_url: str) -> Iterator[Shop]:
-    settings = load(write(tmp_path, database_url))
+    settings = load_settings(write(tmp_path, database_url))
     wiring = wire(settings)
     store = open_store(settings.database, create=True)
     yield Shop(store=store, wiring=wiring, bought=tmp_path / "bought")
@@ -267,7 +267,7 @@ def test_a_comparison_without_relevance_or_name_is_refused_in_words(tmp_path: Pa
 def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, database_url: str) -> None:
     config = write(tmp_path, database_url)
     clock = Day(DAYS[1])
-    settings = load(config)
+    settings = load_settings(config)
     store = open_store(settings.database, create=True)
     wiring = wire(settings)
     earlier = Shop(store=store, wiring=wiring, bought=tmp_path / "bought", clock=Day(DAYS[0]))

@@ -19,7 +19,7 @@ from monitor.storage import open_store
 from servers import require
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
-from service.watching import write_config, write_world
+from service.lists_world import write_config, write_world
 
 Labels = frozenset[tuple[str, str]]
 Page = Mapping[tuple[str, Labels], float]

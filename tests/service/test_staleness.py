@@ -12,9 +12,9 @@ import pytest
 from alerts.test_conditions import condition
 from factories import SLOT, comparison, pull, rule
 from monitor.model import Condition, RunStatus, Transition
-from monitor.pipeline.arms import Arms
-from monitor.service.running import Watched
-from monitor.service.staleness import PAUSE_S, Staleness
+from monitor.pipeline.pull import Arms
+from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
+from monitor.service.runner import Watched
 from monitor.settings import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import Canned
@@ -54,7 +54,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.staleness = Staleness(store=self.store, clock=self.clock)
+        self.staleness = StalenessMonitor(store=self.store, clock=self.clock)
 
     def look(self) -> bool:
         return self.staleness.look([self.watched], self.latest, ("hook",))

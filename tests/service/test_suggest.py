@@ -19,10 +19,10 @@ from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model import Comparison, RunStatus, State, Summary
 from monitor.reference.budget import SAFETY
-from monitor.service.planning import recall_known
-from monitor.service.suggesting import Suggestion, suggest
-from monitor.settings import load, to_comparison
-from monitor.settings.condition_options import ALERTS
+from monitor.service.analysis.sample_size import read_plan_inputs
+from monitor.service.analysis.threshold_suggestion import Suggestion, suggest_thresholds
+from monitor.settings import load_settings, to_comparison
+from monitor.settings.condition_options import CONDITION_ALERTS
 from monitor.storage import SqlStore, open_store
 from storage import worked
 
@@ -51,12 +51,12 @@ def config(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def what(config: Path) -> Comparison:
-    return to_comparison(load(config).comparisons[0])
+    return to_comparison(load_settings(config).comparisons[0])
 
 
 @pytest.fixture
 def store(config: Path) -> Iterator[SqlStore]:
-    with closing(open_store(load(config).database, create=True)) as opened:
+    with closing(open_store(load_settings(config).database, create=True)) as opened:
         yield opened
 
 
@@ -77,7 +77,7 @@ def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) ->
 
 
 def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
-    (found,) = suggest(what, store, **{"statistics": ["mean"], "interval": DAY, **changes})
+    (found,) = suggest_thresholds(what, store, **{"statistics": ["mean"], "interval": DAY, **changes})
     return found
 
 
@@ -98,7 +98,7 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
 def test_more_looks_and_a_lower_rate_widen_every_threshold(what: Comparison, store: SqlStore) -> None:
     fill(store, what)
     alone = propose(what, store).rule.threshold
-    among, _ = suggest(what, store, statistics=["mean", "p05"], interval=DAY)
+    among, _ = suggest_thresholds(what, store, statistics=["mean", "p05"], interval=DAY)
     rare = propose(replace(what, runs_a_false_page=900.0), store)
 
     assert among.rule.threshold < alone
@@ -172,7 +172,7 @@ def test_a_statistic_that_was_not_summarized_is_said_so(what: Comparison, store:
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(mean), *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")))
-    found = suggest(what, store, statistics=["mean"], segments=["each"], interval=DAY)
+    found = suggest_thresholds(what, store, statistics=["mean"], segments=["each"], interval=DAY)
 
     assert [each.segment for each in found] == ["all", "country=DE", "country=UK"]
     limits = [each.rule.threshold for each in found]
@@ -183,7 +183,7 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparis
 def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) -> None:
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
-    (found,) = suggest(what, store, statistics=["mean"], interval=DAY)
+    (found,) = suggest_thresholds(what, store, statistics=["mean"], interval=DAY)
 
     assert found.rule.direction == "above"
     assert found.rule.threshold > 15
@@ -219,7 +219,7 @@ def test_the_rules_that_are_printed_can_be_backtested(config: Path, what: Compar
 
     told = json.loads(run_cli("backtest", "--rules", str(rules), "--config", str(config), "--json"))
     proposed = [json.loads(line) for line in run_cli(*SUGGEST_EACH, "--config", str(config)).splitlines()]
-    assert {name: found["pages"] for name, found in told["rules"].items() if name not in ALERTS.values()} == {
+    assert {name: found["pages"] for name, found in told["rules"].items() if name not in CONDITION_ALERTS.values()} == {
         each["alert"]: len(each["pages"]) for each in proposed if each["pages"] is not None
     }
     assert sum(found["pages"] for found in told["rules"].values()) >= 2
@@ -246,7 +246,7 @@ def known(store: SqlStore, what: Comparison, wander: float, runs: int = 200) -> 
 
 def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, store: SqlStore) -> None:
     known(store, what, wander=0.03, runs=100)
-    found = recall_known(what, store, None, "all")
+    found = read_plan_inputs(what, store, None, "all")
 
     assert found.sd == pytest.approx(0.3)
     assert found.wander == pytest.approx(0.03, rel=0.25)

@@ -7,9 +7,9 @@ from typing import cast
 
 import pytest
 
-from monitor.cli.serving import _obey
+from monitor.cli.serve import _obey
 from monitor.service import systemd
-from monitor.service.daemon import Daemon
+from monitor.service.daemon.daemon import Daemon
 
 
 @pytest.fixture

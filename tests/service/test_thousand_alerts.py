@@ -16,10 +16,10 @@ import pytest
 
 from factories import comparison, rule
 from monitor.errors import DeliveryTrouble
-from monitor.pipeline.deliver import Outlet
+from monitor.pipeline.delivery import OutboxSender
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service.clock import SystemClock
-from monitor.service.delivering import DeliveryLoop
+from monitor.service.daemon.delivery_loops import DeliveryLoop
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import store_run
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
@@ -136,7 +136,7 @@ def looping(store: SqlStore, entries: Sequence[ReceiverOptions], counts: Counts)
     publisher: Any = counts
     return [
         DeliveryLoop(
-            outlet=Outlet(
+            outlet=OutboxSender(
                 store=store, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
             )
         )
@@ -243,7 +243,7 @@ def test_storing_and_telling_a_thousand_alerts_takes_few_statements(tmp_path: Pa
         store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
         (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
         stack.callback(receiver.close)
-        outlet = Outlet(store=store, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
+        outlet = OutboxSender(store=store, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
         for mean in (0.1, 0.9):
             slot = datetime.now(UTC)
 

@@ -17,7 +17,7 @@ from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from servers.recommender import Recommender, recommender  # noqa: F401 - a fixture
-from service.watching import SIMILAR, write_config, write_lists, write_world
+from service.lists_world import SIMILAR, write_config, write_lists, write_world
 
 LEASE_S = 8
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings import Settings, loads
+from monitor.settings import Settings, parse_settings
 from settings.minimal import MINIMAL, Load
 
 
@@ -15,6 +15,6 @@ def minimal() -> str:
 @pytest.fixture
 def load_text(tmp_path: Path) -> Load:
     def load(text: str, **environ: str) -> Settings:
-        return loads(text, name="rankwatch.yaml", base_dir=tmp_path, environ=environ)
+        return parse_settings(text, name="rankwatch.yaml", base_dir=tmp_path, environ=environ)
 
     return load

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.settings import load
+from monitor.settings import load_settings
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yaml"))
 EXPECT = "# expect "
@@ -19,7 +19,7 @@ def expected(path: Path) -> list[str]:
 
 def reported(path: Path) -> list[str]:
     with pytest.raises(ConfigError) as caught:
-        load(path, {})
+        load_settings(path, {})
     return str(caught.value).splitlines()
 
 

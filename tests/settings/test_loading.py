@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import Severity
-from monitor.settings import load, loads, locate
+from monitor.settings import config_path, load_settings, parse_settings
 from monitor.settings import problems as settings_problems
 from settings.minimal import MINIMAL, Load
 
 
 def problems(text: str) -> list[str]:
     try:
-        loads(text, name="x.yaml", base_dir=Path("/nowhere"), environ={})
+        parse_settings(text, name="x.yaml", base_dir=Path("/nowhere"), environ={})
     except ConfigError as error:
         return str(error).splitlines()
     return []
@@ -28,7 +28,7 @@ def problems(text: str) -> list[str]:
 
 def failing(path: Path) -> str:
     with pytest.raises(ConfigError) as caught:
-        load(path, {})
+        load_settings(path, {})
     return str(caught.value)
 
 
@@ -163,7 +163,7 @@ def test_relative_paths_start_at_the_files_directory(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     path = tmp_path / "etc" / "rankwatch.yaml"
     path.write_text(MINIMAL)
-    loaded = load(path, {})
+    loaded = load_settings(path, {})
     users = loaded.comparisons[0].users.file
     assert users is not None
     assert users.path == f"{tmp_path}/etc/users.csv"
@@ -179,7 +179,7 @@ def test_an_absolute_database_stays_where_it_is(load_text: Load, minimal: str) -
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(tmp_path: Path) -> None:
     path = tmp_path / "rankwatch.yaml"
     path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.replace("\n", "\r\n").encode())
-    assert load(path, {}).comparisons[0].name == "feed"
+    assert load_settings(path, {}).comparisons[0].name == "feed"
 
 
 def test_a_missing_file_is_one_line_that_says_what_to_do(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_a_configuration_may_come_through_a_pipe() -> None:
     try:
         os.write(other, MINIMAL.encode())
         os.close(other)
-        assert load(Path(f"/dev/fd/{end}"), {}).comparisons
+        assert load_settings(Path(f"/dev/fd/{end}"), {}).comparisons
     finally:
         os.close(end)
 
@@ -228,9 +228,9 @@ def test_deep_nesting_is_one_line(tmp_path: Path) -> None:
 
 
 def test_the_file_is_looked_for_where_the_command_line_says() -> None:
-    assert locate(Path("a.yaml"), {"RANKWATCH_CONFIG": "b.yaml"}) == Path("a.yaml")
-    assert locate(None, {"RANKWATCH_CONFIG": "b.yaml"}) == Path("b.yaml")
-    assert locate(None, {}) == Path("rankwatch.yaml")
+    assert config_path(Path("a.yaml"), {"RANKWATCH_CONFIG": "b.yaml"}) == Path("a.yaml")
+    assert config_path(None, {"RANKWATCH_CONFIG": "b.yaml"}) == Path("b.yaml")
+    assert config_path(None, {}) == Path("rankwatch.yaml")
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%@`#,?~ \n\t<$\\01"), max_size=40))

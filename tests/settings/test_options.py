@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import Field, SecretStr, TypeAdapter, ValidationError
 
 from monitor.options import Duration, OneOf, Options, format_duration, parse_duration
-from monitor.shown import display_url
+from monitor.redaction import display_url
 
 DURATION: TypeAdapter[timedelta] = TypeAdapter(Duration)
 

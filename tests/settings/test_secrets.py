@@ -11,7 +11,7 @@ import yaml
 
 from monitor.errors import ConfigError
 from monitor.options import Options
-from monitor.settings import config_hash, example_text, loads, to_comparison
+from monitor.settings import config_hash, example_text, parse_settings, to_comparison
 
 CANARY = "c4n4ry-s1ngs"
 URL = f"https://user:{CANARY}@host.internal/{CANARY}?{CANARY}=x"
@@ -88,14 +88,14 @@ INVALID = """*C|!C|!C!x|&C &C|'C|@C|%C|`C|C: C: x|[C|{C|"\\zC"|>C|*C C|!<C|? C :
 
 def problems(tree: object, base: Path, **environ: str) -> str:
     try:
-        loads(json.dumps(tree), name="rankwatch.yaml", base_dir=base, environ=environ)
+        parse_settings(json.dumps(tree), name="rankwatch.yaml", base_dir=base, environ=environ)
     except ConfigError as error:
         return str(error)
     return ""
 
 
 def test_no_repr_and_no_dump_of_settings_shows_a_secret(base: Path) -> None:
-    loaded = loads(COMPLETE, name="rankwatch.yaml", base_dir=base, environ={})
+    loaded = parse_settings(COMPLETE, name="rankwatch.yaml", base_dir=base, environ={})
     shown = [repr(loaded), str(loaded), repr(loaded.model_dump()), loaded.model_dump_json(), loaded.database_display]
     for options in options_in(loaded):
         shown += [repr(options), str(options)]
@@ -104,7 +104,7 @@ def test_no_repr_and_no_dump_of_settings_shows_a_secret(base: Path) -> None:
 
 
 def test_a_comparison_as_it_runs_holds_no_secret(base: Path) -> None:
-    comparison = to_comparison(loads(COMPLETE, name="x", base_dir=base, environ={}).comparisons[0])
+    comparison = to_comparison(parse_settings(COMPLETE, name="x", base_dir=base, environ={}).comparisons[0])
     assert CANARY not in repr(comparison)
     assert re.fullmatch(r"[0-9a-f]{64}", comparison.config_hash)
 
@@ -112,7 +112,7 @@ def test_a_comparison_as_it_runs_holds_no_secret(base: Path) -> None:
 def test_rotating_a_password_or_token_keeps_the_hash(base: Path) -> None:
     rotated = re.sub(rf"(://\w+:|token: |X-Key: ){CANARY}", r"\1another-s3cret", COMPLETE)
     assert rotated.count("another-s3cret") == 7
-    before, after = (loads(text, name="x", base_dir=base, environ={}).comparisons[0] for text in (COMPLETE, rotated))
+    before, after = (parse_settings(text, name="x", base_dir=base, environ={}).comparisons[0] for text in (COMPLETE, rotated))
     assert config_hash(before) == config_hash(after)
 
 
@@ -141,5 +141,7 @@ def test_a_secret_of_the_wrong_shape_is_not_shown(base: Path, path: tuple[str | 
 @pytest.mark.parametrize("key", ["database", "listen", "secret"])
 def test_a_secret_that_is_no_valid_yaml_is_not_shown(base: Path, text: str, key: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        loads(f"{key}: {text.replace('C', CANARY)}\ncomparisons: []\n", name="rankwatch.yaml", base_dir=base, environ={})
+        parse_settings(
+            f"{key}: {text.replace('C', CANARY)}\ncomparisons: []\n", name="rankwatch.yaml", base_dir=base, environ={}
+        )
     assert CANARY not in str(caught.value)

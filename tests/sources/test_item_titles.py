@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from monitor.errors import SourceError
 from monitor.sources import ItemTitlesOptions, open_item_titles
-from monitor.sources.itemtitles import LONGEST
+from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
 
 Rows = list[tuple[Any, Any]]
@@ -74,7 +74,7 @@ def test_a_catalogue_without_the_items_gives_none(write: Write, tmp_path: Path) 
 
 
 def test_a_title_is_bounded(tmp_path: Path) -> None:
-    assert read(csv([(7, "x" * 1000)], tmp_path), "7") == {"7": "x" * LONGEST}
+    assert read(csv([(7, "x" * 1000)], tmp_path), "7") == {"7": "x" * MAX_TITLE_LENGTH}
 
 
 def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:

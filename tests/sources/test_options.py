@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from monitor.sources import (
-    FileOptions,
+    FileSourceOptions,
     ItemWeightsOptions,
     RelevanceOptions,
     SampleOptions,
@@ -68,11 +68,11 @@ def test_a_sample_is_a_number_or_its_two_parts() -> None:
 @pytest.mark.parametrize("path", ["{user}.parquet", "{slot.parquet", "{slots:%Y}.csv"])
 def test_a_path_has_the_slot_as_its_only_placeholder(path: str) -> None:
     with pytest.raises(ValidationError, match="placeholder"):
-        FileOptions.model_validate(FILE | {"path": path})
+        FileSourceOptions.model_validate(FILE | {"path": path})
 
 
 def test_a_relative_path_starts_at_the_configuration_file() -> None:
-    options = FileOptions.model_validate(FILE | {"path": "lists/{slot:%Y}.csv"}, context={"base_dir": "/etc/rankwatch"})
+    options = FileSourceOptions.model_validate(FILE | {"path": "lists/{slot:%Y}.csv"}, context={"base_dir": "/etc/rankwatch"})
 
     assert options.path == "/etc/rankwatch/lists/{slot:%Y}.csv"
 

@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull
-from monitor.sources import FileOptions
+from monitor.sources import FileSourceOptions
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender, running_recommender
 
@@ -313,7 +313,7 @@ def test_an_answer_without_fitting_scores_is_malformed(body: Any, recommender: R
 )
 def test_lists_are_of_one_form(given: dict[str, str]) -> None:
     with pytest.raises(ValidationError, match="give either items"):
-        FileOptions.model_validate({"path": "x.csv", "user": "u"} | given)
+        FileSourceOptions.model_validate({"path": "x.csv", "user": "u"} | given)
 
 
 scored_lists = st.dictionaries(

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from factories import SLOT
-from monitor.storage import open_store, schema
+from monitor.storage import open_store, schema_version
 from servers import require
 from servers.postgres import PostgresServer
 from storage.worked import HOUR, run
@@ -22,7 +22,7 @@ def stored(url: str) -> list[int]:
 
 
 def restored(url: str) -> list[int]:
-    assert schema.check(url) == []
+    assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
         ids = sorted(found.id for found in store.runs(comparison=None, limit=9))
         assert [len(store.worst_users(run_id, "extended_tau", 9)) for run_id in ids] == [3] * len(ids)

@@ -15,7 +15,7 @@ import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
 from monitor.model import Arm, ArmScore, KeptLists, RankingTable, Run, RunStatus
-from monitor.storage import SqlStore, parquet
+from monitor.storage import SqlStore, list_encoding
 from monitor.storage.tables import kept_lists
 from storage.worked import HOUR, claimed, prune, result, scores
 
@@ -110,12 +110,12 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject
     step = data.draw(st.integers(1, 4))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "USERS_AT_ONCE", step)
+        patch.setattr(list_encoding, "USERS_AT_ONCE", step)
         pieces: dict[Arm, list[bytes]] = {arm: [] for arm in Arm}
-        for arm_name, part, payload in parquet.pack(wanted):
+        for arm_name, part, payload in list_encoding.pack(wanted):
             assert part == len(pieces[arm_name])
             pieces[arm_name].append(payload)
-        found = parquet.unpack(pieces)
+        found = list_encoding.unpack(pieces)
 
     assert len(pieces[Arm.BASELINE]) == max(1, -(-n // step))
     assert list(found.baseline.users) == list(wanted.baseline.users)
@@ -128,7 +128,7 @@ def test_lists_survive_however_many_pieces_they_are_cut_into(data: st.DataObject
 
 
 def _pieces(wanted: KeptLists = ONE) -> dict[Arm, list[bytes]]:
-    return {arm: [payload for found, _, payload in parquet.pack(wanted) if found is arm] for arm in Arm}
+    return {arm: [payload for found, _, payload in list_encoding.pack(wanted) if found is arm] for arm in Arm}
 
 
 def _other_users() -> dict[Arm, list[bytes]]:
@@ -169,7 +169,7 @@ def test_no_changed_byte_is_anything_but_lists_or_a_value_error(place: int, byte
     payload[place % len(payload)] = byte
 
     try:
-        found = parquet.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
+        found = list_encoding.unpack({**pieces, Arm.BASELINE: [bytes(payload)]})
     except ValueError:
         return
     assert len(found.baseline) == len(found.candidate)

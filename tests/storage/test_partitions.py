@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from factories import SLOT
 from monitor.model import Claim
-from monitor.storage import SqlStore, leaving, open_store, partitions, room, schema
+from monitor.storage import SqlStore, leaving, open_store, partitions, room, schema_version
 from monitor.storage.partitions import Leaver, Partition
 from servers.pgbouncer import pooled
 from storage.worked import HOUR, claimed, prune, result, run
@@ -164,7 +164,7 @@ def test_what_was_begun_to_detach_or_not_dropped_is_finished_the_next_time(store
         other.execute("SELECT count(*) FROM scores")
         assert store.database.alone(f"ALTER TABLE scores DETACH PARTITION {second.name} CONCURRENTLY", patience_s=0.2) is False
     assert [each.name for each in found(store) if each.is_leaving] == [second.name]
-    assert schema.check(store.database.url.render_as_string(hide_password=False)) == []
+    assert schema_version.check(store.database.url.render_as_string(hide_password=False)) == []
 
     prune(store, now=SLOT)
 
@@ -200,7 +200,7 @@ def test_all_of_it_works_through_a_pooler_of_transactions(url: str, pooled: Call
 
 
 def test_a_database_of_before_is_divided_without_being_copied_and_joined_again(url: str, other: psycopg.Connection) -> None:
-    schema.upgrade(url, "0007")
+    schema_version.upgrade(url, "0007")
     other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
     other.execute(
         "INSERT INTO runs (comparison, scheduled_for, status, config_hash, owner, attempt, started_at) SELECT 'home-feed',"
@@ -212,10 +212,10 @@ def test_a_database_of_before_is_divided_without_being_copied_and_joined_again(u
     )
     file = other.execute("SELECT pg_relation_filenode('scores')").fetchone()
 
-    schema.upgrade(url)
+    schema_version.upgrade(url)
 
     assert other.execute("SELECT pg_relation_filenode('scores_from_0')").fetchone() == file
-    assert schema.check(url) == []
+    assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
         assert bounds(store) == [(0, 11)]
         assert scored(store, 10) == 100
@@ -225,8 +225,8 @@ def test_a_database_of_before_is_divided_without_being_copied_and_joined_again(u
         assert prune(store, scores=SLOT + DAY, now=SLOT + 2 * DAY)["scores"] == 1000
 
     other.execute("INSERT INTO scores SELECT 11, 'u' || u, 1, 0.5 FROM generate_series(50, 60) AS u")
-    schema.downgrade(url, "0007")
+    schema_version.downgrade(url, "0007")
     assert other.execute("SELECT count(*) FROM scores").fetchone() == (6 + 11,)
     assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'scores\\_%'").fetchall() == []
-    schema.upgrade(url)
-    assert schema.check(url) == []
+    schema_version.upgrade(url)
+    assert schema_version.check(url) == []

@@ -7,7 +7,8 @@ import pytest
 
 from factories import SLOT
 from monitor.model import DeliveryStatus, RunStatus, Silence
-from monitor.storage import SqlStore, pruning
+from monitor.storage import SqlStore
+from monitor.storage import prune as pruning
 from storage.worked import HOUR, NEVER, attempt, claimed, fired, lease, note, prune, resolved, result, run, scores
 
 DAY = timedelta(days=1)

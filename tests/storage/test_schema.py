@@ -10,11 +10,11 @@ from sqlalchemy import create_engine, inspect, text
 
 from factories import SLOT
 from monitor.errors import DatabaseError, SchemaError
-from monitor.storage import open_store, schema
+from monitor.storage import open_store, schema_version
 from monitor.storage.tables import metadata
 from storage.worked import attempt, run
 
-MIGRATIONS = sorted(Path(schema.migrations(), "versions").glob("0*.py"))
+MIGRATIONS = sorted(Path(schema_version.migrations(), "versions").glob("0*.py"))
 VERSIONS = [path.name.partition("_")[0] for path in MIGRATIONS]
 HEAD = VERSIONS[-1]
 
@@ -55,22 +55,22 @@ def catalogue(url: str) -> list[str]:
 
 
 def test_up_down_and_up_again(database_url: str) -> None:
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
-    assert schema.current(database_url) == schema.head() == HEAD
+    assert schema_version.current(database_url) == schema_version.head() == HEAD
 
-    schema.downgrade(database_url, "base")
+    schema_version.downgrade(database_url, "base")
     assert tables(database_url) == {"alembic_version"}
-    assert schema.current(database_url) is None
+    assert schema_version.current(database_url) is None
 
-    schema.upgrade(database_url)
-    assert schema.check(database_url) == []
+    schema_version.upgrade(database_url)
+    assert schema_version.check(database_url) == []
     with closing(open_store(database_url, create=False)) as store:
         run(store, SLOT)
 
 
 def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url: str) -> None:
-    schema.upgrade(database_url, "0001")
+    schema_version.upgrade(database_url, "0001")
     execute(
         database_url,
         "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at) VALUES "
@@ -80,15 +80,15 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     with pytest.raises(SchemaError, match=rf"version 0001, older than {HEAD} .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
 
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     with closing(open_store(database_url, create=False)) as store:
         (old,) = store.runs(comparison=None, limit=9)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
         assert (store.arm_scores(7), store.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=1))
-    schema.downgrade(database_url, "0001")
+    schema_version.downgrade(database_url, "0001")
 
-    assert schema.current(database_url) == "0001"
+    assert schema_version.current(database_url) == "0001"
     assert count(database_url, "runs") == 2
     assert count(database_url, "stages") == 3
 
@@ -102,16 +102,16 @@ def count(url: str, table: str) -> int:
 
 
 def test_alembic_finds_no_drift_between_migrations_and_tables(database_url: str) -> None:
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
 
-    assert schema.check(database_url) == []
+    assert schema_version.check(database_url) == []
 
 
 def test_migrations_make_exactly_the_tables_that_the_program_declares(
     database_url: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Also what Alembic does not compare: check constraints, collations, WITHOUT ROWID."""
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     if database_url.startswith("sqlite"):
         _compare(database_url, f"sqlite:///{tmp_path / 'declared.db'}")
     else:
@@ -138,10 +138,10 @@ def _compare(migrated: str, declared: str) -> None:
     ],
 )
 def test_drift_is_named(database_url: str, change: str) -> None:
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     execute(database_url, change)
 
-    (difference,) = schema.check(database_url)
+    (difference,) = schema_version.check(database_url)
 
     assert change.rsplit(maxsplit=1)[-1] in difference or "mine" in difference or "stages" in difference or "'x'" in difference
 
@@ -149,7 +149,7 @@ def test_drift_is_named(database_url: str, change: str) -> None:
 def test_a_database_without_tables_drifts_by_everything(database_url: str) -> None:
     execute(database_url, "CREATE TABLE other (a INTEGER)")
 
-    assert schema.check(database_url) == [
+    assert schema_version.check(database_url) == [
         f"the schema has version (none), this program needs {HEAD}: run `rankwatch db upgrade`"
     ]
 
@@ -157,7 +157,7 @@ def test_a_database_without_tables_drifts_by_everything(database_url: str) -> No
 def test_an_empty_database_gets_its_tables_when_asked_to(database_url: str) -> None:
     open_store(database_url, create=True).close()
 
-    assert schema.check(database_url) == []
+    assert schema_version.check(database_url) == []
 
 
 def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_opening_creates_nothing_unless_asked_to(database_url: str, tmp_path: Pa
 
 
 def test_a_missing_file_has_no_version_and_is_not_made_by_asking(tmp_path: Path) -> None:
-    assert schema.current(f"sqlite:///{tmp_path / 'none.db'}") is None
+    assert schema_version.current(f"sqlite:///{tmp_path / 'none.db'}") is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -183,19 +183,19 @@ def test_tables_of_others_are_left_alone(database_url: str) -> None:
 
 @pytest.mark.parametrize("create", [True, False])
 def test_a_newer_schema_is_refused_and_left_alone(database_url: str, *, create: bool) -> None:
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     execute(database_url, "UPDATE alembic_version SET version_num = '9999'")
 
     with pytest.raises(SchemaError, match="9999, which this program does not know: install the newer rankwatch"):
         open_store(database_url, create=create)
     with pytest.raises(SchemaError, match="which this program does not know"):
-        schema.upgrade(database_url)
-    assert schema.current(database_url) == "9999"
+        schema_version.upgrade(database_url)
+    assert schema_version.current(database_url) == "9999"
 
 
 def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema.upgrade(database_url)
-    monkeypatch.setattr(schema, "_known", lambda: ("next", *reversed(VERSIONS)))
+    schema_version.upgrade(database_url)
+    monkeypatch.setattr(schema_version, "_known", lambda: ("next", *reversed(VERSIONS)))
 
     with pytest.raises(SchemaError, match=rf"version {HEAD}, older than next .*: run `rankwatch db upgrade`"):
         open_store(database_url, create=True)
@@ -203,14 +203,14 @@ def test_an_older_schema_is_refused_with_what_to_do(database_url: str, monkeypat
 
 def test_an_unknown_revision_is_refused_with_the_known_ones(database_url: str) -> None:
     with pytest.raises(SchemaError, match="known versions are base, " + ", ".join(VERSIONS)):
-        schema.upgrade(database_url, "0815")
+        schema_version.upgrade(database_url, "0815")
 
-    assert schema.current(database_url) is None
+    assert schema_version.current(database_url) is None
 
 
 def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url: str) -> None:
     with closing(open_store(database_url, create=True)) as store:
-        schema.downgrade(database_url, "base")
+        schema_version.downgrade(database_url, "base")
 
         with pytest.raises(SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"):
             store.ping()
@@ -230,19 +230,19 @@ def test_several_processes_that_create_at_once_do_not_collide(database_url: str)
     with multiprocessing.get_context("spawn").Pool(2) as pool:
         assert pool.map(_open, [database_url] * 4, chunksize=1) == [None] * 4
 
-    assert schema.check(database_url) == []
+    assert schema_version.check(database_url) == []
 
 
 def test_a_new_migration_is_drafted_from_the_tables(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    schema.upgrade(database_url)
+    schema_version.upgrade(database_url)
     execute(database_url, "DROP TABLE stages")
     copy = tmp_path / "migrations"
     (copy / "versions").mkdir(parents=True)
     for name in ("env.py", "script.py.mako", *(f"versions/{path.name}" for path in MIGRATIONS)):
-        (copy / name).write_bytes((schema.migrations() / name).read_bytes())
-    monkeypatch.setattr(schema, "migrations", lambda: copy)
+        (copy / name).write_bytes((schema_version.migrations() / name).read_bytes())
+    monkeypatch.setattr(schema_version, "migrations", lambda: copy)
 
-    schema.draft(database_url, "bring stages back")
+    schema_version.draft(database_url, "bring stages back")
 
     (drafted,) = {path for path in (copy / "versions").glob("*.py") if path.name not in [each.name for each in MIGRATIONS]}
     written = drafted.read_text(encoding="utf-8")

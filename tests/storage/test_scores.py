@@ -10,7 +10,7 @@ from sqlalchemy import text
 from factories import SLOT
 from monitor.model import Direction, Scores
 from monitor.storage import SqlStore
-from monitor.storage import scores as per_user
+from monitor.storage import user_scores as per_user
 from storage.worked import HOUR, claimed, result, scores
 
 NAN = float("nan")

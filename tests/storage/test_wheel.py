@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from monitor.storage import schema
+from monitor.storage import schema_version
 from servers import missing
 
 ROOT = Path(__file__).parents[2]
@@ -38,4 +38,6 @@ def test_an_installed_wheel_finds_its_migrations(tmp_path: Path) -> None:
         python, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(target)}, capture_output=True, text=True, check=False
     )
 
-    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), schema.head(), "[]\n"], done.stderr
+    assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), schema_version.head(), "[]\n"], (
+        done.stderr
+    )

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
-from monitor.web.access.credentials import Credentials
+from monitor.web.access import Credentials
 from web.sites import hashed
 
 

@@ -20,10 +20,10 @@ from logs import captured
 from monitor.errors import ConfigError
 from monitor.files import read_bounded
 from monitor.web import Access, AccessOptions, Limits, open_access
-from monitor.web.access import rotating, tls
-from monitor.web.access.options import TlsOptions
-from monitor.web.access.rotating import Certificates
-from monitor.web.access.tls import names_in, open_context
+from monitor.web import certificates as rotating
+from monitor.web import certificates as tls
+from monitor.web.access_options import TlsOptions
+from monitor.web.certificates import CertificateStore, alternative_names, tls_context
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
     Pair,
@@ -157,7 +157,7 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
 
 
 def test_a_certificate_without_alternative_names_has_none() -> None:
-    assert names_in(None) == names_in({}) == frozenset()
+    assert alternative_names(None) == alternative_names({}) == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -196,15 +196,15 @@ def test_suites_and_the_curve_are_those_of_the_file(health: Any, authority: Auth
             assert (connection.sock.cipher() or [""])[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
         client.set_ecdh_curve("prime256v1")
         assert not is_let_in(site)
-    context = open_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
+    context = tls_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
 
 
 def test_every_suite_that_may_be_named_is_one_that_the_library_knows(server_pair: Pair) -> None:
-    from monitor.web.access.suites import SUITES  # noqa: PLC0415 - here alone
+    from monitor.web.access_options import SUITES  # noqa: PLC0415 - here alone
 
     for name, openssl in SUITES.items():
-        context = open_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
+        context = tls_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
         assert openssl in {each["name"] for each in context.get_ciphers()}
 
 
@@ -332,7 +332,7 @@ def test_a_certificate_that_goes_away_while_it_is_opened_is_told(
     monkeypatch.setattr(tls, "read_bounded", read_and_remove)
     options = TlsOptions(cert_file=str(tmp_path / "tls.crt"), key_file=str(server_pair.key))
     with pytest.raises(ConfigError, match=r"tls\.crt and key_file .* cannot be used together: No such file or directory$"):
-        Certificates(options)
+        CertificateStore(options)
 
 
 @pytest.mark.parametrize("fault", [TypeError("odd"), ValueError("odd"), OSError("odd"), MemoryError()], ids=repr)
@@ -340,13 +340,13 @@ def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
     authority: Authority, monkeypatch: pytest.MonkeyPatch, logged: LogCapture, fault: Exception
 ) -> None:
     pair, now = authority.issue("kept"), 0.0
-    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
     first = certificates.current()
 
     def fail(_: TlsOptions) -> ssl.SSLContext:
         raise fault
 
-    monkeypatch.setattr(rotating, "open_context", fail)
+    monkeypatch.setattr(rotating, "tls_context", fail)
     Path(pair.key).chmod(0o640)
     now += 1
     assert certificates.current() is first
@@ -355,7 +355,7 @@ def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
 
 def test_a_certificate_that_becomes_a_pipe_holds_nobody_up(health: Any, authority: Authority) -> None:
     pair, now = authority.issue("pipe"), 0.0
-    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
     with serving(health, Access(certificates=certificates), tls=authority.client_context()) as site:
         assert is_let_in(site)
         pair.key.unlink()
@@ -364,7 +364,7 @@ def test_a_certificate_that_becomes_a_pipe_holds_nobody_up(health: Any, authorit
         assert is_let_in(site)
 
 
-class _Gone(Certificates):
+class _Gone(CertificateStore):
     """Has no context when it is asked for one."""
 
     def current(self) -> ssl.SSLContext:
@@ -394,7 +394,7 @@ def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_
     for source, target in ((old.cert, cert), (old.key, key)):
         shutil.copy(source, target)
     options = TlsOptions(cert_file=str(cert), key_file=str(key))
-    certificates = Certificates(options, clock=lambda: now)
+    certificates = CertificateStore(options, clock=lambda: now)
     first = certificates.current()
 
     shutil.copy(new.cert, cert)  # the key is still the old one's
@@ -419,7 +419,7 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
 ) -> None:
     """As between a renewal's copy and its chmod, or when a disk failed for a moment."""
     pair, now, tries = authority.issue("renewed"), 0.0, []
-    certificates = Certificates(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
+    certificates = CertificateStore(TlsOptions(cert_file=str(pair.cert), key_file=str(pair.key)), clock=lambda: now)
     first = certificates.current()
 
     def open_at_the_third_try(options: TlsOptions) -> ssl.SSLContext:
@@ -427,9 +427,9 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
         if len(tries) < 3:
             msg = "permission denied"
             raise ConfigError(msg)
-        return open_context(options)
+        return tls_context(options)
 
-    monkeypatch.setattr(rotating, "open_context", open_at_the_third_try)
+    monkeypatch.setattr(rotating, "tls_context", open_at_the_third_try)
     Path(pair.key).chmod(0o640)  # neither its time nor its size changes
     for _ in range(4):
         now += 1

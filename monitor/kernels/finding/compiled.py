@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from monitor.kernels.finding.found import Found
+from monitor.kernels.finding.found import AlignedRanks
 from monitor.kernels.finding.positions import Ranks
 from monitor.kernels.ragged import Codes
 
@@ -48,7 +48,7 @@ def _compile(*signatures: str) -> Callable[[Step], Step]:
     return compile_it
 
 
-def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int) -> Found:
+def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int) -> AlignedRanks:
     """Go over the first k places of codes (n, at least k), k from 1 to `MAX_K`."""
     n = len(baseline)
     dtype = np.uint8 if k <= _BYTE_MAX_K else np.uint16
@@ -62,10 +62,10 @@ def find(baseline: Codes, candidate: Codes, lengths: tuple[Codes, Codes], k: int
         _find_by_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
     else:
         _find_by_wide_hash(ours, theirs, a, b, k, shift, HASH_TILE, positions, agreement, sums, inversions)
-    return Found(positions=positions, agreement=agreement, position_sums=sums, inversions=inversions)
+    return AlignedRanks(positions=positions, agreement=agreement, position_sums=sums, inversions=inversions)
 
 
-def weigh(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def weigh_counts(counts: Ranks, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """``weights @ counts`` of bytes or pairs of bytes (k, n), added up from the first row to the last."""
     total = np.empty(counts.shape[1], dtype=np.float64)
     _weigh(counts, np.ascontiguousarray(weights), total)

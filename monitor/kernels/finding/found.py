@@ -17,7 +17,7 @@ MAX_K = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class AlignedRanks:
     """``positions`` and ``agreement`` (k, n), ``position_sums`` and ``inversions`` int32 (n,), as `Alignment` has them."""
 
     positions: Ranks
@@ -40,7 +40,7 @@ class Compiled:
     ``recode(codes, others)`` is ``others[codes]``. ``mark(codes, seen)`` sets ``seen[code]``.
     """
 
-    find: Callable[[Codes, Codes, tuple[Codes, Codes], int], Found]
+    find: Callable[[Codes, Codes, tuple[Codes, Codes], int], AlignedRanks]
     weigh: Callable[[Ranks, npt.NDArray[np.float64]], npt.NDArray[np.float64]]
     code_text: Callable[[npt.NDArray[np.int64], npt.NDArray[np.uint8]], Coded]
     code_integers: Callable[[npt.NDArray[np.int64]], Coded]

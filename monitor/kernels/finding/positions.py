@@ -22,7 +22,7 @@ def rank_dtype(k: int) -> np.dtype[np.unsignedinteger[Any]]:
     return np.dtype(np.min_scalar_type(k))
 
 
-def find(baseline: Codes, candidate: Codes) -> Ranks:
+def find_positions(baseline: Codes, candidate: Codes) -> Ranks:
     """Positions (k, n) from 0, best first, of each baseline item in the candidate's list; k where absent or padding.
 
     Takes codes (n, k), distinct within a row, padded with -1.

@@ -100,7 +100,7 @@ def generalized_kendall_distance(alignment: Alignment, discount: str) -> Floats:
     return without_unweighted(alignment, measure_both_ways(measure, alignment))
 
 
-def weigh(alignment: Alignment) -> ByArm:
+def rank_values(alignment: Alignment) -> ByArm:
     """The items' weights, 0 behind the lists' ends; ValueError when the alignment has none."""
     if alignment.weights is None:
         msg = "the lists come without weights"
@@ -160,7 +160,7 @@ def _average(ours: Integers, theirs: Integers, discount: str) -> Floats:
 
 
 def _weigh_shared(alignment: Alignment, shared: Shared) -> Floats:
-    return weigh(alignment).baseline * shared.is_common
+    return rank_values(alignment).baseline * shared.is_common
 
 
 def _distance(alignment: Alignment, weights: Floats) -> Floats:
@@ -172,7 +172,7 @@ def _distance(alignment: Alignment, weights: Floats) -> Floats:
 
 def _extended_one_way(alignment: Alignment) -> Floats:
     k = alignment.k
-    weights = weigh(alignment)
+    weights = rank_values(alignment)
     ours, theirs = weights.baseline, weights.candidate
     only_ours, only_theirs = ours * (alignment.positions >= k), theirs * (alignment.candidate_positions >= k)
     misordered = (

@@ -6,8 +6,7 @@ import numpy as np
 
 from monitor.kernels.alignment import Alignment, Floats, derive_once
 from monitor.kernels.kendall.dominance import count_earlier_larger
-from monitor.kernels.kendall.tied import find_tied, rank_tied
-from monitor.kernels.kendall.weighted_ties import weighted_tau_of_ties
+from monitor.kernels.kendall.ties import find_tied, rank_tied, weighted_tau_of_ties
 from monitor.kernels.shared import Integers, Shared, by_candidate_rank, divide, rank_shared, sum_ranks
 
 
@@ -22,7 +21,7 @@ def weighted_tau(alignment: Alignment) -> Floats:
         tau = 1 - sum_i d_i (1 / (a_i + 1) + 1 / (b_i + 1)) / ((z - 1) H_z)        a, b the item's two ranks
 
     Where the lists come with scores, items that hold a run of equal scores are tied, as in
-    `monitor.kernels.kendall.weighted_ties.weighted_tau_of_ties`.
+    `monitor.kernels.kendall.ties.weighted_tau_of_ties`.
 
     Identical: 1. Reversed: -1. Fewer than two items in common, or all of them tied in a list: NaN. Symmetric.
     Cost: k² / 2 comparisons a pair, k log² k beyond `monitor.kernels.kendall.dominance.COUNT_ALL_PAIRS_MAX_K`.

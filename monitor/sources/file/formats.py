@@ -16,15 +16,15 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from monitor.errors import SourceError
-from monitor.sources.columns import id_array, require_columns
-from monitor.sources.numbers import number_array
+from monitor.sources.id_columns import id_array, require_columns
+from monitor.sources.number_columns import number_array
 
 _BATCH_VALUES = 1 << 20
 _CSV_BLOCK = 4 << 20
 _JSON_ROWS = 10_000
 _MAX_LINE = 16 << 20
 
-Batch = Mapping[str, Any]
+FileBatch = Mapping[str, Any]
 """Columns by name: arrow arrays, or for JSON lines Python lists of values."""
 
 
@@ -32,23 +32,23 @@ class MissingFileError(SourceError):
     """There is no file; for whoever waits for one that is to come."""
 
 
-def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes: int) -> Iterator[Batch]:
+def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
     """Yield the file's rows in batches of bounded size, at least one batch even when there is no row.
 
     SourceError when it is no readable file of that format, or a column is not there.
     """
     read = _READERS[kind or _format_of(path)]
-    with _translated(path):
+    with _source_errors(path):
         _require_file(path)
         yield from read(path, columns, max_bytes)
 
 
-def arrows(batch: Batch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
+def arrow_arrays(batch: FileBatch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
     """The batch with arrow columns only: ids, or numbers in the columns of these names."""
-    return {name: arrow(column, is_number=name in numbers) for name, column in batch.items()}
+    return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
 
 
-def arrow(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
     """A column as an arrow array, of ids or numbers where it holds Python values."""
     if isinstance(column, pa.Array):
         return column
@@ -83,7 +83,7 @@ def _require_file(path: Path) -> None:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def _source_errors(path: Path) -> Iterator[None]:
     """Turn what the system and pyarrow raise into a SourceError of one line."""
     try:
         yield
@@ -99,7 +99,7 @@ def _translated(path: Path) -> Iterator[None]:
         raise SourceError(msg, permanent=False) from None
 
 
-def _read_parquet(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[Batch]:
+def _read_parquet(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
         require_columns(columns, file.schema_arrow.names, str(path))
         rows = _batch_rows(file.metadata, columns, path, max_bytes)
@@ -123,7 +123,7 @@ def _batch_rows(metadata: Any, columns: Sequence[str], path: Path, max_bytes: in
     return max(1, int(_BATCH_VALUES / most))
 
 
-def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[Batch]:
+def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
     """Every column as text: ``007`` is no 7, and Namibia is no null."""
     del max_bytes  # blocks are bounded, and what is kept of them is counted by the caller
     read = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK)
@@ -136,7 +136,7 @@ def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[Ba
             yield {name: batch.column(name) for name in columns}
 
 
-def _read_jsonl(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[Batch]:
+def _read_jsonl(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
     """Line by line, so that one odd value concerns one user only."""
     missing = set(columns)
     keys: list[str] = []
@@ -179,7 +179,7 @@ def _json_row(line: bytes, path: Path, number: int) -> dict[str, object]:
     return row
 
 
-_READERS: dict[str, Callable[[Path, Sequence[str], int], Iterator[Batch]]] = {
+_READERS: dict[str, Callable[[Path, Sequence[str], int], Iterator[FileBatch]]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "jsonl": _read_jsonl,

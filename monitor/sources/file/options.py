@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from monitor.options import ConfigPath, Options
-from monitor.sources.fields import ITEM, TITLE, WEIGHT, ColumnName, GradeColumns, ListColumns
-from monitor.sources.templates import check_placeholders
+from monitor.sources.slot_templates import check_placeholders
+from monitor.sources.table_options import ITEM, TITLE, WEIGHT, ColumnName, GradeColumns, ListColumns
 
-Format = Literal["parquet", "csv", "jsonl"]
+FileFormat = Literal["parquet", "csv", "jsonl"]
 TemplatePath = Annotated[ConfigPath, AfterValidator(check_placeholders)]
 
 _GIB = 2**30
@@ -21,11 +21,11 @@ _PATH = (
 _FORMAT = "Format of the file; by default told by its suffix: `.parquet`, `.csv` or `.jsonl`, the last two also with `.gz`."
 
 
-class FileOptions(ListColumns):
+class FileSourceOptions(ListColumns):
     """One arm's lists in a file."""
 
     path: TemplatePath = Field(description=_PATH, min_length=1)
-    format: Format | None = Field(default=None, description=_FORMAT)
+    format: FileFormat | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory the rows of the panel's users may take, in bytes."
     )
@@ -37,7 +37,7 @@ class FileItemWeightsOptions(Options):
     path: TemplatePath = Field(description=_PATH, min_length=1)
     item: ColumnName = Field(description=ITEM)
     weight: ColumnName = Field(description=WEIGHT)
-    format: Format | None = Field(default=None, description=_FORMAT)
+    format: FileFormat | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory items and weights may take, in bytes."
     )
@@ -49,7 +49,7 @@ class FileItemTitlesOptions(Options):
     path: TemplatePath = Field(description=_PATH, min_length=1)
     item: ColumnName = Field(description=ITEM)
     title: ColumnName = Field(description=TITLE)
-    format: Format | None = Field(default=None, description=_FORMAT)
+    format: FileFormat | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory a row may take, in bytes.")
 
 
@@ -57,7 +57,7 @@ class FileRelevanceOptions(GradeColumns):
     """What users found relevant, in a file a slot; one that is not there yet is waited for."""
 
     path: TemplatePath = Field(description=_PATH, min_length=1)
-    format: Format | None = Field(default=None, description=_FORMAT)
+    format: FileFormat | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory users, items and grades may take, in bytes."
     )
@@ -68,7 +68,7 @@ class FileUsersOptions(Options):
 
     path: TemplatePath = Field(description=_PATH, min_length=1)
     user: ColumnName = Field(description="Column with the user's key.")
-    format: Format | None = Field(default=None, description=_FORMAT)
+    format: FileFormat | None = Field(default=None, description=_FORMAT)
     max_bytes: int = Field(
         default=2 * _GIB, ge=2**20, le=1024 * _GIB, description="Most memory users and segments may take, in bytes."
     )

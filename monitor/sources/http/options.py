@@ -13,7 +13,7 @@ import jmespath.exceptions
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import ConfigPath, Duration, Options
-from monitor.sources.templates import check_placeholders, placeholders
+from monitor.sources.slot_templates import check_placeholders, placeholders
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -66,7 +66,7 @@ def _check_token(token: SecretStr) -> SecretStr:
 Expression = Annotated[str, AfterValidator(_compiles)]
 
 
-class HttpOptions(Options):
+class HttpSourceOptions(Options):
     """A recommender that answers one user's list a request, as JSON."""
 
     url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(

@@ -14,12 +14,12 @@ from http import HTTPStatus
 
 import aiohttp
 
+from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
-from monitor.sources.collecting import ListCollector
-from monitor.sources.deadlines import Deadline
-from monitor.sources.http.asking import Asking, Failure, Found, read_body
-from monitor.sources.http.options import HttpOptions
+from monitor.sources.http.options import HttpSourceOptions
+from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
+from monitor.sources.list_collector import ListCollector
 
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
@@ -36,18 +36,18 @@ class HttpSource:
     ``concurrency`` users in a row without an answer is given up: the users not yet asked get the reason of the last one.
     """
 
-    def __init__(self, options: HttpOptions) -> None:
+    def __init__(self, options: HttpSourceOptions) -> None:
         self._options = options
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return _run(_Round(self._options, request).pull(_tls_context(self._options)))
+        return _run_in_own_loop(_HttpPull(self._options, request).pull(_tls_context(self._options)))
 
     def close(self) -> None:
         """Nothing is held between pulls."""
 
 
-def _tls_context(options: HttpOptions) -> ssl.SSLContext | None:
+def _tls_context(options: HttpSourceOptions) -> ssl.SSLContext | None:
     if options.ca_file is None:
         return None
     try:
@@ -57,7 +57,7 @@ def _tls_context(options: HttpOptions) -> ssl.SSLContext | None:
         raise SourceError(msg) from None
 
 
-def _run(main: Coroutine[None, None, Pull]) -> Pull:
+def _run_in_own_loop(main: Coroutine[None, None, Pull]) -> Pull:
     """Run in an event loop of its own.
 
     Unlike asyncio.run it does not wait for the resolver's threads: a name server that hangs must not outlast the deadline.
@@ -77,18 +77,18 @@ async def _cancel_rest() -> None:
     await asyncio.gather(*left, return_exceptions=True)
 
 
-class _Round:
+class _HttpPull:
     """One pull: its users still to be asked, its lists, and how long the source has been silent."""
 
-    def __init__(self, options: HttpOptions, request: PullRequest) -> None:
+    def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
         self._options = options
         self._deadline = Deadline.after(request.timeout_s)
-        self._asking = Asking(options, request)
+        self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
         self._waiting: Iterator[str] = iter(request.users.tolist())
         self._under_way: set[str] = set()
         self._silent_users = 0
-        self._given_up: Failure | None = None
+        self._given_up: RequestFailure | None = None
 
     async def pull(self, tls: ssl.SSLContext | None) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``."""
@@ -132,8 +132,8 @@ class _Round:
             if self._given_up:
                 return
 
-    def _record(self, user: str, outcome: Found | Failure) -> None:
-        if isinstance(outcome, Found):
+    def _record(self, user: str, outcome: ListAnswer | RequestFailure) -> None:
+        if isinstance(outcome, ListAnswer):
             self._silent_users = 0
             self._lists.add(user, outcome.items, outcome.scores)
             return
@@ -142,11 +142,11 @@ class _Round:
         if self._silent_users >= _DEAD_AFTER * self._options.concurrency:
             self._given_up = outcome
 
-    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> Found | Failure:
+    async def _ask_patiently(self, session: aiohttp.ClientSession, user: str) -> ListAnswer | RequestFailure:
         """Ask, and again after a growing, jittered pause, as long as that may help and the deadline allows."""
         outcome = await self._ask(session, user)
         for retry in range(self._options.retries):
-            if isinstance(outcome, Found) or not outcome.is_retried:
+            if isinstance(outcome, ListAnswer) or not outcome.is_retried:
                 break
             pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**retry) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
             pause_s = max(pause_s, outcome.retry_after_s)
@@ -156,47 +156,49 @@ class _Round:
             outcome = await self._ask(session, user)
         return outcome
 
-    async def _ask(self, session: aiohttp.ClientSession, user: str) -> Found | Failure:
+    async def _ask(self, session: aiohttp.ClientSession, user: str) -> ListAnswer | RequestFailure:
         """Values at the places of list and scores, or the Failure."""
         asking = self._asking
         try:
             async with session.request(
                 asking.method, asking.url(user), data=asking.body(user), allow_redirects=False
             ) as response:
-                if response.status != HTTPStatus.OK and (failure := _refused(response)):
+                if response.status != HTTPStatus.OK and (failure := _status_failure(response)):
                     response.close()  # its body is of no use: do not read it to keep the connection
                     return failure
                 content = await read_body(response, self._options.max_bytes)
                 if content is None:
                     response.close()
-                    return Failure(CoverageReason.TOO_LARGE, f"the answer is longer than {self._options.max_bytes} bytes")
+                    return RequestFailure(
+                        CoverageReason.TOO_LARGE, f"the answer is longer than {self._options.max_bytes} bytes"
+                    )
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            return _lost(error)
+            return _connection_failure(error)
         except zlib.error:
-            return Failure(CoverageReason.MALFORMED, "the answer's compression is broken or unknown")
+            return RequestFailure(CoverageReason.MALFORMED, "the answer's compression is broken or unknown")
         return asking.read(user, content)
 
     def _close_books(self) -> None:
         """Give a reason to whoever was not asked, or not to the end."""
-        rest = self._given_up or Failure(CoverageReason.TIMEOUT, "the pull's deadline passed")
+        rest = self._given_up or RequestFailure(CoverageReason.TIMEOUT, "the pull's deadline passed")
         for user in self._under_way:
             self._lists.fail(user, CoverageReason.TIMEOUT, "the pull's deadline passed")
         for user in self._waiting:
             self._lists.fail(user, rest.reason, rest.note)
 
 
-def _refused(response: aiohttp.ClientResponse) -> Failure | None:
+def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:
     """Return what a status other than 200 means; None when the body counts."""
     status = response.status
     note = f"status {status}"
     if status in (HTTPStatus.NOT_FOUND, HTTPStatus.NO_CONTENT):
-        return Failure(CoverageReason.MISSING, note)
+        return RequestFailure(CoverageReason.MISSING, note)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         retry_after_s = _retry_after_s(response.headers.get("Retry-After", ""))
-        return Failure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
+        return RequestFailure(CoverageReason.RATE_LIMITED, note, is_retried=True, retry_after_s=retry_after_s)
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        return Failure(CoverageReason.SERVER_ERROR, note, is_retried=True)
-    return Failure(CoverageReason.HTTP_ERROR, note) if status >= HTTPStatus.MULTIPLE_CHOICES else None
+        return RequestFailure(CoverageReason.SERVER_ERROR, note, is_retried=True)
+    return RequestFailure(CoverageReason.HTTP_ERROR, note) if status >= HTTPStatus.MULTIPLE_CHOICES else None
 
 
 def _retry_after_s(value: str) -> float:
@@ -208,18 +210,20 @@ def _retry_after_s(value: str) -> float:
     return 0.0
 
 
-def _lost(error: Exception) -> Failure:
+def _connection_failure(error: Exception) -> RequestFailure:
     """Return what a broken request means; the note never repeats an address."""
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return Failure(CoverageReason.UNREACHABLE, "no connection in time", is_retried=True)
+        return RequestFailure(CoverageReason.UNREACHABLE, "no connection in time", is_retried=True)
     if isinstance(error, TimeoutError):
-        return Failure(CoverageReason.TIMEOUT, "no answer in time", is_retried=True)
+        return RequestFailure(CoverageReason.TIMEOUT, "no answer in time", is_retried=True)
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return Failure(CoverageReason.UNREACHABLE, "the certificate is not trusted: set ca_file for authorities of your own")
+        return RequestFailure(
+            CoverageReason.UNREACHABLE, "the certificate is not trusted: set ca_file for authorities of your own"
+        )
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return Failure(CoverageReason.UNREACHABLE, "the host's name cannot be resolved", is_retried=True)
+        return RequestFailure(CoverageReason.UNREACHABLE, "the host's name cannot be resolved", is_retried=True)
     if isinstance(error, aiohttp.ClientResponseError | ValueError):
-        return Failure(CoverageReason.MALFORMED, "the answer is no HTTP")
+        return RequestFailure(CoverageReason.MALFORMED, "the answer is no HTTP")
     told = getattr(error, "strerror", None)
     how = "the connection was refused or lost" + (f": {told}" if isinstance(told, str) else "")
-    return Failure(CoverageReason.UNREACHABLE, how, is_retried=True)
+    return RequestFailure(CoverageReason.UNREACHABLE, how, is_retried=True)

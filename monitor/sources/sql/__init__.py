@@ -3,23 +3,22 @@
 from monitor.sources.sql.options import (
     SqlItemTitlesOptions,
     SqlItemWeightsOptions,
-    SqlOptions,
     SqlRelevanceOptions,
+    SqlSourceOptions,
     SqlUsersOptions,
 )
-from monitor.sources.sql.source import SqlSource, users_of
-from monitor.sources.sql.tables import SqlItemTitles, SqlItemWeights, SqlRelevance, SqlUsers
+from monitor.sources.sql.source import SqlItemTitles, SqlItemWeights, SqlRelevance, SqlSource, SqlUsers, users_options_of
 
 __all__ = [
     "SqlItemTitles",
     "SqlItemTitlesOptions",
     "SqlItemWeights",
     "SqlItemWeightsOptions",
-    "SqlOptions",
     "SqlRelevance",
     "SqlRelevanceOptions",
     "SqlSource",
+    "SqlSourceOptions",
     "SqlUsers",
     "SqlUsersOptions",
-    "users_of",
+    "users_options_of",
 ]

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_val
 from sqlalchemy.exc import ArgumentError
 
 from monitor.options import Duration, Options, resolve_path
-from monitor.shown import require_whole_password
-from monitor.sources.fields import GRADE, ITEM, TITLE, WEIGHT, ColumnName, ListColumns
+from monitor.redaction import require_whole_password
+from monitor.sources.table_options import GRADE, ITEM, TITLE, WEIGHT, ColumnName, ListColumns
 
 
 def bound_names(query: str) -> frozenset[str]:
@@ -32,7 +32,7 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))
 
 
-DatabaseUrl = Annotated[SecretStr, AfterValidator(_check_url)]
+SourceDatabaseUrl = Annotated[SecretStr, AfterValidator(_check_url)]
 
 _URL = "SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
 _TABLE = "Table or view to read whole, with its schema where needed: `recs.lists`."
@@ -45,7 +45,7 @@ class _Selection(Options):
 
     binds: ClassVar[frozenset[str]] = frozenset()
 
-    url: DatabaseUrl = Field(description=_URL)
+    url: SourceDatabaseUrl = Field(description=_URL)
     table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(default=None, description=_TABLE)
     query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(default=None, description="One SELECT.")
     max_rows: int = Field(default=20_000_000, ge=1, le=10**10, description=_ROWS)
@@ -62,7 +62,7 @@ class _Selection(Options):
         return self
 
 
-class SqlOptions(_Selection, ListColumns):
+class SqlSourceOptions(_Selection, ListColumns):
     """One arm's lists in a database."""
 
     binds = frozenset({"users", "k", "slot"})

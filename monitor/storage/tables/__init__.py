@@ -1,16 +1,17 @@
 """Every table of the database, made to be read by people with SQL too. What creates them is in migrations."""
 
-from monitor.storage.tables.alerting import alert_states, deliveries, notifications, silences, transitions
-from monitor.storage.tables.declaring import metadata
-from monitor.storage.tables.lasting import daily, leases
-from monitor.storage.tables.measured import (
+from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions
+from monitor.storage.tables.metadata import metadata
+from monitor.storage.tables.run_tables import (
     arm_scores,
     coverage,
     coverage_reasons,
+    daily,
     evidence,
     expectations,
     explanations,
     kept_lists,
+    leases,
     lessons,
     metrics,
     runs,

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model import CoverageReason
-from monitor.sources import SqlOptions
+from monitor.sources import SqlSourceOptions
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 
 WIDE = {"table": "wide", "user": "who", "items": "what"}
@@ -166,7 +166,7 @@ def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:
 
 
 def test_a_locked_database_is_told_and_may_be_free_later(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("monitor.sources.sql.database._LONGEST_CONNECT_S", 0.2)
+    monkeypatch.setattr("monitor.sources.sql.read_only_database._LONGEST_CONNECT_S", 0.2)
     source = source_of(sql={"url": database} | WIDE)
     holder = sqlite3.connect(database.removeprefix("sqlite:///"), isolation_level=None)
     try:
@@ -217,13 +217,15 @@ BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS)
 def test_bad_options_are_told_without_their_secrets(options: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValidationError, match=expected) as caught:
-        SqlOptions.model_validate(options)
+        SqlSourceOptions.model_validate(options)
 
     assert "canary" not in str(caught.value)
 
 
 def test_casts_and_times_in_a_query_are_no_parameters() -> None:
-    SqlOptions.model_validate(GOOD | {"query": "SELECT a::text, '12:30' FROM t WHERE u IN :users", "user": "a", "items": "b"})
+    SqlSourceOptions.model_validate(
+        GOOD | {"query": "SELECT a::text, '12:30' FROM t WHERE u IN :users", "user": "a", "items": "b"}
+    )
 
 
 def test_an_unknown_database_is_a_mistake_in_the_configuration() -> None:

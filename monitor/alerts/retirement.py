@@ -1,0 +1,74 @@
+"""Ends of alerts whose rule, segment or comparison is gone from the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from monitor.model import ALL, AlertState, Comparison, Direction, Rule, State, Transition
+
+_LOST = "unknown"
+
+
+def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison]) -> tuple[AlertState, ...]:
+    """Pending and firing states that no rule of these comparisons looks at any more.
+
+    Under ``segments: each`` a segment is never outdated, however long nobody has seen it. Quiet states are left out: nothing
+    has to be ended or told, and they would go on where they stand if their rule came back.
+    """
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
+    return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
+
+
+def retire_alerts(
+    states: Iterable[AlertState], causes: Iterable[Transition], comparisons: Sequence[Comparison], *, at: datetime
+) -> tuple[Transition, ...]:
+    """Transitions to quiet for every outdated state; those that end a firing are announced as any other end.
+
+    ``comparisons`` are all that the configuration holds now. ``causes`` are stored transitions, oldest first: the last one
+    of an alert and segment tells the metric and labels under which receivers know it, now that the rule cannot. Such an end
+    belongs to no slot; ``at`` stands for it.
+    """
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
+    told = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
+    return tuple(
+        _end(state, told.get((state.comparison, state.alert, state.segment)), _why(state, rules) or "", at)
+        for state in find_outdated(states, comparisons)
+    )
+
+
+def _why(state: AlertState, rules: dict[str, dict[str, Rule]]) -> str | None:
+    if state.comparison not in rules:
+        return "comparison removed from the configuration"
+    rule = rules[state.comparison].get(state.alert)
+    if rule is None:
+        return "rule removed from the configuration"
+    if rule.segments == "each":
+        return None
+    watched = (ALL,) if rule.segments == "all" else rule.segments
+    return None if state.segment in watched else "segment removed from the rule in the configuration"
+
+
+def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime) -> Transition:
+    return Transition(
+        comparison=state.comparison,
+        alert=state.alert,
+        segment=state.segment,
+        slot=at,
+        at=at,
+        from_state=state.state,
+        to_state=State.QUIET,
+        reason=reason,
+        value=None,
+        direction=cause.direction if cause else Direction.BELOW,
+        threshold=state.threshold,
+        users=0,
+        metric=cause.metric if cause else _LOST,
+        statistic=cause.statistic if cause else _LOST,
+        severity=state.severity,
+        since=state.since,
+        dedup_key=state.dedup_key,
+        runbook_url=cause.runbook_url if cause else None,
+        labels=cause.labels if cause else {},
+        incident=state.incident,
+    )

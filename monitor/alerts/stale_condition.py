@@ -1,0 +1,89 @@
+"""The condition `stale`: no run of a comparison succeeds any more. Judged by time, since there may be no run to judge by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from monitor.alerts.machine import Evaluation, advance
+from monitor.model import (
+    ALL,
+    AlertState,
+    Comparison,
+    Condition,
+    Outcome,
+    Rule,
+    RuleKind,
+    State,
+    Transition,
+    Verdict,
+)
+
+JUST_AFTER = timedelta(microseconds=1)
+"""What is judged between runs belongs just after the newest slot that counts, so that any later run moves it on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staleness:
+    """How long a run that succeeds has been waited for.
+
+    ``since``: slot of the newest ok run, or where none ever was (``has_succeeded``) the time from which one was waited for.
+    ``overdue_at``: by when the last of the runs that may go without success had to end. ``seen_s``: monotonic seconds for which
+    this process has watched since it began, a run succeeded, the clock jumped or the machine slept; ``needed_s``: how long it
+    takes from then on until another run was due and had to end.
+    """
+
+    since: datetime
+    has_succeeded: bool
+    overdue_at: datetime
+    seen_s: float
+    needed_s: float
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether it has lasted too long, by the clock and by what was seen: a clock that jumps is no run that failed."""
+        return now >= self.overdue_at and self.seen_s >= self.needed_s
+
+
+def judge_stale(
+    comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+    """The states that change and their transitions while no run succeeds; none before the wait is over.
+
+    The rule on staleness fires; the next ok run ends it, and nothing else does. Where staleness is ignored, pending and firing
+    alerts end instead. The same arguments give the same answer, and what was stored of it changes no more.
+    """
+    if not wait.is_over(now):
+        return (), ()
+    moves = [*_fire(comparison, states, wait, now), *_give_up(comparison, states, wait, now)]
+    changed = [(state, transition) for state, transition in moves if transition is not None]
+    return tuple(state for state, _ in changed), tuple(transition for _, transition in changed)
+
+
+Move = tuple[AlertState, Transition | None]
+
+
+def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
+    stored = {(state.alert, state.segment): state for state in states}
+    for rule in comparison.rules:
+        if rule.kind is RuleKind.CONDITION and rule.statistic == Condition.STALE:
+            verdict = Verdict(outcome=Outcome.BREACH, reason=_tell(comparison, wait), value=None, users=0)
+            look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
+            yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
+
+
+def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
+    rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.rules}
+    reason = f"{_tell(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
+    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_given_up=True)
+    for state in states if Condition.STALE in comparison.ignored else ():
+        if state.alert in rules and state.state is not State.QUIET:
+            slot = max(wait.since, state.judged_slot) + JUST_AFTER  # runs that failed have judged it since
+            look = Evaluation(comparison=comparison.name, segment=state.segment, slot=slot, at=now)
+            yield advance(rules[state.alert], verdict, state, look)
+
+
+def _tell(comparison: Comparison, wait: Staleness) -> str:
+    since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
+    newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
+    return f"no run has succeeded {newest}: {comparison.stale_after:,} that were due since failed or were not begun"

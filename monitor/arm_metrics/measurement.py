@@ -1,0 +1,86 @@
+"""Arm-wide metrics of both arms over all segments of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.arm_metrics.listing import ArmLists, Floats, LastLists, Listing
+from monitor.arm_metrics.measures import ArmMetric
+from monitor.kernels.exposure import churn, compact_codes, distinct_items
+from monitor.model import Arm, ArmScore, ByArm, PairBatch
+
+Rows = npt.NDArray[np.intp]
+
+
+def measure_arms(
+    batch: PairBatch,
+    segments: Mapping[str, Rows],
+    metrics: Sequence[ArmMetric],
+    *,
+    catalogue_size: int | None = None,
+    last: Mapping[Arm, LastLists] | None = None,
+) -> tuple[ArmScore, ...]:
+    """Each metric of each arm over each segment, in the order segment, metric, arm.
+
+    ``segments`` hold rows of the batch. ``catalogue_size`` counts the items that could be listed; without it, and where more
+    are listed than that, it is the number of items that either arm lists to anybody. ``last`` holds the arms' last runs.
+
+    Where a value is undefined (nobody in the segment) or cannot be known (no weights, no scores, no last run), it is None and
+    ``n`` is 0. Cost: a pass over the places of each segment for all that counts items, and one each for popularity and score
+    shift, which sorts; memory for a copy of them. What the catalogue costs is paid once.
+    """
+    whole = _arm_lists(batch, catalogue_size, last or {})
+    scores: list[ArmScore] = []
+    for segment, rows in segments.items():
+        listings = {arm: Listing(lists, rows) for arm, lists in whole.items()}
+        scores += (_score(segment, arm, metric, listings[arm]) for metric in metrics for arm in metric.arms)
+    return tuple(scores)
+
+
+def count_listed(batch: PairBatch) -> int:
+    """Number of distinct items that either arm lists: the size of the catalogue as far as it can be seen."""
+    return len(distinct_items(batch.baseline, batch.candidate))
+
+
+def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:
+    value = metric.measure(listing) if listing.n else None
+    return ArmScore(segment=segment, arm=arm, metric=metric.name, value=value, n=0 if value is None else metric.lists(listing))
+
+
+def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:
+    baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
+    catalogue = max(catalogue_size or 0, len(items))
+    scores, weights = _by_arm(batch.scores), _by_arm(batch.weights)
+    return {
+        arm: ArmLists(
+            codes=codes,
+            items=len(items),
+            catalogue=catalogue,
+            scores=scores.get(arm),
+            other_scores=scores.get(other),
+            weights=weights.get(arm),
+            churn=_churn(batch, arm, last[arm]) if arm in last else None,
+            is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
+        )
+        for arm, other, codes in (
+            (Arm.BASELINE, Arm.CANDIDATE, baseline),
+            (Arm.CANDIDATE, Arm.BASELINE, candidate),
+        )
+    }
+
+
+def _by_arm(values: ByArm | None) -> dict[Arm, Floats]:
+    return {} if values is None else {Arm.BASELINE: values.baseline, Arm.CANDIDATE: values.candidate}
+
+
+def _churn(batch: PairBatch, arm: Arm, last: LastLists) -> Floats:
+    is_baseline = arm == Arm.BASELINE
+    return churn(
+        batch.baseline if is_baseline else batch.candidate,
+        batch.baseline_lengths if is_baseline else batch.candidate_lengths,
+        last.codes,
+        last.lengths,
+    )

@@ -1,0 +1,66 @@
+"""Why a mean fell: the drop split exactly, who carries it, which items came and went, in one sentence. No I/O, no metric.
+
+A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to be held
+against (`pool_runs`, `pool_kinds`), `explain`.
+"""
+
+from monitor.attribution.causes import Narrowed, find_leader, narrow, rank_causes
+from monitor.attribution.decomposition import OTHERS, Drop, SegmentDrop, decompose_all, decompose_drop, decompose_leading
+from monitor.attribution.explanation import (
+    CodedExplanation,
+    CurrentRun,
+    Difference,
+    PastRuns,
+    describe_difference,
+    explain_metric,
+)
+from monitor.attribution.groups import CHANGES, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
+from monitor.attribution.item_shifts import ExposureShift, ItemShift, compare_exposure, rank_weights
+from monitor.attribution.parts import Floats, Parts, ScoreBatch, average_parts, pool_runs, split_distances
+from monitor.attribution.rises import Missing, Rise, Rises, bound_missing, find_rises
+from monitor.attribution.sentences import shorten_name, write_alert_text, write_falls, write_sentence
+
+__all__ = [
+    "CHANGES",
+    "OTHERS",
+    "CodedExplanation",
+    "CurrentRun",
+    "Difference",
+    "Drop",
+    "ExposureShift",
+    "Floats",
+    "Group",
+    "ItemShift",
+    "Missing",
+    "Narrowed",
+    "Parts",
+    "PastRuns",
+    "Rise",
+    "Rises",
+    "ScoreBatch",
+    "SegmentDrop",
+    "average_parts",
+    "bound_missing",
+    "classify",
+    "compare_exposure",
+    "decompose_all",
+    "decompose_drop",
+    "decompose_leading",
+    "describe_difference",
+    "explain_metric",
+    "find_leader",
+    "find_medoids",
+    "find_rises",
+    "group_users",
+    "narrow",
+    "pool_kinds",
+    "pool_runs",
+    "rank_causes",
+    "rank_weights",
+    "share_kinds",
+    "shorten_name",
+    "split_distances",
+    "write_alert_text",
+    "write_falls",
+    "write_sentence",
+]

@@ -1,0 +1,222 @@
+"""The sentences of an explanation, and of an alert's message about it: plain English, one line, the same for the same figures."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from monitor.attribution.causes import AND, rank_causes
+from monitor.attribution.decomposition import WITHIN, Drop, SegmentDrop
+from monitor.attribution.rises import Missing, Rises
+from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, PartMeans, SegmentFall
+
+LONGEST_SENTENCE = 200
+"""Characters of a sentence; pieces that do not fit are left out, the last first."""
+
+CLEAR = 2.0
+"""Standard errors over users below which nothing is said of what a drop is made of: its shares would be noise."""
+
+CANCELLED = 3.0
+"""From how many times the drop one piece of it is told in amounts: shares of what little is left would mislead."""
+
+_LONGEST_NAME = 40
+_LEAST_AMOUNT = 0.00005
+_LEAST_TOLD = 0.005
+_LEAST_GROWN = 0.01
+_WORDS: Mapping[Part, str] = {
+    Part.MEMBERSHIP: "items replaced",
+    Part.ORDER: "items moved",
+    Part.LENGTH: "lists of other lengths",
+    Part.COMPOSITION: "other users asked than before",
+    Part.MISSING: "other users answered than before",
+}
+_LENGTHS = (Change.CUT_SHORT, Change.LENGTHENED)
+_VERBS = {Change.CUT_SHORT: "cut short", Change.LENGTHENED: "lengthened", Change.MOSTLY_REPLACED: "mostly replaced"}
+
+
+def write_sentence(
+    drop: Drop,
+    leader: SegmentDrop | None = None,
+    *,
+    left: int = 0,
+    rises: Mapping[Change, Rises] | None = None,
+    missing: Missing | None = None,
+    farthest: float = math.inf,
+) -> str:
+    """What brought the drop about, in one line of at most `LONGEST` characters.
+
+    ``leader`` from `find_leader` or `narrow`; ``left``: items that left its users' lists altogether, or everybody's.
+    Users newly without a list and lists newly of another length (``missing``, ``rises``) come first where they could hide
+    more than the drop that was seen: what is not there is taken to be as far away as can be (``farthest``, infinite where
+    distance has no bound).
+    """
+    is_clear = drop.whole > 0 and drop.whole >= CLEAR * drop.noise
+    causes, known = rank_causes(drop, leader), rises or {}
+    what = _describe(causes[0], known, left)
+    lead, *rest = _write_drop(drop, causes, what) if is_clear else [_write_no_drop(drop, leader, what)]
+    tells_length = causes[0].part is Part.LENGTH and (is_clear or leader is not None)
+    facts = [*_write_missing(missing), *(() if tells_length else _write_lengths(known, farthest))]
+    ahead = [text for weight, text in facts if not is_clear or weight > drop.whole]
+    behind = [text for _, text in facts if text not in ahead]
+    return _join([*ahead, lead, *behind, *rest, *_write_rise(known, Change.MOSTLY_REPLACED)])
+
+
+def write_distance(total: PartMeans | None) -> str:
+    """What sets lists apart where there is no past: how far they lie from identical ones, and by which parts."""
+    if total is None or not total.n:
+        return "Nothing can be said: no user's lists have a score."
+    parts = {part: float(getattr(total, part)) for part in WITHIN}
+    apart = f"lists lie {total.whole:.4f} from identical ones"
+    return _join([f"no healthy run to hold this against: {apart}", *_write_parts(parts, total.whole)])
+
+
+def write_fall(fall: SegmentFall, drop: float) -> str:
+    """What one segment adds to everybody's ``drop``, in one sentence; says so where it has not fallen."""
+    name, within = shorten_name(fall.segment), math.fsum(fall.parts[part] for part in WITHIN)
+    if not (fall.share and within):
+        return _join([f"in {name} there is no fall to explain"])
+    moved = f"{abs(within) / fall.share:.4f}"
+    if within < 0:
+        return _join([f"in {name} the mean rose by {moved}"])
+    is_shared = fall.whole > 0 and drop > 0 and fall.whole <= CANCELLED * drop
+    of_all = f", {_percent(fall.whole, drop)} of everybody's drop" if is_shared else ""
+    return _join([f"in {name} the mean fell by {moved}{of_all}", *_write_parts(fall.parts, fall.whole)])
+
+
+def _write_parts(parts: Mapping[Part, float], whole: float) -> list[str]:
+    """The parts, largest first, in shares of the whole where they do not cancel out, else in amounts."""
+    causes = [Cause(part=part, amount=amount) for part, amount in parts.items()]
+    largest = max(abs(cause.amount) for cause in causes)
+    is_shared = whole > 0 and largest <= CANCELLED * whole
+    least = _LEAST_TOLD * whole if is_shared else 0.0
+    told = [cause for cause in sorted(causes, key=lambda cause: -abs(cause.amount)) if abs(cause.amount) >= least]
+    return _write_rest(told, whole if is_shared else None)
+
+
+def shorten_name(name: str) -> str:
+    """A name from outside on one line of bounded length: nothing unprintable, nothing that steers a terminal or turns text."""
+    return AND.join(_shorten_part(each) for each in name.split(AND, 1))
+
+
+def _shorten_part(name: str) -> str:
+    line = " ".join("".join(char if char.isprintable() else " " for char in name).split())
+    return line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
+
+
+def _write_no_drop(drop: Drop, leader: SegmentDrop | None, what: str) -> str:
+    moved = f"{abs(drop.whole):.4f}"
+    has_fallen = drop.whole > 0
+    line = f"no clear drop: the mean fell by {moved}" if has_fallen else f"no drop: the mean rose by {moved}"
+    if leader is None or not leader.share:
+        return line
+    also = "" if has_fallen else "but fell "
+    return f"{line}, {also}by {leader.whole / leader.share:.4f} in {shorten_name(leader.segment)}, {what}"
+
+
+def _write_drop(drop: Drop, causes: Sequence[Cause], what: str) -> list[str]:
+    first = causes[0]
+    where = "everywhere" if first.segment is None else shorten_name(first.segment)
+    if max(abs(cause.amount) for cause in causes) > CANCELLED * drop.whole:
+        return [f"{first.amount:.4f} against a drop of {drop.whole:.4f}: {where}, {what}", *_write_rest(causes[1:], None)]
+    share = "all" if drop.whole - first.amount < _LEAST_TOLD * drop.whole else _percent(first.amount, drop.whole)
+    rest = [cause for cause in causes[1:] if abs(cause.amount) >= _LEAST_TOLD * drop.whole]
+    return [f"{share} of the drop: {where}, {what}", *_write_rest(rest, drop.whole)]
+
+
+def _write_rest(causes: Sequence[Cause], whole: float | None) -> list[str]:
+    """What adds to the drop piece by piece, then together what offsets it; in shares of ``whole``, or else in amounts."""
+
+    def tell(cause: Cause) -> str:
+        amount = abs(cause.amount)
+        shown = f"{amount:.4f}" if whole is None else _percent(amount, whole)
+        return f"{cause.part}{' elsewhere' if cause.is_rest else ''} {shown}"
+
+    told = [cause for cause in causes if abs(cause.amount) >= _LEAST_AMOUNT]
+    offset = [tell(cause) for cause in told if cause.amount < 0]
+    return [tell(cause) for cause in told if cause.amount > 0] + ([f"offset by {', '.join(offset)}"] if offset else [])
+
+
+def _describe(cause: Cause, rises: Mapping[Change, Rises], left: int) -> str:
+    if cause.part is Part.MEMBERSHIP and left:
+        return f"{left:,} {'item' if left == 1 else 'items'} left their lists"
+    if cause.part is Part.LENGTH and (risen := [each for each in _LENGTHS if each in rises and rises[each].total.newly > 0]):
+        return f"lists {_VERBS[max(risen, key=lambda change: rises[change].total.newly)]}"
+    return _WORDS[cause.part]
+
+
+def _write_missing(missing: Missing | None) -> Iterator[tuple[float, str]]:
+    """Users newly without a score, with how much they may hide."""
+    if missing is not None and missing.rises.total.newly >= _LEAST_TOLD:
+        yield missing.hidden, _write_shares(missing.rises, "of users have no list")
+
+
+def _write_lengths(rises: Mapping[Change, Rises], farthest: float) -> Iterator[tuple[float, str]]:
+    """Lists newly of another length, with how much they may hide."""
+    for change in _LENGTHS:
+        for text in _write_rise(rises, change):
+            yield rises[change].total.newly * farthest, text
+
+
+def _write_rise(rises: Mapping[Change, Rises], change: Change) -> Iterator[str]:
+    if change in rises and rises[change].total.newly >= _LEAST_GROWN:
+        yield _write_shares(rises[change], f"of lists {_VERBS[change]}")
+
+
+def _write_shares(rises: Rises, what: str) -> str:
+    total, leader = rises.total, rises.leader
+    where = "" if leader is None else f", {_percent(leader.share, 1)} in {shorten_name(leader.segment)}"
+    return f"{_percent(total.share, 1)} {what} ({_percent(total.share_before, 1)} before){where}"
+
+
+def _percent(amount: float, whole: float) -> str:
+    percent = 100 * amount / whole
+    return f"{percent:.1f} %" if 0.05 <= percent < 0.95 else f"{percent:.0f} %"  # noqa: PLR2004 - a decimal where there is no other
+
+
+def _join(pieces: Sequence[str]) -> str:
+    """As many pieces as fit, as one sentence; the first is never left out."""
+    line = _cut(pieces[0])
+    for piece in pieces[1:]:
+        if len(line) + len(piece) + 3 <= LONGEST_SENTENCE:
+            line = f"{line}; {piece}"
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _cut(piece: str) -> str:
+    return piece if len(piece) < LONGEST_SENTENCE else f"{piece[: LONGEST_SENTENCE - 2]}…"
+
+
+MOST_ITEMS = 3
+"""Items of each kind that a message has room for."""
+
+
+def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> str:
+    """A few sentences on one line for an alert on this metric and segment: that segment's fall first, then everybody's.
+
+    Says by which metric where it is another one. Bounded, whatever ids and titles hold.
+    """
+    by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
+    return " ".join([*by, *write_falls(explanation, segment), *_write_items(explanation)])
+
+
+def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
+    """A sentence on this segment's fall, where it is known, and one on everybody's."""
+    fall = next((each for each in explanation.falls if each.segment == segment), None)
+    sentence = explanation.sentence
+    if segment == ALL or fall is None:
+        return (sentence,)
+    return (write_fall(fall, _drop_of(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}")
+
+
+def _drop_of(explanation: Explanation) -> float:
+    return math.nan if explanation.before is None else explanation.now - explanation.before
+
+
+def _write_items(explanation: Explanation) -> list[str]:
+    where = "" if explanation.segment == ALL else f" in {shorten_name(explanation.segment)}"
+    told = [f"{word}: {_names(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    return [f"Items shown{where} {'; '.join(told)}."] if told else []
+
+
+def _names(items: Sequence[ExposedItem]) -> str:
+    return ", ".join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])

@@ -1,0 +1,266 @@
+"""The command `compare`: two files, no database."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from monitor.cli.output import number, print_json, print_line, print_table, progress, side_by_side
+from monitor.cli.parameters import AsJson
+from monitor.errors import InputError, MetricError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from monitor.metrics import Metric, Need
+    from monitor.model import CoverageRow, Evidence, Summary
+    from monitor.options import Options
+    from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison, ReportProgress
+
+    AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+FLAGS = {"scores": "--scores COLUMN", "item_weights": "--item-weights FILE", "relevance": "--relevance FILE"}
+"""The flag that gives what a metric needs."""
+
+
+def compare(  # noqa: PLR0913 - one a flag
+    baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV or JSONL.")],
+    candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV or JSONL.")],
+    *,
+    k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
+    metric: Annotated[
+        list[str] | None, typer.Option("--metric", "-m", help="A measure, see rankwatch metrics; may be given again.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")
+    ] = None,
+    worst: Annotated[
+        int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first measure finds least alike.")
+    ] = 0,
+    user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
+    items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
+    item: Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")] = None,
+    rank: Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")] = None,
+    scores: Annotated[
+        str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
+    ] = None,
+    users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
+    item_weights: Annotated[
+        Path | None, typer.Option(help="File with a weight for each item, for measures that need item_weights.")
+    ] = None,
+    weight_item: Annotated[str, typer.Option(help="Its column with the item.")] = "item_id",
+    weight: Annotated[str, typer.Option(help="Its column with the weight, above 0.")] = "weight",
+    relevance: Annotated[
+        Path | None, typer.Option(help="File with what users found relevant, for measures that need relevance.")
+    ] = None,
+    relevance_items: Annotated[str, typer.Option(help="Its column with the list of a user's relevant items.")] = "items",
+    relevance_item: Annotated[
+        str | None, typer.Option(help="Its column with one relevant item a row, in place of lists.")
+    ] = None,
+    relevance_grades: Annotated[
+        str | None, typer.Option(help="Its column with their grades, lists or one a row; 1 for each when left out.")
+    ] = None,
+    catalogue: Annotated[
+        int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the lists that two files hold for the same users: in all, by segment, and side by side for the worst."""
+    from monitor.metrics import Need
+    from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
+    from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
+
+    given = {Need.SCORES: scores, Need.ITEM_WEIGHTS: item_weights, Need.RELEVANCE: relevance}
+    metrics = _read_metrics(metric or DEFAULT_METRICS, [need for need, value in given.items() if value is not None])
+    is_long = item is not None or rank is not None
+    lists = {"user": user, "scores": scores, **({"item": item, "rank": rank} if is_long else {"items": items})}
+    graded = (
+        {"items": relevance_items, "grades": relevance_grades}
+        if relevance_item is None
+        else {"item": relevance_item, "grade": relevance_grades}
+    )
+    files = ComparedFiles(
+        baseline=_options(FileSourceOptions, baseline, lists),
+        candidate=_options(FileSourceOptions, candidate, lists),
+        by=by,
+        users=None if users is None else _options(FileUsersOptions, users, {"user": user}),
+        item_weights=None
+        if item_weights is None
+        else _options(FileItemWeightsOptions, item_weights, {"item": weight_item, "weight": weight}),
+        relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
+    )
+    with _progress() as told:
+        found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue, progress=told)
+    if as_json:
+        print_json(_as_dict(found, k))
+    else:
+        _print(found, k, by)
+
+
+def _read_metrics(names: Sequence[str], given: Collection[Need]) -> list[Metric]:
+    """The metrics; MetricError for one that needs what no flag gives, or that is none of two lists."""
+    from monitor.arm_metrics import ARM_METRICS
+    from monitor.metrics import parse
+
+    if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
+        msg = (
+            f"{arm_wide} speaks of one arm's lists together and not of two lists: name it under arm_metrics: of a configuration"
+        )
+        raise MetricError(msg)
+    metrics = [parse(name) for name in names]
+    for metric in metrics:
+        if metric.need is not None and metric.need not in given:
+            msg = f"{metric} needs {metric.need}: add {FLAGS[metric.need]}"
+            raise MetricError(msg)
+    return metrics
+
+
+def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | None]) -> AnyOptions:
+    from pydantic import ValidationError
+
+    try:
+        return kind.model_validate({"path": str(path), **{key: value for key, value in columns.items() if value}})
+    except ValidationError as error:
+        problems = "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors(include_input=False))
+        msg = f"{path}: {problems}"
+        raise InputError(msg) from None
+
+
+@contextmanager
+def _progress() -> Iterator[ReportProgress]:
+    """A bar that says what is being done for how many users."""
+    with progress() as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(doing: str, users: int, done: int) -> None:
+            bar.update(task, description=f"{doing} of {users:,} users" if users else doing, total=users or None, completed=done)
+
+        yield tell
+
+
+def _print(found: FileComparison, k: int, by: str | None) -> None:
+    coverage = found.coverage.all
+    reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+    print_line(f"{coverage.paired:,} of {coverage.asked:,} users compared at k={k}" + (f" ({reasons})" if reasons else ""))
+    for note in found.notes:
+        print_line(note)
+    whole = [summary for summary in found.summaries if summary.segment == coverage.segment]
+    columns = ("metric", "mean>", "by chance>", "std.error>", "p05>", "median>", "p95>", "users>", "undefined>")
+    print_table(columns, (_row(summary, found) for summary in whole))
+    print_line(_chance_line(found))
+    print_line(_apart_line(found.apart[coverage.segment]))
+    for row in found.coverage.rows[1:] if by is not None else ():
+        print_line()
+        parts = [summary for summary in found.summaries if summary.segment == row.segment]
+        title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
+        print_table(columns, (_row(summary, found) for summary in parts), title=title)
+        if row.paired:
+            print_line(_apart_line(found.apart[row.segment]))
+    for each in found.worst:
+        print_line()
+        scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
+        print_table(("", "baseline", "candidate", ""), side_by_side(each), title=f"user {each.user}   {scores}")
+
+
+def _row(summary: Summary, found: FileComparison) -> tuple[str, ...]:
+    figures = (summary.mean, found.by_chance[summary.metric], summary.standard_error)
+    quantiles = (summary.value(name) for name in ("p05", "p50", "p95"))
+    return (
+        summary.metric,
+        *(number(value) for value in (*figures, *quantiles)),
+        f"{summary.n:,}",
+        f"{summary.n_undefined:,}",
+    )
+
+
+def _chance_line(found: FileComparison) -> str:
+    """What the column "by chance" is."""
+    if found.length is None:
+        return "by chance: not told, as the lists have no one length"
+    return (
+        f"by chance: what unrelated lists would score on average: {found.length} items each, drawn at random from a catalogue "
+        f"of {found.catalogue:,}"
+    )
+
+
+def _apart_line(apart: ChangeBreakdown) -> str:
+    """The parts of the mean distance from identical lists, and how many lists changed in which way."""
+    kinds = ", ".join(f"{_percent(share)} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
+    if apart.parts is None:
+        return f"lists: {kinds}"
+    parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
+    told = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
+    return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {told}; lists: {kinds}"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.0%}" if share >= _LEAST_PERCENT else "<1%"
+
+
+_LEAST_PERCENT = 0.005
+
+
+def _apart_dict(apart: ChangeBreakdown | None) -> dict[str, object] | None:
+    if apart is None:
+        return None
+    parts = apart.parts
+    split = None if parts is None else {"membership": parts.membership, "order": parts.order, "length": parts.length}
+    return {"metric": apart.metric, "parts": split, "lists": {kind.value: share for kind, share in apart.kinds.items()}}
+
+
+def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
+    coverage = found.coverage.all
+    return {
+        "k": k,
+        "users": coverage.asked,
+        "paired": coverage.paired,
+        "coverage": _coverage(coverage),
+        "catalogue": found.catalogue,
+        "typical_length": found.length,
+        "metrics": _metrics(found, coverage.segment),
+        "apart": _apart_dict(found.apart.get(coverage.segment)),
+        "segments": {
+            row.segment: {
+                "users": row.asked,
+                "paired": row.paired,
+                "coverage": _coverage(row),
+                "metrics": _metrics(found, row.segment),
+                "apart": _apart_dict(found.apart.get(row.segment)),
+            }
+            for row in found.coverage.rows[1:]
+        },
+        "worst": [_user(each) for each in found.worst],
+        "notes": found.notes,
+    }
+
+
+def _coverage(row: CoverageRow) -> dict[str, int]:
+    return {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()}
+
+
+def _metrics(found: FileComparison, segment: str) -> dict[str, dict[str, Any]]:
+    return {
+        summary.metric: {
+            "mean": summary.mean,
+            "by_chance": found.by_chance[summary.metric],
+            "standard_error": summary.standard_error,
+            "n": summary.n,
+            "n_undefined": summary.n_undefined,
+            **summary.statistics,
+        }
+        for summary in found.summaries
+        if summary.segment == segment
+    }
+
+
+def _user(evidence: Evidence) -> dict[str, object]:
+    return {
+        "user": evidence.user,
+        "scores": dict(evidence.scores),
+        "baseline": evidence.baseline,
+        "candidate": evidence.candidate,
+    }

@@ -1,0 +1,120 @@
+"""Commands around the configuration file: `init`, `check` and `config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import instant, number, print_json, print_line, print_table, side_by_side
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
+from monitor.errors import ConfigError
+
+app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True)
+
+
+def init(
+    *,
+    path: Annotated[Path | None, typer.Argument(help="Where to write; default as --config.")] = None,
+    config: Config = DEFAULT_CONFIG,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a commented configuration to start from."""
+    from monitor.settings import example_text
+
+    target = path or config
+    try:
+        with target.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(example_text())
+    except FileExistsError:
+        msg = f"{target} is there already; --force replaces it"
+        raise ConfigError(msg) from None
+    except OSError as error:
+        msg = f"cannot write {target}: {error.strerror}"
+        raise ConfigError(msg) from None
+    print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors."""
+    from monitor.settings import json_schema
+
+    print_line(json.dumps(json_schema(), indent=2))
+
+
+if TYPE_CHECKING:
+    from monitor.service.analysis.preview import Preview
+
+SOURCE_EXIT = 3
+
+
+def check(
+    name: OneName = None,
+    *,
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Validate the configuration and its web configuration file, ask both arms for a few users, show their lists side by side.
+
+    Exit 3 when an arm could not be read or when no list could be compared.
+    """
+    from monitor.service.analysis.preview import preview_users
+    from monitor.service.runner import chosen
+    from monitor.service.wiring import wire
+    from monitor.settings import load_settings
+    from monitor.web import open_access
+
+    comparison = only_one(name, comparison)
+    settings = load_settings(config)
+    access = open_access(settings.access, name=settings.web_config_file)
+    wiring = wire(settings)
+    try:
+        looks = [preview_users(watched, users) for watched in chosen(wiring.watched, comparison)]
+    finally:
+        wiring.close()
+    for look in looks:
+        if as_json:
+            print_json(_preview_dict(look))
+        else:
+            _print_preview(look)
+    if not as_json:
+        for key, told in access.notes:
+            print_line(f"{settings.web_config_file}: {key}: {told}")
+        print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
+    if any(look.troubles or not look.evidence for look in looks):
+        raise typer.Exit(SOURCE_EXIT)
+
+
+def _print_preview(look: Preview) -> None:
+    print_line(f"{look.comparison.name}  slot {instant(look.slot)}  top {look.comparison.k}")
+    for trouble in look.troubles:
+        print_line(f"  {trouble}")
+    if look.coverage is not None:
+        for (arm, reason), count in look.coverage.all.reasons.items():
+            note = look.notes.get((arm, reason))
+            print_line(f"  {arm}: {count} of {look.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
+    for evidence in look.evidence:
+        scores = "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
+        print_line()
+        print_table(("", "baseline", "candidate", ""), side_by_side(evidence), title=f"user {evidence.user}   {scores}")
+    print_line()
+
+
+def _preview_dict(look: Preview) -> dict[str, object]:
+    reasons = look.coverage.all.reasons if look.coverage else {}
+    return {
+        "comparison": look.comparison.name,
+        "slot": look.slot,
+        "k": look.comparison.k,
+        "troubles": list(look.troubles),
+        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
+        "users": [
+            {"user": each.user, "scores": dict(each.scores), "baseline": each.baseline, "candidate": each.candidate}
+            for each in look.evidence
+        ],
+    }

@@ -1,0 +1,283 @@
+"""Commands around the database: `db`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import print_json, print_line, print_table, progress
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
+from monitor.errors import DatabaseError, SchemaError
+from monitor.redaction import escape_controls
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from monitor.model import DatabaseSize, KindSize, Pruned
+
+app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
+
+
+def _require_revision(text: str) -> str:
+    if not text.strip():
+        msg = "a revision is a number such as 0007, a step such as -1, or head or base"
+        raise typer.BadParameter(msg)
+    return text
+
+
+@app.command()
+def upgrade(
+    config: Config = DEFAULT_CONFIG,
+    revision: Annotated[str, typer.Argument(help="Revision to go up to.", callback=_require_revision)] = "head",
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Create the tables, or bring them up to this version; a daemon that works with them meanwhile is told of."""
+    from monitor.settings import load_settings
+    from monitor.storage import schema_version
+
+    url = load_settings(config).database.get_secret_value()
+    before = schema_version.current(url)
+    user = schema_version.user_of(url)
+    schema_version.upgrade(url, revision)
+    after = schema_version.current(url)
+    if user and before != after:
+        typer.echo(f"rankwatch: beside {escape_controls(user)}: an older version must be replaced by this one now", err=True)
+    if as_json:
+        print_json({"before": before, "after": after})
+    else:
+        print_line(f"schema {after}: was there already" if before == after else f"schema {before or 'none'} -> {after}")
+
+
+@app.command()
+def downgrade(
+    revision: Annotated[
+        str,
+        typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision),
+    ],
+    config: Config = DEFAULT_CONFIG,
+    *,
+    force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up.
+
+    Refused while a daemon works with the database, or on PostgreSQL a run is under way.
+    """
+    from monitor.settings import load_settings
+    from monitor.storage import schema_version
+
+    url = load_settings(config).database.get_secret_value()
+    before = schema_version.current(url)
+    if not force and (user := schema_version.user_of(url)):
+        msg = f"the database is being worked with, by {user}: stop it first, or give --force"
+        raise DatabaseError(msg)
+    losses = schema_version.losses(url, revision)
+    if losses and not as_json:
+        print_line("drops " + ", ".join(f"{name} ({rows:,} rows)" for name, rows in losses.items()))
+    schema_version.downgrade(url, revision)
+    after = schema_version.current(url)
+    if as_json:
+        print_json({"before": before, "after": after, "dropped": dict(losses)})
+    else:
+        print_line(f"schema {after or 'none'}")
+
+
+@app.command()
+def current(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+    """Print the schema's revision and the one this version wants."""
+    from monitor.settings import load_settings
+    from monitor.storage import schema_version
+
+    found = schema_version.current(load_settings(config).database.get_secret_value())
+    if as_json:
+        print_json({"schema": found, "wanted": schema_version.head()})
+    else:
+        advice = "" if found == schema_version.head() else f": {schema_version.advise(found)}"
+        print_line(f"{found or 'none'} (this version wants {schema_version.head()}){advice}")
+
+
+@app.command()
+def check(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+    """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
+    from monitor.settings import load_settings
+    from monitor.storage import schema_version
+
+    url = load_settings(config).database.get_secret_value()
+    found = schema_version.current(url)
+    differences = (
+        schema_version.check(url) if found in {None, schema_version.head()} else []
+    )  # tells of a file that is not there
+    if as_json:
+        is_right = found == schema_version.head() and not differences
+        told = differences if found else []
+        print_json({"schema": found, "wanted": schema_version.head(), "as_expected": is_right, "differences": told})
+    if found != schema_version.head():
+        msg = f"the schema is {found or 'empty'}, this version wants {schema_version.head()}: {schema_version.advise(found)}"
+        raise SchemaError(msg)
+    if differences:
+        msg = "the tables differ from what this version expects: " + "; ".join(differences)
+        raise SchemaError(msg)
+    if not as_json:
+        print_line(f"schema {found}: as expected")
+
+
+@app.command()
+def size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+    """Tell what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
+
+    Rows marked ~ are estimated, since counting them would take long.
+    """
+    from monitor.settings import load_settings
+    from monitor.storage import opened_store
+
+    settings = load_settings(config)
+    with opened_store(settings.database) as store:
+        found = store.measure()
+    if as_json:
+        print_json(_size_as_dict(found, settings.retention.max_size))
+    else:
+        _print_size(found, settings.retention.max_size)
+
+
+@app.command()
+def prune(
+    config: Config = DEFAULT_CONFIG,
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,
+    vacuum: Annotated[
+        bool,
+        typer.Option(
+            "--vacuum",
+            help="Give free room back to the disk. SQLite is written anew: it takes twice its size, nobody else can write.",
+        ),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete now what `retention` lets go, as the daemon does every hour; safe beside a daemon."""
+    from datetime import UTC, datetime
+
+    from monitor.settings import load_settings
+    from monitor.storage import opened_store
+
+    settings = load_settings(config)
+    now = datetime.now(UTC)
+    cutoffs = settings.retention.cutoffs(now)
+    with opened_store(settings.database) as store, progress() as shown:
+        task = shown.add_task("counting", total=None)
+        if dry_run:
+            found = store.prunable(cutoffs, now=now)
+        else:
+            found = store.prune(cutoffs, now=now, told=lambda what: shown.update(task, description=f"deleting: {what}"))
+        if vacuum and not dry_run:
+            shown.update(task, description="giving room back")
+            store.vacuum()
+    if as_json:
+        print_json(_pruned_as_dict(found, is_dry_run=dry_run))
+    else:
+        _print_present(found, now)
+        _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
+
+
+def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
+    return {
+        "dry_run": is_dry_run,
+        "rows": dict(found.rows),
+        "aged": {kind.value: rows for kind, rows in found.aged.items()},
+        "early": {kind.value: rows for kind, rows in found.early.items()},
+        "used_bytes": found.used_bytes,
+        "excess_bytes": found.excess_bytes,
+        "reckoned_from": found.reckoned_from,
+        "lasting_bytes": found.lasting_bytes,
+        "put_off": list(found.put_off),
+    }
+
+
+def _print_present(found: Pruned, now: datetime) -> None:
+    from monitor.model import format_instant
+
+    if found.reckoned_from:
+        borne_out = f"runs (and a server's own clock) bear out no more than {format_instant(found.reckoned_from)}"
+        print_line(f"this machine's clock says {format_instant(now)}; {borne_out}: ages are counted back from there")
+        print_line("if the clock is right, there were no runs for days: it is believed again two days after they are back")
+
+
+def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:
+    rows = sorted(found.rows.items())
+    done = "would be deleted" if is_dry_run else "deleted"
+    if rows:
+        print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title=f"{done}:")
+    else:
+        print_line(f"nothing {done}")
+    if found.early:
+        early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
+        print_line(f"before their age, to stay below retention.max_size: {early}")
+    for reason in found.put_off:
+        print_line(f"put off: {reason}")
+    if found.excess_bytes and max_size:
+        too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
+        todo = "what was put off is left to go" if found.put_off else "nothing is left that may go: raise it"
+        print_line(f"{too_large}: {'the oldest scores, lists and evidence go early' if is_dry_run else todo}")
+        _print_lasting(found.lasting_bytes)
+
+
+def _print_lasting(count: int) -> None:
+    if count:
+        print_line(
+            f"{_bytes(count)} stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison"
+        )
+
+
+def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
+    return {
+        "used_bytes": found.used_bytes,
+        "file_bytes": found.file_bytes,
+        "lasting_bytes": found.lasting_bytes,
+        "max_bytes": max_size,
+        "runs_per_day": found.runs_per_day,
+        "bytes_per_day": found.bytes_per_day,
+        "days_to_max_size": found.days_until(max_size) if max_size else None,
+        "kinds": [
+            {
+                "kind": each.kind.value,
+                "used_bytes": each.used_bytes,
+                "rows": each.rows,
+                "rows_are_estimated": each.is_estimate,
+                "oldest": each.oldest,
+                "bytes_per_run": each.bytes_per_run,
+            }
+            for each in found.kinds
+        ],
+    }
+
+
+def _print_size(found: DatabaseSize, max_size: int | None) -> None:
+    columns = ("kind", "size>", "rows>", "oldest", "a run>", "a day>")
+    print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
+    free = found.file_bytes - found.used_bytes
+    print_line(f"\n{_bytes(found.used_bytes)} used, {_bytes(found.file_bytes)} on disk ({_bytes(free)} free inside)")
+    print_line(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
+    if max_size:
+        days = found.days_until(max_size)
+        when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
+        print_line(f"retention.max_size {_bytes(max_size)}: {when}")
+        if found.used_bytes > max_size:
+            _print_lasting(found.lasting_bytes)
+
+
+def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
+    cost = each.bytes_per_run
+    rows = f"{'~' if each.is_estimate else ''}{each.rows:,}"
+    oldest = each.oldest.strftime("%Y-%m-%d %H:%M") if each.oldest else "-"
+    of_run, of_day = ("-", "-") if cost is None else (_bytes(cost), _bytes(cost * runs_per_day) if each.grows else "-")
+    return each.kind.value, _bytes(each.used_bytes), rows, oldest, of_run, of_day
+
+
+def _bytes(count: float) -> str:
+    """In powers of 1000, as sizes in settings are written."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if abs(count) < 1000:  # noqa: PLR2004 - a thousand
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"

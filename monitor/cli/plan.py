@@ -1,0 +1,122 @@
+"""The command `plan`: how many users or runs a drop needs to be seen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import print_json, print_line
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
+
+if TYPE_CHECKING:
+    from monitor.model import Comparison
+    from monitor.service.analysis.sample_size import PlanInputs, SampleSizePlan
+
+
+def plan(  # noqa: PLR0913 - a command is all of its options
+    comparison: Annotated[str | None, typer.Argument(help="One with stored runs; else give --sd and --wander.")] = None,
+    *,
+    drop: Annotated[float | None, typer.Option(min=1e-9, help="Change of the mean that is to be seen.")] = None,
+    share: Annotated[
+        float | None, typer.Option(min=1e-9, max=1.0, help="Or the share of users whose lists go bad, such as 0.02.")
+    ] = None,
+    to: Annotated[
+        float | None, typer.Option(help="With --share: the score they fall to; default: that of lists with nothing in common.")
+    ] = None,
+    users: Annotated[int | None, typer.Option(min=2, max=10**9, help="Users a run: tells the runs it takes.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, max=10**6, help="Runs judged together: tells the users it takes.")] = None,
+    power: Annotated[float, typer.Option(min=0.01, max=0.999, help="Chance with which it is to be seen.")] = 0.9,
+    alpha: Annotated[
+        float | None, typer.Option(min=1e-9, max=0.49, help="Chance of a false page a look; default: the comparison's budget.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Default: the comparison's first.")] = None,
+    segment: Annotated[str, typer.Option(help="Which users.")] = "all",
+    mean: Annotated[float | None, typer.Option(help="Healthy mean, in place of the stored one.")] = None,
+    sd: Annotated[float | None, typer.Option(min=0.0, help="Deviation over users, in place of the stored one.")] = None,
+    wander: Annotated[
+        float | None, typer.Option(min=0.0, help="Standard deviation of the true mean from run to run, likewise.")
+    ] = None,
+    learned: Annotated[int | None, typer.Option(min=2, max=10**6, help="Healthy runs before, likewise.")] = None,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Tell how many users a run, or how many runs, show a drop of the mean or a share of users gone bad.
+
+    By Student's t on the mean of the runs against the healthy runs before, exact for normal runs. With --users and --runs it
+    tells the chance. A percentile or a share below a floor may see a few users earlier than the mean does.
+    """
+    from monitor.service.analysis import sample_size
+
+    if (drop is None) == (share is None):
+        msg = "give either --drop or --share"
+        raise typer.BadParameter(msg)
+    what, stored = (None, sample_size.PlanInputs()) if comparison is None else _stored(comparison, config, metric, segment)
+    known = _with_given(stored, {"mean": mean, "sd": sd, "wander": wander, "learned": learned})
+    size = drop if drop is not None else sample_size.drop_of_share(known, share or 0.0, to)
+    of_budget = sample_size.alpha_of_budget(what) if alpha is None else alpha
+    found = sample_size.plan_sample_size(known, drop=size, users=users, runs=runs, share=of_budget, power=power)
+    if as_json:
+        print_json(_as_dict(found))
+    else:
+        _print(found)
+
+
+def _stored(name: str, config: Config, metric: str | None, segment: str) -> tuple[Comparison, PlanInputs]:
+    from monitor.service.analysis.sample_size import read_plan_inputs
+    from monitor.service.analysis.threshold_suggestion import configured_comparison
+    from monitor.settings import load_settings
+    from monitor.storage import open_store
+
+    settings = load_settings(config)
+    what, _ = configured_comparison(settings, name, None)
+    store = open_store(settings.database, create=False)
+    try:
+        return what, read_plan_inputs(what, store, metric, segment)
+    finally:
+        store.close()
+
+
+def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:
+    from dataclasses import replace
+
+    values: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+    return replace(known, **values)  # type: ignore[arg-type] # names and types are those of the fields
+
+
+def _as_dict(found: SampleSizePlan) -> dict[str, object]:
+    known = found.known
+    return {
+        "drop": found.drop,
+        "users": found.users,
+        "runs": found.runs,
+        "chance": found.chance,
+        "power": found.looking.power,
+        "alpha": found.looking.share,
+        "obstacle": found.obstacle,
+        "mean": known.mean,
+        "sd": known.sd,
+        "wander": known.wander,
+        "learned": known.learned,
+        "usual_users": known.users,
+        "least_drop_now": None if known.users is None else found.looking.least_drop(known.users),
+    }
+
+
+def _print(found: SampleSizePlan) -> None:
+    looking, known = found.looking, found.known
+    mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
+    told = f"over users it varies by {looking.sd:.3g}, from run to run by {looking.wander:.3g}"
+    print_line(f"{mean}{told} ({known.learned:,} healthy runs)")
+    aim = f"a drop of {found.drop:.3g} with a chance of {looking.power:.0%}, falsely in one look of {1 / looking.share:,.0f}"
+    if found.obstacle is not None:
+        print_line(f"{aim}: {found.obstacle}")
+    elif found.chance is not None:
+        size = f"{found.runs:,} runs of {found.users:,} users"
+        print_line(f"a drop of {found.drop:.3g} is seen in {size} with a chance of {found.chance:.1%}")
+    else:
+        print_line(f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of {found.users:,} users")
+    if known.users is not None:
+        print_line(
+            f"a usual run of {known.users:,} users shows a drop of {looking.least_drop(known.users):.3g} with that chance"
+        )

@@ -1,0 +1,110 @@
+"""Commands that run until they are stopped: `serve` and `demo`."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.parameters import DEFAULT_CONFIG, Config
+
+if TYPE_CHECKING:
+    from monitor.service.daemon.daemon import Daemon
+
+IDLE_S = 3600.0
+
+
+def serve(config: Config = DEFAULT_CONFIG) -> None:
+    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP reads the configuration again."""
+    from monitor.service import systemd
+    from monitor.service.daemon.daemon import Daemon
+    from monitor.service.logs import configure
+    from monitor.settings import load_settings
+
+    settings = load_settings(config)
+    configure(settings.log.format, settings.log.level)
+    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+
+    def remember(number: int, _: FrameType | None) -> None:
+        signals.put(number)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, remember)
+    daemon = Daemon(config)
+    daemon.start()
+    typer.echo(f"rankwatch serves {daemon.url}/metrics", err=True)
+    systemd.notify("READY=1")
+    _obey(daemon, signals)
+    systemd.notify("STOPPING=1")
+    daemon.stop()
+
+
+def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
+    """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
+    from monitor.service import systemd
+    from monitor.service.logs import configure
+
+    interval = systemd.watchdog_interval_s() or IDLE_S
+    while True:
+        received = _received(signals, interval)
+        if received - {signal.SIGHUP}:
+            return
+        if received:
+            systemd.reloading()
+            if daemon.reload():
+                configure(daemon.settings.log.format, daemon.settings.log.level)
+            systemd.notify("READY=1")
+        if daemon.unhealthy() is None:
+            systemd.notify("WATCHDOG=1")
+
+
+def _received(signals: queue.SimpleQueue[int], timeout_s: float) -> set[int]:
+    """What has come, once anything has or the time is over: many of a kind are one, and none waits behind another."""
+    received: set[int] = set()
+    with contextlib.suppress(queue.Empty):
+        received.add(signals.get(timeout=timeout_s))
+        while True:
+            received.add(signals.get_nowait())
+    return received
+
+
+def demo(
+    *,
+    fast: Annotated[bool, typer.Option("--fast", help="End by itself; exit code 0 when the whole story happened.")] = False,
+    directory: Annotated[
+        Path | None, typer.Option("--dir", help="Where to put configuration and database; default ./rankwatch-demo.")
+    ] = None,
+    recommenders: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Only the two recommenders, served there for a rankwatch elsewhere."),
+    ] = None,
+) -> None:
+    """Watch two live recommenders drift apart, an alert fire, and heal again."""
+    from rich.console import Console
+
+    from monitor.demo import run_demo, run_recommenders
+    from monitor.service.daemon.daemon import Daemon
+    from monitor.service.logs import configure
+
+    configure("auto", "critical")
+    if recommenders is None:
+        raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console(), daemon_factory=Daemon))
+    if fast:
+        msg = "--fast is the end of the whole demo: leave it out with --recommenders, which goes on until it is stopped"
+        raise typer.BadParameter(msg)
+    raise typer.Exit(run_recommenders(_address(recommenders), directory=directory, console=Console()))
+
+
+def _address(text: str) -> tuple[str, int]:
+    from monitor.settings.value_types import split_address
+
+    try:
+        return split_address(text)
+    except ValueError as error:
+        msg = f"--recommenders {error}"
+        raise typer.BadParameter(msg) from None

@@ -1,0 +1,121 @@
+"""The command `suggest`: thresholds for a wanted rate of false pages."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import instant, number, print_json, print_line, print_table
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from monitor.service.analysis.threshold_suggestion import Suggestion
+
+
+def suggest(  # noqa: PLR0913 - a command is all of its options
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    *,
+    every: Annotated[
+        str | None,
+        typer.Option("--false-alarm-every", help="Accepted time between false pages, such as 90d; default: the comparison's."),
+    ] = None,
+    statistic: Annotated[
+        list[str] | None, typer.Option(help="mean, p05, share_below(0) ...; may be given again. Default: mean and p05.")
+    ] = None,
+    segment: Annotated[list[str] | None, typer.Option(help="A segment, or each; may be given again. Default: all.")] = None,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+    as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
+) -> None:
+    """Propose thresholds from the stored healthy runs, and tell what each would have caught.
+
+    All of them together are to page falsely once in the accepted time. Fixed thresholds do not follow the seasons or a slow
+    change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn from.
+    """
+    from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
+    from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
+    from monitor.settings import load_settings
+    from monitor.storage import open_store
+
+    settings = load_settings(config)
+    what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
+    store = open_store(settings.database, create=False)
+    try:
+        found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
+    finally:
+        store.close()
+    if as_json:
+        for each in found:
+            print_json(_as_dict(each))
+        return
+    if not as_yaml:
+        _print(found, what.runs_a_false_page * interval)
+    _print_yaml(found)
+
+
+def _as_dict(found: Suggestion) -> dict[str, object]:
+    is_proposed = found.obstacle is None
+    return {
+        "alert": found.rule.alert,
+        "metric": found.rule.metric,
+        "statistic": found.rule.statistic,
+        "segment": found.segment,
+        "direction": found.rule.direction.value,
+        "threshold": found.rule.threshold if is_proposed else None,
+        "min_users": found.rule.min_users,
+        "runs": found.runs,
+        "expected": found.expected,
+        "seen_with_50_percent": found.usually,
+        "seen_with_95_percent": found.nearly_always,
+        "pages": [{"slot": each.slot, "value": each.value} for each in found.caught] if is_proposed else None,
+        "obstacle": found.obstacle,
+        "note": found.note,
+    }
+
+
+def _print(found: tuple[Suggestion, ...], every: timedelta) -> None:
+    columns = ("metric", "statistic", "segment", "healthy runs>", "normal>", "limit>", "seen 50%>", "seen 95%>", "pages>", "")
+    print_table(columns, (_row(each) for each in found))
+    print_line(f"all together: one false page in {every.total_seconds() / 86400:,.3g} days")
+    print_line("seen 50%, seen 95%: the change that one run shows with that chance")
+    for each in found:
+        if each.caught:
+            slots = ", ".join(instant(page.slot) for page in each.caught)
+            print_line(f"{each.rule.alert} would have paged at {slots}")
+    print_line()
+
+
+def _row(found: Suggestion) -> tuple[str, ...]:
+    rule = found.rule
+    is_proposed = found.obstacle is None
+    return (
+        rule.metric,
+        rule.statistic,
+        found.segment,
+        f"{found.runs:,}",
+        number(found.expected),
+        f"{rule.direction} {rule.threshold:.4f}" if is_proposed else "-",
+        number(found.usually),
+        number(found.nearly_always),
+        f"{len(found.caught):,}" if is_proposed else "-",
+        found.obstacle or found.note or "",
+    )
+
+
+def _print_yaml(found: tuple[Suggestion, ...]) -> None:
+    """Rules as a configuration has them; JSON strings and numbers are YAML too."""
+    proposed = [each for each in found if each.obstacle is None]
+    if not proposed:
+        print_line("rules: []  # nothing can be proposed yet")
+        return
+    print_line("rules:")
+    for each in proposed:
+        rule = each.rule
+        segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
+        statistic = "" if rule.statistic == "mean" else f", statistic: {json.dumps(rule.statistic)}"
+        limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
+        print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

@@ -1,0 +1,154 @@
+"""Everything around the demo's daemon: the two recommenders, the users, on-call, and the configuration that names them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from aiohttp import web
+from rich.console import Console
+
+from monitor.demo.http_servers import HOST, OnCallServer, serve
+from monitor.demo.recommenders import RecommenderServer, TrainedLists, retrain
+from monitor.demo.story import CHAPTER_NOTES, Scene, Story, next_day
+from monitor.demo.workspace import (
+    DEFAULT,
+    DemoAddresses,
+    Workspace,
+    choose_port,
+    open_workspace,
+    write_configuration,
+    write_secret,
+    write_users,
+)
+from monitor.demo.world import World
+from monitor.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoArms:
+    """A world that is being recommended to; its users stand in the place's users file."""
+
+    place: Workspace
+    world: World = field(default_factory=World)
+    baseline: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
+    candidate: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
+
+    def train(self, day: int, *, is_broken: bool) -> TrainedLists:
+        """Train both arms on the day; nothing is served yet."""
+        return retrain(self.world, day, is_broken=is_broken)
+
+    def serve(self, trained: TrainedLists) -> None:
+        """Let the day begin: serve the new lists, then publish the day's users.
+
+        Who left today still gets the last lists: a run under way may ask for them.
+        """
+        left = self.world.left_on(trained.day)
+        for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
+            arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists
+        write_users(self.place, trained.history)
+
+
+@contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """Make SIGTERM end the demo as Ctrl-C does, so that the terminal is left in order."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What the daemon is surrounded by."""
+
+    place: Workspace
+    arms: DemoArms
+    on_call: OnCallServer
+
+
+@contextmanager
+def open_environment(directory: Path, *, every: str) -> Iterator[Environment]:
+    """Build the stage on day 0 in the directory, serve it while the block lasts. ConfigError when the directory will not do."""
+    with ExitStack() as stack:
+        place = stack.enter_context(open_workspace(directory))
+        on_call = OnCallServer(write_secret(place))
+        arms = DemoArms(place=place)
+        arms.serve(arms.train(0, is_broken=False))
+        addresses = DemoAddresses(
+            listen=f"{HOST}:{choose_port()}",
+            baseline=stack.enter_context(serve(arms.baseline.app(), name="baseline")),
+            candidate=stack.enter_context(serve(arms.candidate.app(), name="candidate")),
+            hook=stack.enter_context(serve(on_call.app(), name="on-call")) + "/page",
+        )
+        write_configuration(place, addresses, every=every)
+        yield Environment(place=place, arms=arms, on_call=on_call)
+
+
+UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
+"""A fault after 12 minutes, repaired after 8, back after 22: time enough for rules that learn to have learned before it."""
+
+
+def run_recommenders(
+    address: tuple[str, int], *, directory: Path | None, console: Console, wait: Callable[[float], None] = time.sleep
+) -> int:
+    """Serve both arms under ``/baseline`` and ``/candidate``, retrained every day, until Ctrl-C or SIGTERM; returns 0.
+
+    The users of the day stand in ``users.csv`` in the directory (``rankwatch-demo`` if None). ConfigError when the directory or
+    the address cannot be used.
+    """
+    try:
+        with sigterm_as_interrupt(), open_workspace(directory or DEFAULT) as place:
+            arms = DemoArms(place=place)
+            scenes = turn_days(arms, UNWATCHED_STORY)
+            begun = next(scenes)
+            with _served(arms, address) as url:
+                console.print(f"Recommenders serve {url}/baseline and {url}/candidate; users in {place.users}", soft_wrap=True)
+                _go_on(begun, scenes, console, wait)
+    except KeyboardInterrupt:
+        return 0
+
+
+@contextmanager
+def _served(arms: DemoArms, address: tuple[str, int]) -> Iterator[str]:
+    app, (host, port) = web.Application(), address
+    app.add_subapp("/baseline", arms.baseline.app())
+    app.add_subapp("/candidate", arms.candidate.app())
+    with ExitStack() as stack:
+        try:
+            url = stack.enter_context(serve(app, name="recommenders", host=host, port=port))
+        except OSError as error:
+            msg = f"cannot serve the recommenders at {host}:{port}: {error.strerror}; choose another address"
+            raise ConfigError(msg) from None
+        yield url
+
+
+def turn_days(arms: DemoArms, story: Story) -> Iterator[Scene]:
+    """Train and serve one day after the other, and tell each once it is served.
+
+    A chapter ends when its days are over: what its faults cause is seen elsewhere.
+    """
+    scene = Scene()
+    while True:
+        arms.serve(arms.train(scene.day, is_broken=scene.is_broken))
+        yield scene
+        scene = next_day(story, scene, ok_runs=story.runs_first, firing=story.alerts if scene.is_broken else 0)
+
+
+def _go_on(scene: Scene, scenes: Iterator[Scene], console: Console, wait: Callable[[float], None]) -> NoReturn:
+    """Let day after day pass; each chapter's beginning is a line."""
+    while True:
+        if scene.since_day == scene.day:
+            console.print(f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}", soft_wrap=True)
+        wait(UNWATCHED_STORY.day_s)
+        scene = next(scenes)

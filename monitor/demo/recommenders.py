@@ -1,0 +1,132 @@
+"""The demo's two recommenders, EASE (baseline) and item-kNN (candidate): training on one day's history, the fault that can be let into the candidate, and the web service that serves their lists."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from aiohttp import web
+
+from monitor.demo.world import History, World
+
+Matrix = npt.NDArray[np.float32]
+
+
+def ease_weights(bought: Matrix, *, ridge: float) -> Matrix:
+    """Item-to-item weights of EASE (Steck 2019, equation 8): per item a ridge regression on all other items.
+
+    ``bought`` is (users, items); returns (items, items) with a zero diagonal. One inversion, O(items^3).
+    """
+    gram = bought.T.astype(np.float64) @ bought
+    gram[np.diag_indices_from(gram)] += ridge
+    precision = np.linalg.inv(gram)
+    weights = -precision / np.diag(precision)
+    np.fill_diagonal(weights, 0.0)
+    return weights.astype(np.float32)
+
+
+def cosine_weights(bought: Matrix, *, shrinkage: float, neighbours: int) -> Matrix:
+    """Item-to-item cosine, each damped by ``shrinkage`` in the denominator; every item keeps its ``neighbours`` nearest.
+
+    ``weights[i, j]`` says how much a purchase of i speaks for j; column j has at most ``neighbours`` entries, none for i = j.
+    """
+    gram = bought.T.astype(np.float64) @ bought
+    lengths = np.sqrt(np.diag(gram))
+    weights = gram / (np.outer(lengths, lengths) + shrinkage)
+    np.fill_diagonal(weights, 0.0)
+    if neighbours < len(weights):
+        furthest = np.argpartition(-weights, neighbours, axis=0)[neighbours:]
+        np.put_along_axis(weights, furthest, 0.0, axis=0)
+    return weights.astype(np.float32)
+
+
+def popular(bought: Matrix, *, depth: int) -> npt.NDArray[np.intp]:
+    """The ``depth`` items with the most buyers, most first; ties by item number."""
+    return np.argsort(-bought.sum(axis=0), kind="stable")[:depth]
+
+
+def top_items(bought: Matrix, weights: Matrix, *, fallback: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Best items of each user, best first, what they own left out; who owns nothing gets ``fallback``. (users, depth)."""
+    scores = bought @ weights
+    scores[bought > 0] = -np.inf
+    best = np.argsort(-scores, axis=1, kind="stable")[:, : len(fallback)]
+    best[~bought.any(axis=1)] = fallback
+    return best
+
+
+DEPTH = 20
+"""Items kept a user; nobody can ask for more."""
+BROKEN_COUNTRY = "DE"
+_RIDGE = 200.0
+_SHRINKAGE = 20.0
+_NEIGHBOURS = 100
+
+ItemLists = dict[str, tuple[str, ...]]
+"""Item ids of each user, best first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedLists:
+    """What came out of one day's training."""
+
+    day: int
+    history: History
+    baseline: ItemLists
+    candidate: ItemLists
+
+
+def retrain(world: World, day: int, *, is_broken: bool) -> TrainedLists:
+    """Train EASE and item-kNN on the day's history.
+
+    Broken: when the candidate is served, the join that looks up what a user bought finds nothing for one country, so its
+    users are taken for new ones and get the popular items. The models themselves are as good as ever.
+    """
+    history = world.history(day)
+    bought, ids = history.bought, history.users.ids
+    fallback = popular(bought, depth=DEPTH)
+    ease = ease_weights(bought, ridge=_RIDGE)
+    cosine = cosine_weights(bought, shrinkage=_SHRINKAGE, neighbours=_NEIGHBOURS)
+    joined = _without_country(history, BROKEN_COUNTRY) if is_broken else bought
+    return TrainedLists(
+        day=day,
+        history=history,
+        baseline=_lists(ids, top_items(bought, ease, fallback=fallback)),
+        candidate=_lists(ids, top_items(joined, cosine, fallback=fallback)),
+    )
+
+
+def _without_country(history: History, country: str) -> npt.NDArray[np.float32]:
+    joined = history.bought.copy()
+    joined[history.users.countries == country] = 0.0
+    return joined
+
+
+def _lists(ids: list[str], items: npt.NDArray[np.intp]) -> ItemLists:
+    return {user: tuple(f"item-{item:03d}" for item in row) for user, row in zip(ids, items.tolist(), strict=True)}
+
+
+_DEFAULT_N = 10
+
+
+class RecommenderServer:
+    """Serves the lists last put into ``lists``; they are replaced as a whole, so no answer mixes two trainings."""
+
+    def __init__(self, lists: ItemLists) -> None:
+        self.lists = lists
+
+    def app(self) -> web.Application:
+        """The web application."""
+        app = web.Application()
+        app.router.add_get("/api/recommend/{user}", self._recommend)
+        return app
+
+    async def _recommend(self, request: web.Request) -> web.Response:
+        text = request.query.get("n", str(_DEFAULT_N))
+        n = int(text) if text.isdecimal() and len(text) <= len(str(DEPTH)) else 0
+        if not 1 <= n <= DEPTH:
+            return web.json_response({"error": f"n must be a whole number from 1 to {DEPTH}"}, status=400)
+        items = self.lists.get(request.match_info["user"])
+        if items is None:
+            return web.json_response({"error": "no such user"}, status=404)
+        return web.json_response(items[:n])

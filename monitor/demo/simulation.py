@@ -1,0 +1,191 @@
+"""Lets the simulated days pass while the daemon watches, reads the daemon's store, and gathers what the screen shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from monitor.demo.environment import Environment
+from monitor.demo.http_servers import ReceivedAlert
+from monitor.demo.story import CHAPTER_NOTES, Chapter, Scene, Story, next_day
+from monitor.demo.workspace import DEMO_COMPARISON, SHOWN_METRIC, Workspace
+from monitor.demo.world import COUNTRIES
+from monitor.model import ALL, AlertState, LatestRun, Run, RunStatus, State, Summary, Transition
+from monitor.ports import Store
+
+_REMEMBERED_RUNS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSnapshot:
+    """One look at the store. ``means``: per slot, mean by (segment, metric); runs newest first, transitions oldest first."""
+
+    runs: tuple[Run, ...]
+    means: Mapping[datetime, Mapping[tuple[str, str], float]]
+    alerts: tuple[AlertState, ...]
+    transitions: tuple[Transition, ...]
+
+    @property
+    def firing(self) -> int:
+        """How many alerts fire."""
+        return sum(1 for alert in self.alerts if alert.state is State.FIRING)
+
+    def trend(self, segment: str) -> tuple[float, ...]:
+        """The shown metric's mean over the remembered runs, oldest first."""
+        means = (self.means.get(run.slot, {}).get((segment, SHOWN_METRIC)) for run in reversed(self.runs))
+        return tuple(mean for mean in means if mean is not None)
+
+
+@dataclass(slots=True)
+class StoreReader:
+    """Looks at one store. It looks more often than runs end, so none is missed."""
+
+    store: Store
+    _means: dict[datetime, Mapping[tuple[str, str], float]] = field(default_factory=dict)
+
+    def look(self) -> StoreSnapshot:
+        """Read the store."""
+        for latest in self.store.latest([DEMO_COMPARISON]):
+            self._remember(latest)
+        runs = self.store.runs(comparison=DEMO_COMPARISON, limit=_REMEMBERED_RUNS)
+        shown = {run.slot for run in runs}
+        self._means = {slot: means for slot, means in self._means.items() if slot in shown}
+        return StoreSnapshot(
+            runs=runs,
+            means=dict(self._means),
+            alerts=self.store.all_alert_states(),
+            transitions=self.store.transitions(comparison=DEMO_COMPARISON, limit=None),
+        )
+
+    def _remember(self, latest: LatestRun) -> None:
+        self._means[latest.run.slot] = {
+            (summary.segment, _short(summary)): summary.mean for summary in latest.summaries if summary.mean is not None
+        }
+
+
+def _short(summary: Summary) -> str:
+    """A metric's name as the configuration has it, without the depth."""
+    return summary.metric.partition("@")[0]
+
+
+class NoteKind(StrEnum):
+    """What a note in the log is about."""
+
+    STORY = "story"
+    FIRING = "firing"
+    RESOLVED = "resolved"
+    TOLD = "told"
+    WRONG = "wrong"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogNote:
+    """Something that happened, for the log on the screen."""
+
+    at: datetime
+    kind: NoteKind
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoStatus:
+    """One frame. ``segments`` in the order to show; ``notes`` oldest first; ``every`` as the configuration says it."""
+
+    scene: Scene
+    elapsed_s: float
+    every: str
+    seen: StoreSnapshot
+    segments: tuple[str, ...]
+    notes: tuple[LogNote, ...]
+    metrics_url: str
+    place: Workspace
+
+
+SEGMENTS = (ALL, *(f"country={name}" for name in COUNTRIES), *(f"activity={name}" for name in ("low", "mid", "high")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChapterStart:
+    """The moment a chapter began: just before its lists were served."""
+
+    at: datetime
+    chapter: Chapter
+
+
+@dataclass(slots=True, kw_only=True)
+class Simulation:
+    """One performance. ``turns`` are the chapters so far."""
+
+    stage: Environment
+    story: Story
+    watcher: StoreReader
+    metrics_url: str
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    monotonic: Callable[[], float] = time.monotonic
+    scene: Scene = field(default_factory=Scene)
+    turns: list[ChapterStart] = field(default_factory=list)
+    _began_s: float = 0.0
+    _day_began_s: float = 0.0
+
+    def begin(self) -> None:
+        """The curtain rises: time counts from here."""
+        self._began_s = self._day_began_s = self.monotonic()
+        self.turns.append(ChapterStart(at=self.now(), chapter=self.scene.chapter))
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the beginning."""
+        return self.monotonic() - self._began_s
+
+    def step(self) -> DemoStatus:
+        """Look at the daemon, turn the day when it is over, and say how things stand."""
+        # Causes last: what on-call knows by now, the store shows a moment later too.
+        notices = self.stage.on_call.notices
+        seen = self.watcher.look()
+        if self.monotonic() - self._day_began_s >= self.story.day_s:
+            self._turn_day(seen)
+        return DemoStatus(
+            scene=self.scene,
+            elapsed_s=self.elapsed_s,
+            every=self.story.every,
+            seen=seen,
+            segments=SEGMENTS,
+            notes=_notes(self.turns, seen.transitions, notices),
+            metrics_url=self.metrics_url,
+            place=self.stage.place,
+        )
+
+    def _turn_day(self, seen: StoreSnapshot) -> None:
+        ok_runs = sum(1 for run in seen.runs if run.status is RunStatus.OK and run.started_at >= self.turns[-1].at)
+        tomorrow = next_day(self.story, self.scene, ok_runs=ok_runs, firing=seen.firing)
+        trained = self.stage.arms.train(tomorrow.day, is_broken=tomorrow.is_broken)
+        if tomorrow.chapter is not self.scene.chapter:
+            self.turns.append(ChapterStart(at=self.now(), chapter=tomorrow.chapter))
+        self.stage.arms.serve(trained)
+        self.scene = tomorrow
+        self._day_began_s = self.monotonic()
+
+
+def _notes(
+    turns: Iterable[ChapterStart], transitions: Iterable[Transition], notices: Iterable[ReceivedAlert]
+) -> tuple[LogNote, ...]:
+    """Everything worth a line in the log, oldest first."""
+    notes = [LogNote(at=turn.at, kind=NoteKind.STORY, text=CHAPTER_NOTES[turn.chapter]) for turn in turns]
+    notes += [_transition_note(transition) for transition in transitions if transition.is_announced]
+    notes += [_notice_note(notice) for notice in notices]
+    return tuple(sorted(notes, key=lambda note: note.at))
+
+
+def _transition_note(transition: Transition) -> LogNote:
+    kind = NoteKind.FIRING if transition.to_state is State.FIRING else NoteKind.RESOLVED
+    return LogNote(at=transition.at, kind=kind, text=f"{transition.alert} {transition.segment}: {transition.reason}")
+
+
+def _notice_note(notice: ReceivedAlert) -> LogNote:
+    if not notice.is_signed:
+        return LogNote(at=notice.at, kind=NoteKind.WRONG, text="on-call got a message without a valid signature")
+    text = f"on-call, with a valid signature: {notice.alert} {notice.segment} {notice.status}"
+    return LogNote(at=notice.at, kind=NoteKind.TOLD, text=text)

@@ -1,0 +1,201 @@
+"""The directory that the demo leaves behind: configuration, users, database, log."""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import secrets
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from monitor.demo.recommenders import BROKEN_COUNTRY
+from monitor.demo.world import History
+from monitor.errors import ConfigError
+
+DEFAULT = Path("rankwatch-demo")
+_PREFERRED_PORT = 9108
+_MARKER = ".made-by-rankwatch-demo"
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Paths inside the demo's directory."""
+
+    directory: Path
+
+    @property
+    def config(self) -> Path:
+        """The configuration."""
+        return self.directory / "rankwatch.yaml"
+
+    @property
+    def database(self) -> Path:
+        """The SQLite database."""
+        return self.directory / "rankwatch.db"
+
+    @property
+    def users(self) -> Path:
+        """The users file, rewritten every simulated day."""
+        return self.directory / "users.csv"
+
+    @property
+    def secret(self) -> Path:
+        """The webhook's secret."""
+        return self.directory / "webhook-secret"
+
+    @property
+    def log(self) -> Path:
+        """What the daemon logs."""
+        return self.directory / "rankwatch.log"
+
+
+@contextmanager
+def open_workspace(directory: Path) -> Iterator[Workspace]:
+    """Make the directory, or empty one that an earlier demo made, and hold it while the block lasts.
+
+    ConfigError when it holds anything else, when another demo is in it, or when it cannot be written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        marker = directory / _MARKER
+        if not marker.exists() and any(directory.iterdir()):
+            msg = f"{directory} holds files that the demo did not write: name an empty or new one with --dir"
+            raise ConfigError(msg)
+        lock = marker.open("a", encoding="utf-8")
+    except OSError as error:
+        msg = f"cannot write to {directory}: {error.strerror}; name another directory with --dir"
+        raise ConfigError(msg) from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            msg = f"another demo is running in {directory}: stop it, or name another directory with --dir"
+            raise ConfigError(msg) from None
+        yield _empty(Workspace(directory))
+
+
+def write_secret(place: Workspace) -> str:
+    """Make a webhook secret that only this user can read."""
+    secret = secrets.token_hex(32)
+    place.secret.touch(mode=0o600)
+    place.secret.write_text(secret + "\n", encoding="utf-8")
+    return secret
+
+
+def write_users(place: Workspace, history: History) -> None:
+    """Replace the users file at once, so that a run never reads half of it."""
+    rows = zip(history.users.ids, history.activities, history.users.countries.tolist(), strict=True)
+    fresh = place.users.with_suffix(".new")
+    with fresh.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("user_id", "activity", "country"))
+        writer.writerows(rows)
+    fresh.replace(place.users)
+
+
+def choose_port() -> int:
+    """The usual port, or a free one where that is taken."""
+    for port in (_PREFERRED_PORT, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    msg = "no free port on 127.0.0.1 for /metrics"
+    raise ConfigError(msg)
+
+
+def _empty(place: Workspace) -> Workspace:
+    """Remove what an earlier demo wrote, by name: whatever else was put there stays."""
+    sidecars = [place.database.with_name(place.database.name + end) for end in ("-wal", "-shm", "-journal")]
+    for path in (place.config, place.database, *sidecars, place.users, place.secret, place.log):
+        path.unlink(missing_ok=True)
+    (place.directory / ".gitignore").write_text("*\n", encoding="utf-8")
+    return place
+
+
+DEMO_COMPARISON = "home-feed"
+DEMO_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+SHOWN_METRIC = DEMO_METRICS[1]
+"""The metric that rules and sparklines look at."""
+EXPECTED_ALERTS = frozenset({("SimilarityLow", f"country={BROKEN_COUNTRY}"), ("ManyUsersApart", "all")})
+"""The alerts, each with its segment, that the fault should cause: these and no others."""
+
+_TEXT = """\
+# Written by `rankwatch demo`. While the demo runs, its recommenders answer at the addresses below.
+database: sqlite:///rankwatch.db          # beside this file
+listen: {listen}                    # /metrics, /-/healthy, /-/ready
+
+comparisons:
+  - name: {comparison}
+    every: {every}                             # a demo's pace; real ones say 15m or 1h
+    k: 10
+
+    baseline:                             # EASE
+      http:
+        url: "{baseline}/api/recommend/{{user}}?n={{k}}"
+        items: "@"                        # the answer itself is the list of items, best first
+    candidate:                            # item-kNN
+      http:
+        url: "{candidate}/api/recommend/{{user}}?n={{k}}"
+        items: "@"
+
+    users:
+      file: {{path: users.csv, user: user_id}}
+      segments: [country, activity]       # columns of users.csv
+      sample: 300                         # how many are asked in each run
+
+    metrics: [{metrics}]
+
+    rules:
+      - alert: SimilarityLow              # one segment is enough: an average over everyone hides it
+        metric: {shown}
+        statistic: mean
+        segments: each
+        below: 0.4
+        resolve_above: 0.5
+        for: 2                            # runs in a row
+        min_users: 30
+        severity: critical
+      - alert: ManyUsersApart             # the share of users whose lists have next to nothing in common
+        metric: {shown}
+        statistic: share_below(0.3)
+        above: 0.1
+        resolve_below: 0.05
+        for: 2
+        min_users: 100
+        severity: warning
+
+receivers:
+  - webhook: {{url: "{hook}", secret_file: webhook-secret}}
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoAddresses:
+    """Where everybody is: host:port of the daemon, URLs of the rest."""
+
+    listen: str
+    baseline: str
+    candidate: str
+    hook: str
+
+
+def write_configuration(place: Workspace, addresses: DemoAddresses, *, every: str) -> None:
+    """Write the configuration into its place."""
+    text = _TEXT.format(
+        listen=addresses.listen,
+        baseline=addresses.baseline,
+        candidate=addresses.candidate,
+        hook=addresses.hook,
+        comparison=DEMO_COMPARISON,
+        every=every,
+        metrics=", ".join(f'"{name}"' if "(" in name else name for name in DEMO_METRICS),
+        shown=SHOWN_METRIC,
+    )
+    place.config.write_text(text, encoding="utf-8")

@@ -1,0 +1,138 @@
+"""What a process that ends leaves behind for Prometheus: its gauges, as a textfile or as a group of a Pushgateway."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO
+
+from prometheus_client import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+from monitor.errors import ConfigError
+from monitor.export.series import SERIES, Kind
+
+_COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
+DAEMON_GAUGES = frozenset({
+    "leader", "lease_epoch", "database_up", "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
+    "database_size_bytes", "prune_last_success_timestamp_seconds",
+})  # fmt: skip
+"""Gauges of a process that goes on."""
+FINAL_SERIES = frozenset(
+    SERIES[name].name for name in SERIES if SERIES[name].kind not in _COUNTED and name not in DAEMON_GAUGES
+)
+"""Full names of the series that a process that ends leaves behind."""
+
+
+class _Families(Collector):
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterable[Metric]:
+        return self._families
+
+
+def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
+    """Those of the families that a process that ends leaves behind."""
+    return tuple(family for family in families if _name_of(family) in FINAL_SERIES)
+
+
+def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
+    """What the families say of one comparison; for None, what they say of none in particular."""
+    kept = ((family, [one for one in family.samples if one.labels.get("comparison") == comparison]) for family in families)
+    return tuple(_with(family, samples) for family, samples in kept if samples)
+
+
+def write_families(families: Iterable[Metric]) -> bytes:
+    """The families in Prometheus' text format, without timestamps.
+
+    A gauge histogram has `_sum` and `_count` too: node_exporter and Pushgateway take it for a histogram, and would show 0.
+    """
+    return generate_latest(_Families([_counted(family) for family in families]))
+
+
+def _name_of(family: Metric) -> str:
+    return f"{family.name}_info" if family.type == Kind.INFO else family.name
+
+
+def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
+    """A copy with other samples: a family may be shown elsewhere at the same time."""
+    copy = Metric(family.name, family.documentation, family.type, family.unit)
+    copy.samples = list(samples)
+    return copy
+
+
+def _counted(family: Metric) -> Metric:
+    if family.type != Kind.GAUGE_HISTOGRAM:
+        return family
+    ends = {f"{family.name}_gsum": f"{family.name}_sum", f"{family.name}_gcount": f"{family.name}_count"}
+    more = [one._replace(name=ends[one.name]) for one in family.samples if one.name in ends]
+    return _with(family, [*family.samples, *more])
+
+
+_MODE = 0o644
+"""node_exporter runs under a user of its own."""
+
+
+def require_textfile(path: Path) -> Path:
+    """The path, if a file can be written there; ConfigError for a name that node_exporter passes over, or no such place."""
+    if path.suffix != ".prom":
+        msg = f"{path} is no textfile for node_exporter, which reads files whose names end in .prom: give it that ending"
+        raise ConfigError(msg)
+    folder = path.absolute().parent
+    if not folder.is_dir():
+        msg = f"{path}: there is no directory {folder}: make it, or name node_exporter's --collector.textfile.directory"
+        raise ConfigError(msg)
+    if len(os.fsencode(path.name)) > (longest := os.pathconf(folder, "PC_NAME_MAX")):
+        msg = f"{path}: its name is longer than the {longest} bytes that names may have there"
+        raise ConfigError(msg)
+    if path.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        msg = f"{path} cannot be written: it must be a file in a directory that this user may write to"
+        raise ConfigError(msg)
+    return path
+
+
+def write_textfile(path: Path, page: bytes) -> None:
+    """Put the page in the file's place at once, so that nobody reads half of one. OSError, with the path, leaves the old."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
+            _replace(path, draft, page)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, draft: IO[bytes], page: bytes) -> None:
+    """The draft's name does not end in .prom: nobody reads it."""
+    try:
+        draft.write(page)
+        draft.flush()
+        os.fchmod(draft.fileno(), _MODE)
+        Path(draft.name).replace(path)
+    except BaseException:
+        Path(draft.name).unlink(missing_ok=True)
+        raise
+
+
+JOB = "rankwatch"
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]*")
+
+
+def group_path(**labels: str) -> str:
+    """Path of the group with these labels beside ``job="rankwatch"``; an empty label is none.
+
+    A value that cannot stand in a path is written in base64, as Pushgateway's README has it.
+    """
+    parts = (_part(name, value) for name, value in labels.items() if value)
+    return "/".join(("/metrics/job", JOB, *parts))
+
+
+def _part(name: str, value: str) -> str:
+    if _PLAIN.fullmatch(value):
+        return f"{name}/{value}"
+    return f"{name}@base64/{base64.urlsafe_b64encode(value.encode()).decode()}"

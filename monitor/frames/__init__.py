@@ -1,0 +1,6 @@
+"""Comparing rankings from Python: one pair, or many users' lists in whatever shape they are at hand. No daemon, no database."""
+
+from monitor.frames.comparison import compare, compare_many
+from monitor.frames.summary import summarize
+
+__all__ = ["compare", "compare_many", "summarize"]

@@ -1,0 +1,175 @@
+"""Lists from frames and Arrow tables, long or wide, and from whichever shape else they come in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.errors import InputError
+from monitor.frames.ids import from_array
+from monitor.frames.lists import Floats, ListColumns, UserLists, checked_users, offsets_of, shown
+from monitor.frames.rows import as_scores, read_mapping, read_matrix, read_rows, read_scores
+from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
+
+
+def read_frame(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+    """Lists from a long or a wide frame, whichever its columns make it."""
+    if columns.user not in frame.columns and columns.user in frame.index.names:
+        frame = frame.reset_index()
+    is_long, is_wide = columns.item in frame.columns, columns.items in frame.columns
+    if is_long and is_wide and columns.item != columns.items:
+        msg = f"{arm} has both a column {columns.item!r} (long form) and {columns.items!r} (wide form): drop or rename one"
+        raise InputError(msg)
+    if not is_long and not is_wide:
+        msg = (
+            f"{arm} has neither a column {columns.item!r} (long form, an item a row) nor {columns.items!r} (wide form, a list "
+            f"a row); found {shown(frame.columns)}: name them with item=, rank=, items="
+        )
+        raise InputError(msg)
+    return _read_wide(frame, columns, arm) if is_wide else _read_long(frame, columns, arm)
+
+
+def _read_wide(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+    users = read_users(frame, columns.user, arm)
+    if users.has_duplicates:
+        msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
+        raise InputError(msg)
+    column = take_column(frame, columns.items, "items", arm)
+    lists = _read_arrow_lists(column, users, arm) or read_rows(column.tolist(), f"lists of the {arm}", users)
+    if not _has_column(frame, columns.scores, columns, "scores", arm):
+        return lists
+    column = take_column(frame, columns.scores, "scores", arm)
+    scores = _read_arrow_scores(column, lists, arm)
+    if scores is None:
+        scores = read_scores(column.tolist(), np.diff(lists.offsets), f"scores of the {arm}")
+    return UserLists(users=users, offsets=lists.offsets, items=lists.items, scores=scores)
+
+
+def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> UserLists | None:
+    """Lists from a list column of Arrow's, without a Python object a row; None for any other column."""
+    if not hasattr(column, "list") or column.hasnans:
+        return None
+    lengths = column.list.len().to_numpy(dtype=np.int64)
+    return UserLists(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
+
+
+def _flatten(column: pd.Series) -> pd.Series:
+    """The items of a list column of Arrow's, all in one; ``Series.list.flatten`` would repeat each user's label besides."""
+    parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
+    return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
+
+
+def _read_arrow_scores(column: pd.Series, lists: UserLists, arm: str) -> Floats | None:
+    if not hasattr(column, "list") or column.hasnans:
+        return None
+    if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
+        return None  # the row by row reading says which one is odd
+    return as_scores(_flatten(column), f"scores of the {arm}")
+
+
+def _read_long(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+    codes, users = pd.factorize(read_users(frame, columns.user, arm))
+    items = from_array(take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
+    scores = None
+    if _has_column(frame, columns.score, columns, "score", arm):
+        scores = as_scores(take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
+    is_by_score = scores is not None and columns.rank in columns.optional and columns.rank not in frame.columns
+    if scores is not None and is_by_score:
+        order: npt.NDArray[np.intp] | None = _order_by_score(codes, scores, users, arm)
+    else:
+        rank = None if columns.rank is None else _ranks(take_column(frame, columns.rank, "rank", arm), arm)
+        order = _order(codes, rank, users, arm)
+    return UserLists(
+        users=users,
+        offsets=offsets_of(np.bincount(codes, minlength=len(users))),
+        items=items if order is None else items.take(order),
+        scores=scores if scores is None or order is None else scores.take(order),
+        is_by_score=is_by_score,
+    )
+
+
+def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
+    """The users in that column; InputError when one is missing."""
+    column = take_column(frame, name, "user", arm)
+    return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
+
+
+def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: ListColumns, role: str, arm: str) -> bool:
+    """Whether the frame has that column, which may be left out under its usual name only."""
+    if name is None or (name in columns.optional and name not in frame.columns):
+        return False
+    take_column(frame, name, role, arm)
+    return True
+
+
+def _order(
+    codes: npt.NDArray[np.intp], rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
+) -> npt.NDArray[np.intp] | None:
+    """Order of the rows by user and rank; None when they stand so already. InputError for two items at one rank."""
+    if rank is None:
+        return None if (codes[1:] >= codes[:-1]).all() else np.argsort(codes, kind="stable")
+    if ((codes[1:] > codes[:-1]) | ((codes[1:] == codes[:-1]) & (rank[1:] > rank[:-1]))).all():
+        return None
+    order = np.lexsort((rank, codes))
+    codes, rank = codes[order], rank[order]
+    if len(tied := np.flatnonzero((codes[1:] == codes[:-1]) & (rank[1:] == rank[:-1]))):
+        user = users[codes[tied[:1]]].tolist()[0]
+        msg = f"{arm} has two items at rank {rank[tied[0]]} of user {user!r}: ranks must differ within a list"
+        raise InputError(msg)
+    return order
+
+
+def _order_by_score(codes: npt.NDArray[np.intp], scores: Floats, users: pd.Index, arm: str) -> npt.NDArray[np.intp]:
+    """Order of the rows by user, highest score first."""
+    if len(missing := np.flatnonzero(np.isnan(scores))):
+        user = users[codes[missing[:1]]].tolist()[0]
+        msg = f"{arm} has an item without a score for user {user!r}: without a rank column the scores make the order"
+        raise InputError(msg)
+    return np.lexsort((-scores, codes))
+
+
+def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
+    is_number = pd.api.types.is_any_real_numeric_dtype(column.dtype)
+    if not is_number or column.isna().any():
+        msg = f"{arm}: rank column {column.name!r} must hold numbers, none missing; the smallest is the best"
+        raise InputError(msg)
+    return column.to_numpy()
+
+
+def take_column(frame: pd.DataFrame, name: Hashable, role: str, arm: str) -> pd.Series:
+    """The column of that name; InputError when there is none, or several."""
+    if name not in list(frame.columns):  # a name that cannot be hashed is none of them
+        msg = f"{arm} has no column {name!r}; found {shown(frame.columns)}: name the right one with {role}="
+        raise InputError(msg)
+    column: pd.Series | pd.DataFrame = frame[name]
+    if isinstance(column, pd.DataFrame):
+        msg = f"{arm} has several columns {name!r}: rename all but one"
+        raise InputError(msg)
+    return column
+
+
+Rankings = Mapping[Any, Any] | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Sequence[Any]
+"""User -> list, a long or wide frame of pandas or Arrow, a 2-D array or a sequence of lists (row number = user)."""
+
+
+def read_lists(data: Rankings, columns: ListColumns, arm: str) -> UserLists:
+    """Lists from any of the shapes; InputError, naming the arm, for anything else."""
+    if isinstance(data, pd.DataFrame):
+        return read_frame(data, columns, arm)
+    if isinstance(data, Mapping):
+        return read_mapping(data, arm)
+    if isinstance(data, np.ndarray):
+        return read_matrix(data, arm)
+    if isinstance(data, list | tuple):
+        return read_rows(data, f"lists of the {arm}")
+    if is_table(data):
+        return read_frame(read_table(data, arm), columns, arm)
+    msg = (
+        f"{arm} is of type {type(data).__name__}: expected a dict of user -> list, a DataFrame, an Arrow table, a 2-D array or "
+        "a list of lists (row = user)"
+    )
+    raise InputError(msg)

@@ -1,0 +1,271 @@
+"""`compare` and `compare_many`: two lists, or many users' lists, to scores."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Hashable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.errors import InputError, MetricError
+from monitor.frames import side_information as graded
+from monitor.frames.batches import Pairs, RowPairs, pair_batches, pair_up
+from monitor.frames.chance import chance_scores, typical_length
+from monitor.frames.columns import Rankings, read_lists
+from monitor.frames.ids import count_distinct
+from monitor.frames.lists import Floats, ListColumns, UserLists
+from monitor.frames.rows import read_rows, read_scores
+from monitor.frames.side_information import Weights, read_graded_items, read_item_weights
+from monitor.metrics import Metric, Need, parse, score_all
+from monitor.model import Arm
+
+DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+
+
+def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
+    """The metrics meant by one or several names; MetricError for an unknown one, InputError for none at all."""
+    try:
+        given = (metrics,) if isinstance(metrics, str | Metric) else tuple(metrics)
+    except TypeError:
+        msg = f"metrics must be a name or several, such as rbo(p=0.9), not {metrics!r}"
+        raise InputError(msg) from None
+    if not given:
+        msg = "metrics is empty: name at least one, such as rbo(p=0.9)"
+        raise InputError(msg)
+    return tuple(metric if isinstance(metric, Metric) else parse(metric) for metric in given)
+
+
+def require_needs(metrics: Sequence[Metric], given: Collection[Need]) -> None:
+    """MetricError for a metric that needs what was not given, saying how to give it."""
+    for metric in metrics:
+        if metric.need is not None and metric.need not in given:
+            msg = f"{metric} needs {metric.need}: {_HOW[metric.need]}"
+            raise MetricError(msg)
+
+
+_HOW = {
+    Need.SCORES: "give scores=; in compare_many the name of the column with each item's score, score= or scores=",
+    Need.ITEM_WEIGHTS: "give item_weights=, such as a dict of item -> weight",
+    Need.RELEVANCE: "give relevance=, such as a dict of user -> {item: grade}; in compare just {item: grade}",
+}
+
+
+def read_k(k: int | None) -> int | None:
+    """How many items to look at, None for all; InputError for what is no whole number of at least 1."""
+    return None if k is None else min(_read_count(k, "k", "use None for whole lists"), sys.maxsize)
+
+
+def read_catalogue(catalogue: int | None, listed: int) -> int:
+    """How many items could be listed: as given, else as many as are; InputError when it is fewer."""
+    if catalogue is None:
+        return listed
+    size = _read_count(catalogue, "catalogue", "give the number of items that could be listed, or None")
+    if size < listed:
+        msg = f"catalogue is {size}, but {listed} different items are listed: give how many could be, or None"
+        raise InputError(msg)
+    return size
+
+
+def _read_count(value: object, name: str, otherwise: str) -> int:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        msg = f"{name} must be a whole number or None, not {value!r}"
+        raise InputError(msg)
+    if value < 1:
+        msg = f"{name} must be at least 1, not {value}: {otherwise}"
+        raise InputError(msg)
+    return int(value)
+
+
+Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
+Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
+
+
+def compare(  # noqa: PLR0913 - what is known beside the lists, one argument each
+    a: Ranking,
+    b: Ranking,
+    metrics: str | Metric | Sequence[str | Metric] = DEFAULT_METRICS,
+    k: int | None = None,
+    *,
+    scores: Sequence[Numbers | None] | None = None,
+    item_weights: Weights | None = None,
+    relevance: Any = None,  # noqa: ANN401 - item -> grade, or items
+) -> dict[str, float]:
+    """How alike two best-first lists of item ids are: one number by canonical metric name, NaN where undefined.
+
+    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are equal as Python says: "1"
+    and 1 are two items; 1, 1.0 and True are one; tuples, dates, Decimals and whatever else is hashable may be ids. Lists are
+    cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
+
+    ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
+    reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
+    their ids (ascending as text, then by the name of their type), or as tied by a metric that speaks of ties. Where scores rise
+    down the list the list rules all the same. Any number may be a score, negative and infinite ones too.
+
+    ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed item must have a weight above
+    0, from 1e-50 to 1e50; items that are not listed may have any.
+
+    ``relevance``: the user's {item: grade}, or the relevant items, grade 1 each; grades are finite and at least 0. The ideal
+    list is made of all graded items, cut to ``k`` and to a metric's depth.
+
+    InputError for what is no list (a string, a set, a generator, a list of lists), a missing (None, NaN, NA) or unhashable id,
+    k under 1, and scores, weights or grades that cannot be read so; MetricError for an unknown metric, or one that needs what
+    was not given.
+
+    >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
+    {'overlap': 1.0}
+    """
+    wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores)
+    told = {
+        Need.SCORES: any(part.scores is not None for part in lists),
+        Need.ITEM_WEIGHTS: item_weights is not None,
+        Need.RELEVANCE: relevance is not None,
+    }
+    require_needs(wanted, [need for need, is_given in told.items() if is_given])
+    pairs = pair_up(
+        lists,
+        (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)),
+        depth,
+        None if item_weights is None else read_item_weights(item_weights),
+        None if relevance is None else read_graded_items(relevance),
+    )
+    _, batch, _ = next(pair_batches(pairs))
+    return {name: float(values[0]) for name, values in score_all(batch, wanted).items()}
+
+
+def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) -> tuple[UserLists, UserLists]:
+    first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
+    if scores is None:
+        return first, second
+    if not isinstance(scores, tuple | list) or len(scores) != 2:  # noqa: PLR2004 - the two arms
+        msg = "scores must be two lists of numbers, one for each list; None for a list without scores"
+        raise InputError(msg)
+    return _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
+
+
+def _with_scores(lists: UserLists, scores: Numbers | None, what: str) -> UserLists:
+    told = None if scores is None else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
+    return replace(lists, scores=told)
+
+
+def compare_many(  # noqa: PLR0913 - half of them only rename columns
+    baseline: Rankings,
+    candidate: Rankings,
+    metrics: str | Metric | Sequence[str | Metric] = DEFAULT_METRICS,
+    k: int | None = None,
+    *,
+    user: Hashable = "user",
+    item: Hashable = "item",
+    rank: Hashable | None = "rank",
+    items: Hashable = "items",
+    score: Hashable | None = "score",
+    scores: Hashable | None = "scores",
+    item_weights: Weights | None = None,
+    relevance: graded.Graded | None = None,
+    catalogue: int | None = None,
+    progress: Callable[[int], object] | None = None,
+) -> pd.DataFrame:
+    """How alike the two lists of each user are: a frame indexed by user with one float column a metric, NaN where undefined.
+
+    Each arm is a dict of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best; with
+    ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``), a 2-D array or a sequence of
+    lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever speaks the
+    Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length (rows of
+    a 2-D array are as long as it is wide: -1 is an id like any other); they are cut to
+    ``k`` (None: not at all), then later duplicates are dropped. Item and user ids are equal as Python says: "1" and 1 differ;
+    1, 1.0 and True do not. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost
+    for nothing, text that Arrow holds (tables, ``str`` columns) in 10 to 60 nanoseconds an id where there is machine code.
+
+    Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
+    items' (None: do not look). What they mean is told in `compare`. A long frame with scores and without ranks is ordered by
+    them, best first, where none may be missing; equal ones by id. An arm without scores has no ties.
+
+    ``item_weights`` as in `compare`. ``relevance``: user -> {item: grade}, user -> items (grade 1 each), or a long frame with
+    columns ``user``, ``item`` and, if grades differ, ``grade`` or ``relevance``; of an item
+    that a user graded twice the highest counts. A user whom it does not know is undefined to the metrics that need it.
+
+    Rows come in the baseline's order. Users of one arm alone are left out, and told in ``frame.attrs``: ``only_baseline`` and
+    ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the compared
+    lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm lists), and
+    ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the compared lists
+    have, drawn from the catalogue; None where lists are more ragged than that or longer than 1000, or the metric needs more
+    than lists). ``progress`` is called with the number of users done since the last call.
+
+    InputError for shapes, columns, ids or users that cannot be read so, when both arms have users and share none, and for two
+    2-D arrays of different height; MetricError for an unknown metric, or one that needs what was not given.
+    """
+    wanted, depth = read_metrics(metrics), read_k(k)
+    columns = ListColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
+    lists = (read_lists(baseline, columns, Arm.BASELINE), read_lists(candidate, columns, Arm.CANDIDATE))
+    if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(lists[1]):
+        msg = f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need a row for each user"
+        raise InputError(msg)
+    require_needs(wanted, _given(lists, item_weights, relevance))
+    pairs = pair_up(
+        lists,
+        _join(*lists),
+        depth,
+        None if item_weights is None else read_item_weights(item_weights),
+        None if relevance is None else graded.read_relevance(relevance, graded.RelevanceColumns(user=user, item=item)),
+    )
+    size = read_catalogue(catalogue, count_distinct(*(arm.codes for arm in pairs.arms)))
+    frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
+    frame.attrs["catalogue"] = size
+    frame.attrs["by_chance"] = chance_scores(wanted, typical_length(pairs.lengths), size)
+    return frame
+
+
+def _given(lists: Sequence[UserLists], item_weights: Any, relevance: Any) -> list[Need]:  # noqa: ANN401 - only whether they are
+    told = {
+        Need.SCORES: any(part.scores is not None for part in lists),
+        Need.ITEM_WEIGHTS: item_weights is not None,
+        Need.RELEVANCE: relevance is not None,
+    }
+    return [need for need, is_given in told.items() if is_given]
+
+
+def _join(baseline: UserLists, candidate: UserLists) -> RowPairs:
+    """Rows of the users that both arms have, in the baseline's order."""
+    if baseline.users.equals(candidate.users):
+        rows = np.arange(len(baseline), dtype=np.intp)
+        return rows, rows
+    found = candidate.users.get_indexer(baseline.users)
+    shared = np.flatnonzero(found >= 0)
+    if len(baseline) and len(candidate) and not len(shared):
+        msg = (
+            f"no user is in both arms: baseline has users such as {baseline.users[:1].tolist()[0]!r}, candidate such as "
+            f"{candidate.users[:1].tolist()[0]!r}; ids must be of one type"
+        )
+        raise InputError(msg)
+    return shared, found[shared]
+
+
+def _score(
+    pairs: Pairs, metrics: Sequence[Metric], progress: Callable[[int], object] | None
+) -> tuple[dict[str, Floats], npt.NDArray[np.int64]]:
+    """Scores of the pairs, and how many lists of each arm held duplicates."""
+    scores = {str(metric): np.empty(len(pairs)) for metric in metrics}
+    duplicated = np.zeros(2, dtype=np.int64)
+    for rows, batch, repeats in pair_batches(pairs):
+        for name, values in score_all(batch, metrics).items():
+            scores[name][rows] = values
+        duplicated += repeats
+        if progress is not None:
+            progress(len(rows))
+    return scores, duplicated
+
+
+def _frame(
+    lists: tuple[UserLists, UserLists], pairs: Pairs, scores: dict[str, Floats], duplicated: npt.NDArray[np.int64]
+) -> pd.DataFrame:
+    rows = [arm.rows for arm in pairs.arms]
+    frame = pd.DataFrame(scores, index=lists[0].users[rows[0]].rename("user"))
+    for arm, part, taken, count in zip(Arm, lists, rows, duplicated.tolist(), strict=True):
+        alone = np.ones(len(part), dtype=np.bool_)
+        alone[taken] = False
+        frame.attrs[f"only_{arm}"] = tuple(part.users[alone].tolist())
+        frame.attrs[f"duplicated_{arm}"] = count
+    return frame

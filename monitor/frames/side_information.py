@@ -1,0 +1,192 @@
+"""What is known beside the lists: weights of items, and what users found relevant."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.errors import InputError
+from monitor.frames.columns import read_users, take_column
+from monitor.frames.ids import Codes, Ids, Vocabulary, count_distinct, from_array, from_objects
+from monitor.frames.lists import Floats, UserLists, checked_users, offsets_of, shown
+from monitor.frames.rows import as_scores
+from monitor.frames.tables import ArrowTable, is_table, read_table
+from monitor.model import LEAST_WEIGHT, MOST_WEIGHT
+
+_ITEM_WEIGHTS = "item_weights"
+_SHOWN = 5
+
+Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
+"""Item -> weight, a Series with items for its index, or a frame or Arrow table of two columns: items and weights."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedItems:
+    """Items, each once, and their weights."""
+
+    items: Ids
+    weights: Floats
+
+
+def read_item_weights(data: Weights) -> WeightedItems:
+    """Weights from any of the shapes; InputError for anything else, or for an item that has two."""
+    if isinstance(data, Mapping):
+        items, weights = from_objects(list(data), _ITEM_WEIGHTS), pd.Series(list(data.values()), dtype=object)
+    elif isinstance(data, pd.Series):
+        items, weights = from_array(data.index.to_series(), _ITEM_WEIGHTS), data
+    else:
+        items, weights = _read_weights_frame(data)
+    index = pd.Index(items)
+    if index.has_duplicates:
+        msg = f"{_ITEM_WEIGHTS}: item {index[index.duplicated()].tolist()[0]!r} stands twice: give each item one weight"
+        raise InputError(msg)
+    return WeightedItems(items=items, weights=as_scores(weights, _ITEM_WEIGHTS))
+
+
+def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
+    frame = read_table(data, _ITEM_WEIGHTS) if not isinstance(data, pd.DataFrame) and is_table(data) else data
+    if not isinstance(frame, pd.DataFrame):
+        msg = f"{_ITEM_WEIGHTS} is of type {type(data).__name__}: expected a dict of item -> weight, a Series or a frame of two columns"
+        raise InputError(msg)
+    if {"item", "weight"} <= set(frame.columns):
+        frame = frame[["item", "weight"]]
+    if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
+        msg = f"{_ITEM_WEIGHTS} has columns {shown(frame.columns)}: expected item and weight, or just two columns, items and weights"
+        raise InputError(msg)
+    return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
+
+
+def require_weights(listed: Sequence[Codes], weighted: npt.NDArray[Any], weights: Floats, vocabulary: Vocabulary) -> None:
+    """InputError unless every listed item has a weight that may be; it says how many have not, and which.
+
+    ``listed``: both arms' codes; ``weighted``: those of the items that have weights.
+    """
+    good = (weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)
+    missing = pd.unique(np.concatenate([codes[~np.isin(codes, weighted[good])] for codes in listed]))
+    if not len(missing):
+        return
+    bad = {int(code): f"{weight:g}" for code, weight in zip(weighted[~good], weights[~good], strict=True)}
+    some = zip(vocabulary.take(missing[:_SHOWN]), missing[:_SHOWN].tolist(), strict=True)
+    told = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
+    msg = (
+        f"{_ITEM_WEIGHTS}: {len(missing)} of {count_distinct(*listed)} listed items have no weight from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}, such as {told}: give every listed item one, or leave such items out of the lists"
+    )
+    raise InputError(msg)
+
+
+_RELEVANCE = "relevance"
+_GRADES = ("grade", "relevance")
+
+Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
+"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and, if told, grades."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RelevanceColumns:
+    """Column names of a long frame; the grades stand in ``grade`` or ``relevance``, and without either all are 1.
+
+    Of an item that a user graded twice the highest grade counts.
+    """
+
+    user: Hashable
+    item: Hashable
+
+
+def read_relevance(data: Graded, columns: RelevanceColumns) -> UserLists:
+    """Graded items of each user: a `Lists` whose scores are the grades. InputError for anything else, or a grade below 0."""
+    if isinstance(data, Mapping):
+        graded = _read_mapping(data)
+    else:
+        frame = read_table(data, _RELEVANCE) if not isinstance(data, pd.DataFrame) and is_table(data) else data
+        if not isinstance(frame, pd.DataFrame):
+            msg = (
+                f"{_RELEVANCE} is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "
+                "or a long frame"
+            )
+            raise InputError(msg)
+        graded = _read_frame(frame, columns)
+    _check_grades(graded)
+    return graded
+
+
+def read_graded_items(data: Any) -> UserLists:  # noqa: ANN401 - item -> grade, or items
+    """The same for one user: {item: grade}, or the items."""
+    graded = _read_mapping({0: data})
+    _check_grades(graded, is_one_user=True)
+    return graded
+
+
+def _read_mapping(data: Mapping[Any, Any]) -> UserLists:
+    users = checked_users(pd.Index(list(data), tupleize_cols=False), _RELEVANCE)
+    rows = [_as_items(row) for row in data.values()]
+    grades = [row.values() if isinstance(row, Mapping) else np.ones(len(row)) for row in rows]
+    return UserLists(
+        users=users,
+        offsets=offsets_of(map(len, rows)),
+        items=from_objects(list(chain.from_iterable(rows)), _RELEVANCE),
+        scores=as_scores(pd.Series(list(chain.from_iterable(grades)), dtype=object), _RELEVANCE),
+    )
+
+
+def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list without duplicates
+    if isinstance(row, Mapping):
+        return row
+    if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
+        # A Series may hold the items or, by item, the grades; guessing wrong would look like nothing relevant.
+        msg = f"{_RELEVANCE}: found a value of type {type(row).__name__} where a user's items, or item -> grade, were expected"
+        if isinstance(row, pd.Series):
+            msg += ": write .tolist() for items, .to_dict() for grades by item"
+        raise InputError(msg)
+    items = list(row)
+    try:
+        return list(dict.fromkeys(items))
+    except TypeError:
+        return items  # whoever reads the ids says which one is odd
+
+
+def _read_frame(frame: pd.DataFrame, columns: RelevanceColumns) -> UserLists:
+    if columns.user not in frame.columns and columns.user in frame.index.names:
+        frame = frame.reset_index()
+    for name in (columns.user, columns.item):
+        if name not in frame.columns:
+            msg = f"{_RELEVANCE} has no column {name!r}; found {shown(frame.columns)}: name the right one with user=, item="
+            raise InputError(msg)
+    codes, users = pd.factorize(read_users(frame, columns.user, _RELEVANCE))
+    items = from_array(take_column(frame, columns.item, "item", _RELEVANCE), _RELEVANCE)
+    grades = _grades(frame)
+    order = np.lexsort((-grades, codes))  # of an item graded twice the first counts
+    return UserLists(
+        users=users,
+        offsets=offsets_of(np.bincount(codes, minlength=len(users))),
+        items=items.take(order),
+        scores=grades.take(order),
+    )
+
+
+def _grades(frame: pd.DataFrame) -> Floats:
+    named = [name for name in _GRADES if name in frame.columns]
+    if len(named) > 1:
+        msg = f"{_RELEVANCE} has both columns grade and relevance: drop one"
+        raise InputError(msg)
+    return as_scores(take_column(frame, named[0], "grade", _RELEVANCE), _RELEVANCE) if named else np.ones(len(frame))
+
+
+def _check_grades(graded: UserLists, *, is_one_user: bool = False) -> None:
+    grades = graded.scores
+    if grades is None or not len(odd := np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))):
+        return
+    row = int(np.searchsorted(graded.offsets, odd[0], side="right")) - 1
+    user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
+    whose = "" if is_one_user else f" for user {user!r}"
+    msg = (
+        f"{_RELEVANCE}: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}{whose}: "
+        "use 0 for what is known to be irrelevant, and leave out what is not known"
+    )
+    raise InputError(msg)

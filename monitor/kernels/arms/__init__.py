@@ -1,1 +1,0 @@
-"""One arm by itself: what it exposes, and how much that changed."""

@@ -1,0 +1,171 @@
+"""Items of one arm's lists: how often each is listed, how evenly, and how much of a list was replaced since last time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.kernels.alignment import Floats, blocks
+from monitor.kernels.ragged import PAD, Codes
+from monitor.model import PairBatch
+
+Integers = npt.NDArray[np.signedinteger[Any]]
+
+_BLOCK_CELLS = 1 << 20
+
+_DENSE = 4
+"""Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting."""
+
+
+def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
+    """Both arms' codes as places in the ascending, distinct codes that either arm lists, and these codes; padding stays -1.
+
+    O(places) by a table while codes are dense, O(places log places) by sorting where they are not, such as ids up to 2**31.
+    Memory: the results, and a block.
+    """
+    items = distinct_items(baseline, candidate)
+    top = int(items[-1]) if len(items) else PAD
+    if not _is_dense(top, baseline, candidate):
+        return _search(baseline, items), _search(candidate, items), items
+    # The padding's code, -1, takes the last entry.
+    place = np.full(top + 2, PAD, dtype=np.int32)
+    place[items] = np.arange(len(items), dtype=np.int32)
+    return _positions_in(baseline, place), _positions_in(candidate, place), items
+
+
+def distinct_items(baseline: Codes, candidate: Codes) -> Codes:
+    """The distinct codes that either arm lists, ascending."""
+    top = int(max(baseline.max(initial=PAD), candidate.max(initial=PAD)))
+    if not _is_dense(top, baseline, candidate):
+        items = np.unique(np.concatenate((baseline, candidate), axis=None))
+        return items[items >= 0]
+    is_listed = np.zeros(top + 2, dtype=np.bool_)
+    for codes in (baseline, candidate):
+        for rows in _blocks(codes):
+            is_listed[codes[rows]] = True
+    return np.flatnonzero(is_listed[:-1]).astype(np.int32)
+
+
+def _is_dense(top: int, baseline: Codes, candidate: Codes) -> bool:
+    return top < _DENSE * (baseline.size + candidate.size)
+
+
+def _blocks(codes: Codes) -> Iterator[slice]:
+    """Rows a block at a time, since numpy widens the codes that it looks up."""
+    step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
+    return (slice(low, low + step) for low in range(0, len(codes), step))
+
+
+def _positions_in(codes: Codes, place: Codes) -> Codes:
+    places = np.empty_like(codes)
+    for rows in _blocks(codes):
+        places[rows] = place[codes[rows]]
+    return places
+
+
+def _search(codes: Codes, items: Codes) -> Codes:
+    places = np.searchsorted(items, codes).astype(np.int32)
+    places[codes < 0] = PAD
+    return places
+
+
+def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+    """Items that stand in these rows' lists, ascending, and how often each does; codes below ``items``, -1 for padding.
+
+    O(places + items) by counting where places are many, O(p log p) by sorting where they are few: a small segment never pays
+    for a large catalogue.
+    """
+    if items >= _DENSE * len(rows) * codes.shape[1]:
+        found, counts = np.unique(codes[rows], return_counts=True)
+        return found[found >= 0], counts[found >= 0]
+    total = np.zeros(items + 1, dtype=np.int64)
+    step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
+    for low in range(0, len(rows), step):
+        total += np.bincount(codes[rows[low : low + step]].ravel() + 1, minlength=items + 1)
+    listed = np.flatnonzero(total[1:])
+    return listed, total[1:][listed]
+
+
+def catalogue_coverage(counts: Integers, catalogue: int) -> float:
+    """Share of the catalogue that is listed at all, in [0, 1]; ``catalogue`` >= the number of counts, and at least 1."""
+    return len(counts) / catalogue
+
+
+def gini(counts: Integers, catalogue: int) -> float:
+    """Gini coefficient of the exposure of all N items of the catalogue, those never listed included: in [0, 1 - 1/N].
+
+    With x the exposures in ascending order, zeros first::
+
+        G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
+
+    0 when all items are listed equally often, 1 - 1/N when one item has every place. ``counts`` are the m exposures above 0, at
+    least one; the zeros shift each of them by N - m, so that the cost is O(m log m) however large the catalogue. Not corrected
+    for small samples: a few lists cannot reach many items, so that G falls as users are added, down to its true value.
+
+    Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management Science, 2009.
+    """
+    ordered = np.sort(counts).astype(np.float64)
+    m = len(ordered)
+    spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)
+    return spread / (catalogue * float(ordered.sum())) + (catalogue - m) / catalogue
+
+
+def entropy(counts: Integers) -> float:
+    """Shannon entropy of the exposure in bits, -sum p log2 p over the listed items: in [0, log2 N].
+
+    2**entropy is the number of items that, listed equally often, would be as varied. Items never listed add nothing.
+
+    Shannon, A mathematical theory of communication, 1948, section 6.
+    """
+    share = counts / counts.sum()
+    return max(0.0, float(-(share @ np.log2(share))))
+
+
+def kolmogorov_smirnov(baseline: npt.NDArray[np.float64], candidate: npt.NDArray[np.float64]) -> float:
+    """Largest distance between the two samples' distribution functions, in [0, 1]: 0 for equal samples, 1 for separate ones.
+
+    sup_x |F_b(x) - F_c(x)|, F(x) the share of values <= x. Two samples of at least one value each, without NaN; O(n log n).
+
+    Smirnov (1939); scipy.stats.ks_2samp's statistic.
+    """
+    values = np.concatenate((np.sort(baseline), np.sort(candidate)))
+    # A stable sort merges two sorted runs in one pass.
+    order = np.argsort(values, kind="stable")
+    values = values[order]
+    baseline_seen = np.cumsum(order < len(baseline))
+    is_last = np.append(values[1:] != values[:-1], True)
+    ours = baseline_seen[is_last]
+    theirs = np.flatnonzero(is_last) + 1 - ours
+    return float(np.abs(ours / len(baseline) - theirs / len(candidate)).max())
+
+
+def churn(codes: Codes, lengths: Codes, last_codes: Codes, last_lengths: Codes) -> Floats:
+    """1 - overlap of each user's list with the last one, 1 - |A ∩ B| / max(|A|, |B|): float64 (n,) in [0, 1].
+
+    ``codes`` (n, k) padded with -1. ``last_codes`` (n, any width): any negative number above ``last_lengths`` is an item that
+    cannot be in this run's list; what stands below the first k places is left out. Distinct items within a list.
+
+    Equal sets: 0, in any order. Nothing kept: 1. Either list empty: NaN. A list that shrank or grew churns by what is missing.
+    """
+    k = codes.shape[1]
+    packed, held = _pack(last_codes[:, :k], last_lengths, k)
+    batch = PairBatch(baseline=packed, candidate=codes, baseline_lengths=held, candidate_lengths=lengths)
+    common = np.empty(len(codes), dtype=np.int64)
+    for rows, alignment in blocks(batch):
+        common[rows] = alignment.common
+    replaced = np.full(len(codes), np.nan)
+    longer = np.maximum(lengths, np.minimum(last_lengths, k))
+    np.divide(longer - common, longer, out=replaced, where=(lengths > 0) & (last_lengths > 0))
+    return replaced
+
+
+def _pack(codes: Codes, lengths: Codes, k: int) -> tuple[Codes, Codes]:
+    """Codes >= 0 within ``lengths`` pushed to the left of k columns, padding behind them; and how many there are."""
+    is_held = (codes >= 0) & (np.arange(codes.shape[1]) < lengths[:, None])
+    held = is_held.sum(axis=1, dtype=np.int32)
+    packed = np.full((len(codes), k), PAD, dtype=np.int32)
+    packed[np.arange(k) < held[:, None]] = codes[is_held]
+    return packed, held

@@ -1,0 +1,166 @@
+"""Measures of relevance of one arm, taken from graded items: gains, recall, reciprocal rank, average precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TypeAlias
+
+import numpy as np
+
+from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.ragged import Codes
+from monitor.kernels.shared import sum_ranks
+from monitor.model import Arm, Labels
+
+DIFFERENCE = "difference"
+ARMS = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)
+LINEAR, EXPONENTIAL = "linear", "exponential"
+GAINS = (LINEAR, EXPONENTIAL)
+
+Gain: TypeAlias = Callable[[Floats, Labels], Floats]
+
+
+def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
+    """``score(grades, labels)`` of one arm's lists, or the candidate's less the baseline's: float64 (n,).
+
+    NaN for a user of whom no relevant item is known, and where both lists are empty. One empty list is a list without relevant
+    items. Identical lists differ by exactly 0, whatever the score.
+    """
+    labels = alignment.labels
+    if labels is None:
+        msg = "these lists were aligned without labels"
+        raise ValueError(msg)
+    # Gains may sum up to infinity, and what is infinite in both arms differs by nothing known.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if arm == DIFFERENCE:
+            found = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
+        else:
+            found = score(labels.grades.baseline if arm == Arm.BASELINE else labels.grades.candidate, labels)
+    return np.where((labels.relevant == 0) | (alignment.long == 0), np.nan, found)
+
+
+def cg(grades: Floats) -> Floats:
+    """Cumulative gain: the sum of the grades, float64 (n,), at least 0 and without upper end. Order plays no part.
+
+    Järvelin and Kekäläinen, Cumulated gain-based evaluation of IR techniques, TOIS 20(4), 2002, equation 1.
+    """
+    return sum_ranks(grades)
+
+
+def dcg(grades: Floats, gain: str) -> Floats:
+    """Discounted cumulative gain, sum over ranks r from 1 of ``gain(grade_r) / log2(r + 1)``: float64 (n,), at least 0.
+
+    ``linear``: the grade g itself. ``exponential``: 2**g - 1 (Burges et al., Learning to rank using gradient descent, ICML
+    2005), which is infinite from g = 1024 on. The discount is the one used today; Järvelin and Kekäläinen (2002), equation 2,
+    leave rank 1 and 2 undiscounted and divide by log2(r) from there on.
+
+    Grades 3 2 3 0 1 2 give 6.861, and with exponential gain 13.848 = 7 + 1.893 + 3.5 + 0 + 0.387 + 1.069. A widely copied table
+    sums to 16.047: it shows 2.585 at rank 5, which is log2(6), the discount, where (2**1 - 1) / 2.585 = 0.387 belongs.
+    """
+    if gain == LINEAR:
+        return sum_ranks(grades * _discounts(len(grades))[:, None])
+    with np.errstate(over="ignore"):
+        return sum_ranks((np.exp2(grades) - 1) * _discounts(len(grades))[:, None])
+
+
+def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
+    """DCG divided by the DCG of the ideal list: float64 (n,) in [0, 1]; NaN where nothing is relevant.
+
+    ``ideal`` (depth, n): the user's highest grades in descending order, *whether listed or not*, so that a list which left out
+    the best items is not called perfect, and both arms are measured by one ideal. ``depth`` is the depth of the metric and may
+    exceed that of ``grades``: a list too short is no better for it.
+
+    Grades 3 2 3 0 1 2 give 0.961 when these six are all that is known; with a 3 and a 2 left out, the ideal is 3 3 3 2 2 2, and
+    the same list scores 0.785. Exponential gains are scaled by 2**-(highest grade), so that no grade is too large.
+
+    Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
+    """
+    if gain == EXPONENTIAL:
+        grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])
+    best = dcg(ideal, LINEAR)
+    score: Floats = np.full(len(best), np.nan)
+    np.divide(dcg(grades, LINEAR), best, out=score, where=best > 0)
+    return np.minimum(score, 1.0, out=score)
+
+
+def recall(grades: Floats, relevant: Codes) -> Floats:
+    """Relevant items listed, by the number of relevant items R: float64 (n,) in [0, 1]; NaN where R = 0.
+
+    A list of k items cannot exceed k / R.
+    """
+    return _share((grades > 0).sum(axis=0), relevant)
+
+
+def reciprocal_rank(grades: Floats) -> Floats:
+    """1 / rank of the first relevant item, 0 where none is listed: float64 (n,) in [0, 1].
+
+    Its mean over users is the mean reciprocal rank. Voorhees, The TREC-8 question answering track report, 1999.
+    """
+    is_relevant = grades > 0
+    return np.where(is_relevant.any(axis=0), 1.0 / (is_relevant.argmax(axis=0) + 1), 0.0)
+
+
+def average_precision(grades: Floats, relevant: Codes) -> Floats:
+    """Sum of the precision at the rank of each relevant item listed, by the number of relevant items R: float64 (n,) in [0, 1].
+
+    Its mean over users is the mean average precision. Divided by R as trec_eval's map and map_cut do: a list of k items cannot
+    exceed k / R. The other convention divides by min(R, k), so that the best list of k items scores 1: it is this value times
+    R / min(R, k). NaN where R = 0. Grades above 0 count alike.
+
+    Buckley and Voorhees, Evaluating evaluation measure stability, SIGIR 2000; trec_eval, m_map_cut.c.
+    """
+    is_relevant = grades > 0
+    precision = is_relevant.cumsum(axis=0) / np.arange(1.0, len(grades) + 1)[:, None]
+    return _share(sum_ranks(precision * is_relevant), relevant)
+
+
+def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
+    """NDCG of the candidate's list when the baseline's ranks are the grades: float64 (n,) in [0, 1].
+
+    The item at rank r of a baseline's list of l items has grade l - r + 1: l down to 1; any other item has 0. The ideal is the
+    baseline's own list. Gains are ``linear`` (the grade) or ``exponential`` (2**grade - 1: the top alone counts, each rank half
+    as much as the one above); discounts are those of `dcg`.
+
+    Identical: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. *Asymmetric*: the baseline is the judge. What the
+    candidate lists beyond the baseline's length counts only where it pushes other items down.
+    """
+    lengths = np.array([alignment.k]) if alignment.is_full else alignment.baseline_lengths
+    gains = _gains_by_rank(lengths, alignment.k, gain)
+    discounts = _discounts(alignment.k)
+    best = np.broadcast_to(sum_ranks(gains * discounts[:, None]), alignment.long.shape)
+    found = sum_ranks(gains * np.append(discounts, 0.0).take(alignment.positions))
+    score: Floats = np.where(alignment.long > 0, 0.0, np.nan)
+    np.divide(found, best, out=score, where=best > 0)
+    return np.minimum(score, 1.0, out=score)
+
+
+def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
+    """Mean `ndcg_vs_baseline` of two random lists of k items: each item stands at each rank with chance 1 / catalogue."""
+    gains, discounts = _gains_by_rank(np.array([k]), k, gain)[:, 0], _discounts(k)
+    return float(gains.sum() * discounts.sum() / (catalogue * (gains * discounts).sum()))
+
+
+def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
+    """(k, len(lengths)): gain at each rank of lists of these lengths, 0 below them; exponential ones scaled by 2**-length."""
+    grades = np.maximum(lengths - np.arange(k)[:, None], 0).astype(np.float64)
+    return grades if gain == LINEAR else _scaled(grades, lengths.astype(np.float64))
+
+
+def _scaled(grades: Floats, highest: Floats) -> Floats:
+    """(2**grade - 1) / 2**highest, column by column; finite whatever the grades."""
+    scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)
+    return scaled
+
+
+def _share(part: Floats | Codes, relevant: Codes) -> Floats:
+    share = np.full(len(relevant), np.nan)
+    np.divide(part, relevant, out=share, where=relevant > 0)
+    return share
+
+
+@lru_cache(maxsize=32)
+def _discounts(places: int) -> Floats:
+    """1 / log2(rank + 1) for rank 1 on."""
+    discounts: Floats = 1.0 / np.log2(np.arange(2.0, places + 2))
+    return discounts

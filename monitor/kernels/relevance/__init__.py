@@ -1,1 +1,0 @@
-"""What lists are worth to users whose taste is known, and how that knowledge joins the lists."""

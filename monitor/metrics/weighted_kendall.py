@@ -1,0 +1,223 @@
+"""Order by pairs of items, weighted by rank or by item."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from monitor.kernels import Alignment
+from monitor.kernels.alignment import Floats
+from monitor.kernels.chance import common_by_chance, expect_over_shared
+from monitor.kernels.kendall.element_weighted import (
+    DISCOUNTS,
+    element_weighted_kendall_distance,
+    element_weighted_kendall_distance_normalized,
+    expect_position_weighted,
+    generalized_kendall_distance,
+    position_weighted_kendall_distance,
+)
+from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.metrics.metric import Metric, Need
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedTau(Metric):
+    """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights.
+
+    See `monitor.kernels.kendall.weighted.weighted_tau`.
+    """
+
+    name: ClassVar[str] = "weighted_tau"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    ties: ClassVar[str] = (
+        "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
+    )
+    source: ClassVar[str] = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Weighted tau of each pair."""
+        return weighted_tau(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """0: the order of the items in common is random. None where there cannot be two."""
+        del catalogue
+        return 0.0 if k > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauAp(Metric):
+    """Order alone, the baseline taken as the truth, errors at the candidate's top costing most.
+
+    See `monitor.kernels.kendall.weighted.tau_ap`.
+    """
+
+    name: ClassVar[str] = "tau_ap"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
+    is_symmetric: ClassVar[bool] = False
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    source: ClassVar[str] = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """AP correlation of each pair."""
+        return tau_ap(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """0: the order of the items in common is random. None where there cannot be two."""
+        del catalogue
+        return 0.0 if k > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TauApSymmetric(Metric):
+    """Mean of `tau_ap` with either list as the truth; see `monitor.kernels.kendall.weighted.tau_ap_symmetric`."""
+
+    name: ClassVar[str] = "tau_ap_symmetric"
+    low: ClassVar[float] = -1.0
+    high: ClassVar[float] = 1.0
+    identical: ClassVar[float] = 1.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    source: ClassVar[str] = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Symmetric AP correlation of each pair."""
+        return tau_ap_symmetric(alignment)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """0: the order of the items in common is random. None where there cannot be two."""
+        del catalogue
+        return 0.0 if k > 1 else None
+
+
+_MOST_SHARED = 2000
+_NEGLIGIBLE = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionWeightedKendallDistance(Metric):
+    """Pairs of common items in opposite order, those that move at the top counting most.
+
+    See `monitor.kernels.kendall.element_weighted.position_weighted_kendall_distance`.
+
+    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
+    costs the difference.
+    """
+
+    discount: str = "dcg"
+
+    name: ClassVar[str] = "position_weighted_kendall_distance"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+    higher_is_more_alike: ClassVar[bool] = False
+    identical: ClassVar[float] = 0.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
+    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+    def bounds(self, k: int) -> tuple[float, float]:
+        """0 to all pairs of k items: no step costs more than the first, 1."""
+        return 0.0, max(1.0, k * (k - 1) / 2)
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Position-weighted discordant pairs of each pair of lists."""
+        return position_weighted_kendall_distance(alignment, self.discount)
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """Exact where lists share no more than `_MOST_SHARED` items or so; None, so that it is simulated, where they do."""
+        most = min(k, _MOST_SHARED)
+        if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
+            return None
+        values = np.zeros(k + 1)
+        values[: most + 1] = expect_position_weighted(most, self.discount)
+        return expect_over_shared(k, catalogue, values, least=2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementWeightedKendallDistance(Metric):
+    """Pairs of common items in opposite order, each counting the product of the items' weights.
+
+    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance`.
+    """
+
+    name: ClassVar[str] = "element_weighted_kendall_distance"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+    higher_is_more_alike: ClassVar[bool] = False
+    identical: ClassVar[float] = 0.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
+    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Weighted discordant pairs of each pair of lists."""
+        return element_weighted_kendall_distance(alignment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElementWeightedKendallDistanceNormalized(Metric):
+    """Share of the weight of pairs of common items that stands in opposite order.
+
+    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance_normalized`.
+    """
+
+    name: ClassVar[str] = "element_weighted_kendall_distance_normalized"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = 1.0
+    higher_is_more_alike: ClassVar[bool] = False
+    identical: ClassVar[float] = 0.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
+    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Share of weighted discordant pairs of each pair of lists."""
+        return element_weighted_kendall_distance_normalized(alignment)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GeneralizedKendallDistance(Metric):
+    """Pairs of common items in opposite order, weighted by the items and by how near the top they move.
+
+    See `monitor.kernels.kendall.element_weighted.generalized_kendall_distance`.
+
+    ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
+    costs the difference.
+    """
+
+    discount: str = "dcg"
+
+    name: ClassVar[str] = "generalized_kendall_distance"
+    low: ClassVar[float] = 0.0
+    high: ClassVar[float] = math.inf
+    higher_is_more_alike: ClassVar[bool] = False
+    identical: ClassVar[float] = 0.0
+    disjoint: ClassVar[float] = math.nan
+    one_empty: ClassVar[float] = math.nan
+    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
+    choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
+    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+    def measure(self, alignment: Alignment) -> Floats:
+        """Generalized Kendall distance of each pair."""
+        return generalized_kendall_distance(alignment, self.discount)

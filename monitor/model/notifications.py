@@ -1,0 +1,172 @@
+"""The outbox and what it sends: deliveries, notifications, messages, silences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from monitor.model.alerts import Severity, Transition
+from monitor.model.explanation import ExampleLists, Explanation
+
+
+class DeliveryStatus(StrEnum):
+    """Where an outbox row stands.
+
+    ``pending``: to be sent; ``held``: not now (silenced, in maintenance, muted), looked at again and again; ``sent``; ``dead``:
+    refused for good; ``dropped``: nobody has to hear of it any more.
+    """
+
+    PENDING = "pending"
+    HELD = "held"
+    SENT = "sent"
+    DEAD = "dead"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delivery:
+    """One transition owed to one receiver, under a lease.
+
+    ``attempts`` made before this one. ``may_be_known``: an earlier attempt may have reached the receiver though nothing was
+    recorded: the process died, or the answer did not come.
+    """
+
+    id: int
+    transition_id: int
+    receiver: str
+    attempts: int
+    transition: Transition
+    status: DeliveryStatus = DeliveryStatus.PENDING
+    may_be_known: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryRecord:
+    """How one delivery stands, for people who ask why somebody was told or not.
+
+    ``reason``: why it is held, failed, was given up or dropped. ``next_attempt_at``: None once it is settled.
+    """
+
+    receiver: str
+    transition: Transition
+    status: DeliveryStatus
+    attempts: int
+    reason: str | None
+    next_attempt_at: datetime | None
+    settled_at: datetime | None
+    may_be_known: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notification:
+    """What came of one attempt to deliver, or why none was made, in words.
+
+    ``may_be_known``: the receiver may have taken it although the attempt failed. ``fallback``: who is owed it from now on.
+    ``repeat_at``: when it is to be told again if it still fires then.
+    """
+
+    delivery_id: int
+    at: datetime
+    status: DeliveryStatus
+    reason: str | None
+    next_attempt_at: datetime | None
+    may_be_known: bool = False
+    fallback: str | None = None
+    repeat_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Briefing:
+    """What is known of the run in which something began to fire, beyond its transitions.
+
+    ``examples``: users whose lists show what changed, two at most.
+    """
+
+    explanation: Explanation | None = None
+    examples: tuple[ExampleLists, ...] = ()
+
+
+class MessageStatus(StrEnum):
+    """What a message says of its incident as a whole."""
+
+    FIRING = "firing"
+    ACKNOWLEDGED = "acknowledged"
+    RESOLVED = "resolved"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """What one receiver is told at once: changes of one incident of one comparison.
+
+    ``incident`` is shared by all messages of the incident and by nothing else; receivers that know a deduplication key use it,
+    or the ``dedup_key`` of each change where they tell firings apart. ``changes``: starts, acknowledgements and ends in the
+    order they were stored; none in a repetition. ``firing``: the starts of all firings of the incident that last and that the
+    receiver knows of once it has this message, oldest first; none once the incident is over. At least one of both.
+    ``acknowledged``: keys of firings that somebody looks after.
+    """
+
+    incident: str
+    comparison: str
+    severity: Severity
+    changes: tuple[Transition, ...]
+    firing: tuple[Transition, ...] = ()
+    is_repetition: bool = False
+    briefing: Briefing | None = None
+    acknowledged: frozenset[str] = frozenset()
+
+    @property
+    def starts(self) -> tuple[Transition, ...]:
+        """The firings that begin."""
+        return tuple(change for change in self.changes if change.is_start)
+
+    @property
+    def ends(self) -> tuple[Transition, ...]:
+        """The firings that end."""
+        return tuple(change for change in self.changes if change.is_end)
+
+    @property
+    def status(self) -> MessageStatus:
+        """``resolved`` when nothing of the incident fires any more, ``acknowledged`` when all that fires of it has become so.
+
+        An acknowledgement of a part would stop those who are paged for the rest.
+        """
+        if not self.firing:
+            return MessageStatus.RESOLVED
+        is_told = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
+        looked_after = self.acknowledged | {change.dedup_key for change in self.changes}
+        is_whole = all(start.dedup_key in looked_after for start in self.firing)
+        return MessageStatus.ACKNOWLEDGED if is_told and is_whole else MessageStatus.FIRING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silence:
+    """Alerts that all ``matchers`` match are not told from ``starts_at`` until ``ends_at``."""
+
+    id: int
+    matchers: tuple[str, ...]
+    author: str
+    comment: str
+    created_at: datetime
+    starts_at: datetime
+    ends_at: datetime
+
+    def is_active(self, now: datetime) -> bool:
+        """Whether it holds at this time."""
+        return self.starts_at <= now < self.ends_at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiringSnapshot:
+    """What stands in one comparison when one receiver is to be told.
+
+    ``firing``: the starts of all firings that last, oldest first. ``told``: the keys of those firings, ended ones too, of which
+    the receiver was told or may know. ``acknowledged``: keys of firings that somebody looks after. ``silences``: active ones.
+    ``refused``: receivers, others too, that refused for good to be told of a firing, each with its key.
+    """
+
+    firing: tuple[Transition, ...]
+    told: frozenset[str]
+    acknowledged: frozenset[str] = frozenset()
+    silences: tuple[Silence, ...] = ()
+    refused: frozenset[tuple[str, str]] = frozenset()

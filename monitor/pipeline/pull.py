@@ -1,0 +1,185 @@
+"""The opened sources of one comparison, and how they are pulled side by side within the run's deadline."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import pandas as pd
+
+from monitor.deadline import OverdueError, Promise
+from monitor.errors import SourceError
+from monitor.model import Arm, Comparison, CoverageReason, ItemWeights, Panel, Pull, PullRequest, RankingTable, RelevanceTable
+from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.sampling import draw
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arms:
+    """The sources of one comparison, opened; ``weights``, ``relevance`` and ``titles`` where it has any.
+
+    ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
+    lists, where a noise floor is pulled.
+    """
+
+    baseline: Source
+    candidate: Source
+    users: UserSource
+    dimensions: tuple[str, ...]
+    weights: ItemWeightSource | None = None
+    relevance: RelevanceSource | None = None
+    titles: ItemTitleSource | None = None
+    again: Source | None = None
+
+    def close(self) -> None:
+        """Close all of them."""
+        shared = (self.users, self.weights, self.relevance, self.titles)
+        for source in (self.baseline, self.candidate, self.again, *shared):
+            if source is not None:
+                source.close()
+
+
+T = TypeVar("T")
+
+GRACE_S = 2.0
+"""How long past its timeout a source may take to come back before it is given up."""
+
+
+TITLES_S = 5.0
+"""How long titles of items are waited for: lists are compared by then, and alerts go out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """What the sources answered.
+
+    ``weights``, ``relevance`` and ``again`` (the baseline's second lists) are None without a source, or where it failed.
+    ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
+    ``seconds``: how long each arm took, or was waited for.
+    """
+
+    baseline: Pull
+    candidate: Pull
+    weights: ItemWeights | None
+    relevance: RelevanceTable | None
+    again: Pull | None
+    troubles: tuple[str, ...]
+    lacks: tuple[str, ...]
+    seconds: Mapping[Arm, float]
+
+
+def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
+    """Draw the panel from the users' source."""
+    listing = Promise(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
+    try:
+        table = listing.wait(timeout_s)
+    except OverdueError:
+        msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
+        raise SourceError(msg, permanent=False) from None
+    return draw(table, comparison, slot)
+
+
+def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float) -> Answers:
+    """All answers, pulled side by side so that they speak of the same moment."""
+    request = PullRequest(users=panel.users, k=comparison.k, slot=slot, timeout_s=max(timeout_s, 0.001))
+    begun_at = time.monotonic()
+    ends_at = begun_at + request.timeout_s + GRACE_S
+    took: dict[Arm, float] = {}
+    pulling = {
+        arm: Promise(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
+        for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
+    }
+    weighing = _weights_promise(comparison, arms, slot)
+    labelling = _relevance_promise(comparison, arms, slot)
+    asking_again = _floor_promise(comparison, arms, request)
+    late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
+    found = {arm: _pulled(promise, arm, panel, ends_at, late) for arm, promise in pulling.items()}
+    waited_s = time.monotonic() - begun_at
+    weights, no_weights = _waited(weighing, "item_weights", ends_at, late)
+    relevance, no_relevance = _waited(labelling, "relevance", ends_at, late)
+    again, no_floor = _waited(asking_again, "noise_floor", ends_at, late)
+    return Answers(
+        baseline=found[Arm.BASELINE][0],
+        candidate=found[Arm.CANDIDATE][0],
+        weights=weights,
+        relevance=relevance,
+        again=again,
+        seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
+        troubles=tuple(trouble for _, trouble in found.values() if trouble),
+        lacks=tuple(filter(None, (no_weights, no_relevance, no_floor))),
+    )
+
+
+def pull_titles(
+    comparison: Comparison, arms: Arms, slot: datetime, items: Collection[str], timeout_s: float
+) -> tuple[Mapping[str, str], str | None]:
+    """Titles of these items where there is a source of them, and why it gave none; waits for `TITLES_S` at most."""
+    if arms.titles is None or not items:
+        return {}, None
+    wait_s = max(0.0, min(timeout_s, TITLES_S))
+    asking: Promise[Mapping[str, str] | None] = Promise(
+        partial(arms.titles.titles, slot, items), name=f"{comparison.name}-item_titles"
+    )
+    late = f"no answer within {wait_s:.0f} s: items go by their ids"
+    found, trouble = _waited(asking, "item_titles", time.monotonic() + wait_s, late)
+    return found or {}, trouble
+
+
+def _weights_promise(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[ItemWeights | None] | None:
+    return (
+        None if arms.weights is None else Promise(partial(arms.weights.weights, slot), name=f"{comparison.name}-item_weights")
+    )
+
+
+def _relevance_promise(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[RelevanceTable | None] | None:
+    return (
+        None
+        if arms.relevance is None
+        else Promise(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
+    )
+
+
+def _floor_promise(comparison: Comparison, arms: Arms, request: PullRequest) -> Promise[Pull | None] | None:
+    return None if arms.again is None else Promise(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
+
+
+def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
+    """What the arm answers; how long it took is noted also where it fails."""
+    begun_at = time.monotonic()
+    try:
+        return source.pull(request)
+    finally:
+        took[arm] = time.monotonic() - begun_at
+
+
+def _pulled(promise: Promise[Pull], arm: Arm, panel: Panel, ends_at: float, late: str) -> tuple[Pull, str | None]:
+    """What the arm answered, and what went wrong with it as a whole."""
+    try:
+        return promise.wait(ends_at - time.monotonic()), None
+    except SourceError as error:
+        return _nothing(panel.users, CoverageReason.UNAVAILABLE), f"{arm}: {error}"
+    except OverdueError:
+        return _nothing(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
+
+
+def _waited(promise: Promise[T | None] | None, what: str, ends_at: float, late: str) -> tuple[T | None, str | None]:
+    """What a source answered that a run can do without, and why it did not."""
+    if promise is None:
+        return None, None
+    try:
+        return promise.wait(ends_at - time.monotonic()), None
+    except SourceError as error:
+        return None, f"{what}: {error}"
+    except OverdueError:
+        return None, f"{what}: {late}"
+
+
+def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:
+    """What an arm that gave no list at all is taken to have answered."""
+    table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
+    return Pull(rankings=table, failures=dict.fromkeys(users, reason))

@@ -1,0 +1,260 @@
+"""Why a run's mean fell: the parts of one metric, compared with earlier healthy runs, in ids and words instead of codes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+import pandas as pd
+
+from monitor.attribution import (
+    CodedExplanation,
+    CurrentRun,
+    Difference,
+    Drop,
+    ExposureShift,
+    Floats,
+    Group,
+    ItemShift,
+    PastRuns,
+    Rises,
+    average_parts,
+    classify,
+    describe_difference,
+    explain_metric,
+    pool_kinds,
+    pool_runs,
+    share_kinds,
+    split_distances,
+    write_alert_text,
+)
+from monitor.metrics import Metric, Need, score_all
+from monitor.model import (
+    ALL,
+    UNMEASURED,
+    Change,
+    Comparison,
+    Coverage,
+    ExampleLists,
+    Explanation,
+    ExposedItem,
+    PairBatch,
+    Pairing,
+    SegmentFall,
+    ShareRise,
+    Split,
+    State,
+    Transition,
+    UserGroup,
+    parse_derived,
+)
+from monitor.pairing.ids import decode
+from monitor.summaries import SegmentRows
+
+HEALTHY_RUNS = 20
+"""Newest healthy runs that a run is held against."""
+
+SHOWN_ITEMS = 10
+"""Items told that gained, and that lost."""
+
+SHOWN_EXAMPLES = 3
+"""Most users told of each kind of change; fewer where the comparison keeps the lists of fewer."""
+
+_RISES = 3
+"""Segments told of each share that rose, beside all users."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunExplanation:
+    """What a run keeps for later ones, and its own explanation; None where no user's parts are known."""
+
+    split: Split
+    explanation: Explanation | None
+
+
+def can_split(metric: Metric) -> bool:
+    """Whether distances by this metric come apart: identical lists have a value, and nothing is said of relevance."""
+    return metric.need is not Need.RELEVANCE and metric.identical is not None and not math.isnan(metric.identical)
+
+
+def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
+    """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
+    known = {str(metric): metric for metric in measured if can_split(metric)}
+    watched = (parse_derived(rule.metric)[1] for rule in comparison.rules if rule.metric not in UNMEASURED)
+    return known.get(next((name for name in watched if name in known), next(iter(known), "")))
+
+
+def find_farthest(metric: Metric, k: int) -> float:
+    """The greatest distance from identical lists that lists of at most k items can have, infinite where nothing bounds it."""
+    low, high = metric.bounds(k)
+    identical = metric.identical
+    return math.inf if identical is None else abs(identical - (low if metric.higher_is_more_alike else high))
+
+
+def explain_run(
+    comparison: Comparison, pairing: Pairing, users: pd.Index[str], segments: SegmentRows, metric: Metric, past: Sequence[Split]
+) -> RunExplanation:
+    """Split the metric, and explain it against the splits of earlier healthy runs; those of other metrics are passed over.
+
+    ``users`` and ``segments`` are by row of the pairing. Costs six scorings of the metric, and sorting.
+    """
+    present = _measure(pairing.batch, pairing.coverage, segments, metric)
+    kinds = classify(pairing.batch)
+    shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
+    split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
+    known = [each for each in past if each.metric == split.metric]
+    farthest = find_farthest(metric, comparison.k)
+    examples = min(SHOWN_EXAMPLES, comparison.evidence_users)
+    found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples) if known else None
+    naming = _Naming(pairing=pairing, users=users)
+    if found is not None:
+        return RunExplanation(split=split, explanation=_name_explanation(found, split, len(known), naming))
+    if not present.means[0].n:
+        return RunExplanation(split=split, explanation=None)
+    return RunExplanation(
+        split=split,
+        explanation=_name_difference(describe_difference(present, top=SHOWN_ITEMS, examples=examples), split, naming),
+    )
+
+
+def explained_items(explanation: Explanation | None) -> frozenset[str]:
+    """Ids of the items that the explanation tells."""
+    return frozenset() if explanation is None else frozenset(each.item for each in (*explanation.gained, *explanation.lost))
+
+
+def add_titles(explained: RunExplanation, titles: Mapping[str, str]) -> RunExplanation:
+    """The same with the titles of the items that have one."""
+    if explained.explanation is None or not titles:
+        return explained
+    gained, lost = (
+        tuple(replace(each, title=titles.get(each.item)) for each in items)
+        for items in (explained.explanation.gained, explained.explanation.lost)
+    )
+    return replace(explained, explanation=replace(explained.explanation, gained=gained, lost=lost))
+
+
+def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
+    """The transitions with what is told of why, where an alert on similarity begins; those on lists say so themselves."""
+    return tuple(
+        replace(each, explanation=write_alert_text(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
+        if explanation is not None and each.metric not in UNMEASURED and each.to_state is not State.QUIET
+        else each
+        for each in transitions
+    )
+
+
+def _measure(batch: PairBatch, coverage: Coverage, segments: SegmentRows, metric: Metric) -> CurrentRun:
+    score = partial(_score, metric=metric)
+    parts = split_distances(batch, score, higher_is_more_alike=metric.higher_is_more_alike)
+    asked = {row.segment: row.asked for row in coverage.rows}
+    return CurrentRun(batch=batch, parts=parts, segments=segments, means=average_parts(parts, segments, asked))
+
+
+def _score(batch: PairBatch, metric: Metric) -> Floats:
+    return score_all(batch, (metric,))[str(metric)]
+
+
+def _pool(splits: Sequence[Split]) -> PastRuns:
+    return PastRuns(means=pool_runs([each.means for each in splits]), kinds=pool_kinds([each.kinds for each in splits]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Naming:
+    """Who and what the rows and codes of a pairing stand for."""
+
+    pairing: Pairing
+    users: pd.Index[str]
+
+    def name_items(self, shifts: Iterable[ItemShift]) -> tuple[ExposedItem, ...]:
+        return tuple(
+            ExposedItem(
+                item=self._name_item(each.code),
+                title=None,
+                before=each.before,
+                after=each.after,
+                share_before=each.share_before,
+                share_after=each.share_after,
+            )
+            for each in shifts
+        )
+
+    def name_group(self, group: Group) -> UserGroup:
+        return UserGroup(
+            change=group.change,
+            users=group.users,
+            share=group.share,
+            share_before=group.share_before,
+            distance=group.distance,
+            examples=tuple(self._show_lists(row) for row in group.medoids),
+        )
+
+    def _name_item(self, code: int) -> str:
+        vocabulary = self.pairing.vocabulary
+        return str(code if vocabulary is None else vocabulary[code])
+
+    def _show_lists(self, row: int) -> ExampleLists:
+        batch, vocabulary = self.pairing.batch, self.pairing.vocabulary
+        lists = (decode(codes[row], vocabulary) for codes in (batch.baseline, batch.candidate))
+        baseline, candidate = lists
+        return ExampleLists(user=self.users[row], baseline=baseline, candidate=candidate)
+
+
+def _name_explanation(found: CodedExplanation, split: Split, runs: int, naming: _Naming) -> Explanation:
+    plain = _name_common(found.items, found.groups, split, naming)
+    return replace(
+        plain,
+        runs=runs,
+        sentence=found.sentence,
+        segment=found.segment,
+        now=found.drop.now,
+        before=found.drop.before,
+        least=found.missing.least,
+        most=found.missing.most if math.isfinite(found.missing.most) else None,
+        causes=found.causes,
+        falls=tuple(fall for drop in found.drops for fall in _list_falls(drop)),
+        rises=(
+            *_list_rises(None, found.missing.rises),
+            *(rise for change, rises in found.rises.items() for rise in _list_rises(change, rises)),
+        ),
+    )
+
+
+def _name_difference(found: Difference, split: Split, naming: _Naming) -> Explanation:
+    return replace(_name_common(found.items, found.groups, split, naming), sentence=found.sentence)
+
+
+def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, naming: _Naming) -> Explanation:
+    """What both have, as an explanation without a past."""
+    return Explanation(
+        metric=split.metric,
+        runs=0,
+        sentence="",
+        segment=ALL,
+        now=split.means[0].whole,
+        gained=naming.name_items(items.gained),
+        lost=naming.name_items(items.lost),
+        entered=items.entered,
+        left=items.left,
+        groups=tuple(naming.name_group(group) for group in groups),
+    )
+
+
+def _list_falls(drop: Drop) -> list[SegmentFall]:
+    return [
+        SegmentFall(
+            segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess
+        )
+        for each in drop.segments
+    ]
+
+
+def _list_rises(change: Change | None, rises: Rises) -> list[ShareRise]:
+    """All users, and the segments that it rose in most; none where nothing rose anywhere."""
+    told = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
+    return [
+        ShareRise(change=change, segment=each.segment, share=each.share, share_before=each.share_before)
+        for each in told
+        if rises.total.newly > 0 or each.newly > 0
+    ]

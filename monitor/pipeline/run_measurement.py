@@ -1,0 +1,223 @@
+"""The first half of a run: pull, pair, score, summarize, measure the arms. Nothing here judges or stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.arm_metrics import ArmNeed, LastLists, count_listed, measure_arms, parse_arm_metric
+from monitor.metrics import Metric, score_all
+from monitor.model import (
+    Arm,
+    ArmScore,
+    Comparison,
+    Coverage,
+    CoverageReason,
+    Evidence,
+    KeptLists,
+    NoiseFloor,
+    Pairing,
+    Panel,
+    RankingTable,
+    Scores,
+    Split,
+    Summary,
+)
+from monitor.pairing import keep_lists, pair, unweighted_note
+from monitor.pairing.ids import codes_of, find_users
+from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all, pull_titles
+from monitor.pipeline.run_explanation import RunExplanation, add_titles, choose_metric, explain_run, explained_items
+from monitor.pipeline.score import (
+    Floats,
+    add_floor,
+    gather_evidence,
+    last_baseline,
+    measure_floor,
+    scorable_metrics,
+    summarize_scores,
+)
+from monitor.ports import Clock
+from monitor.summaries import SegmentRows, rows_of_segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """What a run measured.
+
+    ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
+    ``left_out`` are sentences about what was not measured although it is wanted. ``arm_scores`` are those of each arm by
+    itself; ``catalogue_size`` the items that could be listed, None where nothing is; ``lists`` what is to be kept, None where
+    nothing is. ``is_labelled``: relevance was known. ``explained`` is None where no metric can be split. ``pull_seconds``: how
+    long each arm took to answer.
+    """
+
+    coverage: Coverage
+    summaries: tuple[Summary, ...]
+    scores: Scores
+    evidence: tuple[Evidence, ...]
+    troubles: tuple[str, ...]
+    notes: Mapping[tuple[Arm, CoverageReason], str]
+    arm_scores: tuple[ArmScore, ...]
+    catalogue_size: int | None
+    lists: KeptLists | None
+    left_out: tuple[str, ...]
+    is_labelled: bool
+    explained: RunExplanation | None
+    pull_seconds: Mapping[Arm, float]
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds spent by stage."""
+
+    clock: Clock
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time that the block takes to the stage."""
+        start = self.clock.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
+
+
+def measure_slot(
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    watch: Stopwatch,
+    *,
+    last: KeptLists | None = None,
+    splits: Sequence[Split] = (),
+) -> Measurement:
+    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
+
+    ``last`` are the lists of the comparison's last run, for what compares an arm with itself; ``splits`` what earlier healthy
+    runs left, oldest first, to explain this one by.
+    """
+    deadline = watch.clock.monotonic() + comparison.deadline.total_seconds()
+    with watch.stage("users"):
+        panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
+    with watch.stage("pull"):
+        asked = arms if watch.clock.now() >= slot + comparison.relevance_after else replace(arms, relevance=None)
+        answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
+    with watch.stage("pair"):
+        pairing = _pair(panel, answers, comparison.k)
+        troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
+    with watch.stage("score"):
+        metrics, unmeasured = scorable_metrics(comparison, pairing.batch)
+        by_metric = score_all(pairing.batch, metrics)
+        floor, no_floor = _measure_floor(comparison, panel, pairing, answers, metrics, last)
+        by_metric, bounds = add_floor(by_metric, floor, metrics, comparison.k)
+        scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+        del answers
+    with watch.stage("summarize"):
+        segments = rows_of_segments(panel, pairing.panel_rows)
+        summaries = summarize_scores(comparison, segments, scores, metrics, bounds)
+        evidence = gather_evidence(comparison, pairing, scores, metrics)
+    with watch.stage("arms"):
+        catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
+        arm_scores = _measure_arms(comparison, pairing, scores, segments, last)
+        lists = keep_lists(pairing, scores.users, segments) if comparison.keep_lists else None
+    with watch.stage("explain"):
+        chosen = choose_metric(comparison, metrics)
+        explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
+        found = explained.explanation if explained else None
+        seconds_left = deadline - watch.clock.monotonic()
+        titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
+    unweighted = unweighted_note(pairing.batch)
+    return Measurement(
+        coverage=pairing.coverage,
+        summaries=summaries,
+        scores=scores,
+        evidence=evidence,
+        troubles=troubles,
+        notes=notes,
+        arm_scores=arm_scores,
+        catalogue_size=catalogue_size,
+        lists=lists,
+        left_out=(*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled))),
+        is_labelled=pairing.batch.labels is not None,
+        explained=explained and add_titles(explained, titles),
+        pull_seconds=seconds,
+    )
+
+
+def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
+    return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+
+
+def _measure_floor(
+    comparison: Comparison,
+    panel: Panel,
+    pairing: Pairing,
+    answers: Answers,
+    metrics: Sequence[Metric],
+    last: KeptLists | None,
+) -> tuple[dict[str, Floats], tuple[str, ...]]:
+    """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
+    recalled, lack = last_baseline(comparison, last)
+    again = answers.again if recalled is None else recalled
+    if again is None:
+        return {}, (lack,) if lack else ()
+    return measure_floor(panel, pairing, (answers.baseline, again), comparison.k, metrics, answers.weights), ()
+
+
+def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
+    pulls = {Arm.BASELINE: answers.baseline, Arm.CANDIDATE: answers.candidate}
+    return {(arm, reason): note for arm, pull in pulls.items() for reason, note in pull.notes.items()}
+
+
+def _measure_arms(
+    comparison: Comparison, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
+) -> tuple[ArmScore, ...]:
+    if not comparison.arm_metrics:
+        return ()
+    return measure_arms(
+        pairing.batch,
+        segments,
+        [parse_arm_metric(name) for name in comparison.arm_metrics],
+        catalogue_size=comparison.catalogue_size,
+        last=None if last is None else recode_last_lists(last, scores.users, pairing, comparison.k),
+    )
+
+
+def needs_last(comparison: Comparison) -> bool:
+    """Whether the noise floor or an arm-wide metric of the comparison looks back at the last run."""
+    return comparison.noise_floor is NoiseFloor.TEMPORAL or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in comparison.arm_metrics
+    )
+
+
+def recode_last_lists(last: KeptLists, users: pd.Index[str], pairing: Pairing, k: int) -> Mapping[Arm, LastLists]:
+    """Both arms' last lists, cut to k, for these users, one a row of the pairing."""
+    rows = find_users(users, last.baseline.users)
+    return {
+        arm: _recode(table, rows, pairing.vocabulary, k)
+        for arm, table in ((Arm.BASELINE, last.baseline), (Arm.CANDIDATE, last.candidate))
+    }
+
+
+def _recode(table: RankingTable, rows: npt.NDArray[np.intp], vocabulary: pd.Index | None, k: int) -> LastLists:
+    flat = np.append(codes_of(table.items, vocabulary), np.int32(-1))  # the last one stands for places without an item
+    lengths = np.append(np.minimum(np.diff(table.offsets), k), 0)[rows]  # row -1, a user who was not there, had no list
+    starts = np.append(table.offsets[:-1], 0)[rows]
+    places = np.arange(k)
+    is_inside = places < lengths[:, None]
+    codes = flat[np.where(is_inside, starts[:, None] + places, len(flat) - 1)]
+    return LastLists(codes=codes, lengths=lengths.astype(np.int32), exposed=_top(table, flat, k))
+
+
+def _top(table: RankingTable, flat: npt.NDArray[np.int32], k: int) -> npt.NDArray[np.int32]:
+    """Codes of what stood in the first k places of any list."""
+    counts = np.diff(table.offsets)
+    places = np.arange(len(flat) - 1) - np.repeat(table.offsets[:-1], counts)
+    return flat[:-1][places < k]

@@ -1,0 +1,156 @@
+"""From paired lists to scores, summaries and evidence, and the scores of the noise floor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.metrics import Metric, Need, parse, score_all
+from monitor.model import (
+    UNMEASURED,
+    Comparison,
+    DerivedMetric,
+    Evidence,
+    ItemWeights,
+    KeptLists,
+    NoiseFloor,
+    PairBatch,
+    Pairing,
+    Panel,
+    Pull,
+    Scores,
+    Statistic,
+    Summary,
+    parse_derived,
+)
+from monitor.pairing import pair
+from monitor.pairing.ids import decode
+from monitor.summaries import choose_evidence, summarize_segments
+
+_NOT_KNOWN = {
+    Need.SCORES: "neither arm tells scores",
+    Need.ITEM_WEIGHTS: "the weights of items are not known",
+}
+
+
+def scorable_metrics(comparison: Comparison, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+    """The comparison's metrics that this batch can be scored by, and sentences about those that it cannot.
+
+    Nothing is said of relevance that is not there: it may arrive later.
+    """
+    metrics = tuple(parse(name) for name in comparison.metrics)
+    known = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
+    lacking: dict[Need, list[str]] = {}
+    for metric in metrics:
+        if metric.need is not None and known[metric.need] is None:
+            lacking.setdefault(metric.need, []).append(str(metric))
+    left_out = tuple(
+        f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}" for need, names in lacking.items() if need in _NOT_KNOWN
+    )
+    return tuple(metric for metric in metrics if metric.need is None or metric.need not in lacking), left_out
+
+
+def relevance_metrics(comparison: Comparison) -> tuple[Metric, ...]:
+    """The comparison's metrics that need relevance."""
+    return tuple(metric for metric in map(parse, comparison.metrics) if metric.need is Need.RELEVANCE)
+
+
+def summarize_scores(
+    comparison: Comparison,
+    segments: Mapping[str, npt.NDArray[np.intp]],
+    scores: Scores,
+    metrics: Sequence[Metric],
+    bounds: Mapping[str, tuple[float, float]] | None = None,
+) -> tuple[Summary, ...]:
+    """Summaries with the statistics that the comparison's rules ask for; ``segments`` are rows of the scores.
+
+    ``bounds`` of the scores that are not those of ``metrics``.
+    """
+    wanted: dict[str, list[Statistic]] = {}
+    for rule in (each for each in comparison.rules if each.metric not in UNMEASURED):
+        wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
+    ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics} | dict(bounds or {})
+    return summarize_segments(segments, scores.by_metric, ranges=ranges, wanted=wanted)
+
+
+def gather_evidence(
+    comparison: Comparison, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]
+) -> tuple[Evidence, ...]:
+    """Lists of the worst and of ordinary users by the metric of the first rule, or the first metric that was measured."""
+    if not metrics:
+        return ()
+    by_name = {str(metric): metric for metric in metrics}
+    watched = (name for rule in comparison.rules if (name := parse_derived(rule.metric)[1]) in by_name)
+    metric = by_name[next(watched, str(metrics[0]))]
+    chosen = choose_evidence(
+        scores.by_metric[str(metric)], comparison.evidence_users, higher_is_more_alike=metric.higher_is_more_alike
+    )
+    return tuple(
+        Evidence(
+            kind=kind,
+            position=position,
+            user=scores.users[row],
+            baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
+            candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
+            scores={name: _defined(values[row]) for name, values in scores.by_metric.items()},
+        )
+        for kind, position, row in chosen
+    )
+
+
+def _defined(value: np.float64) -> float | None:
+    return None if np.isnan(value) else float(value)
+
+
+Floats = npt.NDArray[np.float64]
+ScoreRange = tuple[float, float]
+
+
+def last_baseline(comparison: Comparison, last: KeptLists | None) -> tuple[Pull | None, str | None]:
+    """The baseline's lists of the last run where they are its floor, else why there are none; nothing for another floor."""
+    if comparison.noise_floor is not NoiseFloor.TEMPORAL:
+        return None, None
+    if last is None:
+        return None, "noise_floor: no earlier run kept its lists"
+    return Pull(rankings=last.baseline, failures={}), None
+
+
+def measure_floor(
+    panel: Panel, pairing: Pairing, pulls: tuple[Pull, Pull], k: int, metrics: Sequence[Metric], weights: ItemWeights | None
+) -> dict[str, Floats]:
+    """Scores of the baseline and itself by metric, one a row of ``pairing``; NaN for a user without a second list.
+
+    ``pulls``: the baseline, and the baseline again. Left out are metrics that need relevance, and those that need scores or
+    weights which are not known of both.
+    """
+    again = pair(panel, *pulls, k, item_weights=weights)
+    rows = np.full(len(panel), -1, dtype=np.intp)
+    rows[again.panel_rows] = np.arange(len(again.panel_rows))
+    rows = rows[pairing.panel_rows]
+    wanted = [metric for metric in metrics if _is_known(metric, again.batch)]
+    found = score_all(again.batch, wanted) if wanted else {}
+    return {name: np.append(values, np.nan)[rows] for name, values in found.items()}  # row -1 is the NaN
+
+
+def _is_known(metric: Metric, batch: PairBatch) -> bool:
+    has = {None: True, Need.SCORES: batch.scores is not None, Need.ITEM_WEIGHTS: batch.weights is not None}
+    return has.get(metric.need, False)
+
+
+def add_floor(
+    scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
+) -> tuple[dict[str, Floats], dict[str, ScoreRange]]:
+    """The scores with the series of the floor behind them, and the bounds of those; each (n,), NaN where undefined."""
+    series: dict[str, Floats] = dict(scores)
+    bounds: dict[str, ScoreRange] = {}
+    for metric in metrics:
+        name = str(metric)
+        if name not in floor:
+            continue
+        low, high = metric.bounds(k)
+        excess = floor[name] - scores[name] if metric.higher_is_more_alike else scores[name] - floor[name]
+        series |= {DerivedMetric.FLOOR.of(name): floor[name], DerivedMetric.OVER_FLOOR.of(name): excess}
+        bounds |= {DerivedMetric.FLOOR.of(name): (low, high), DerivedMetric.OVER_FLOOR.of(name): (low - high, high - low)}
+    return series, bounds

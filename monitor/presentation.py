@@ -1,0 +1,175 @@
+"""What terminals, pages and messages show of a run, as text and small tables. Escaping is theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from monitor.errors import MetricError
+from monitor.metrics import expected_by_chance, parse
+from monitor.model import Arm, ArmScore, Explanation, ExposedItem, Part, Run, SegmentFall
+
+SEGMENTS = 8
+"""Segments of the leading dimension that are shown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextTable:
+    """A table: column names, ending in ``>`` where aligned right, and rows of text."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def explanation_title(explanation: Explanation) -> str:
+    """What was explained and against what."""
+    if explanation.before is None:
+        return f"What sets lists apart by {explanation.metric}"
+    runs = "1 healthy run" if explanation.runs == 1 else f"{explanation.runs:,} healthy runs"
+    return f"Why, by {explanation.metric} against {runs}"
+
+
+def drop_bounds(explanation: Explanation) -> str | None:
+    """How far users without a list could move the drop; None where none are missing."""
+    if explanation.least is None or explanation.least == explanation.most:
+        return None
+    most = "without bound" if explanation.most is None else f"{explanation.most:.4f}"
+    return f"drop of all users asked, whatever the lists of the missing ones: {explanation.least:.4f} to {most}"
+
+
+def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
+    """Its tables, empty ones left out: pieces of the drop, segments, shares that rose, items, groups of users."""
+    segment = explanation.segment
+    sheets = (
+        TextTable(title="Pieces of the drop", columns=("part", "where", "drop>", "share>"), rows=_pieces(explanation)),
+        TextTable(
+            title="Segments",
+            columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
+            rows=tuple(_segment(fall, explanation) for fall in _leading(explanation.falls)),
+        ),
+        TextTable(
+            title="Shares of users that rose",
+            columns=("what", "segment", "now>", "before>"),
+            rows=tuple(
+                (
+                    _words(each.change) if each.change else "no list",
+                    each.segment,
+                    _percent(each.share),
+                    _percent(each.share_before),
+                )
+                for each in explanation.rises
+            ),
+        ),
+        TextTable(
+            title=f"Items, users of {segment}",
+            columns=("item", "title", "exposure>", "before>", "in lists>", "before>"),
+            rows=tuple(map(_item, (*explanation.gained, *explanation.lost))),
+        ),
+        TextTable(
+            title=f"Lists, users of {segment}",
+            columns=("lists", "users>", "share>", "before>", "distance>", "such as"),
+            rows=tuple(
+                (
+                    _words(each.change),
+                    f"{each.users:,}",
+                    _percent(each.share),
+                    "-" if each.share_before is None else _percent(each.share_before),
+                    f"{each.distance:.4f}",
+                    ", ".join(example.user for example in each.examples),
+                )
+                for each in explanation.groups
+            ),
+        ),
+    )
+    return tuple(sheet for sheet in sheets if sheet.rows)
+
+
+def _pieces(explanation: Explanation) -> tuple[tuple[str, ...], ...]:
+    drop = _drop(explanation)
+    return tuple(
+        (
+            cause.part,
+            "elsewhere" if cause.is_rest else cause.segment or "everywhere",
+            f"{cause.amount:.4f}",
+            _of(cause.amount, drop),
+        )
+        for cause in explanation.causes
+    )
+
+
+def _leading(falls: Sequence[SegmentFall]) -> Sequence[SegmentFall]:
+    """Segments of the first dimension, those that fell most beyond their share first."""
+    first = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]]
+    return first[:SEGMENTS]
+
+
+def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
+    shares = (_percent(fall.share), _percent(fall.share_before))
+    amounts = (f"{fall.whole:.4f}", _of(fall.whole, _drop(explanation)))
+    return (fall.segment, *shares, *amounts, *(f"{fall.parts[part]:.4f}" for part in Part))
+
+
+def _item(item: ExposedItem) -> tuple[str, ...]:
+    exposures = (f"{item.after:.4f}", f"{item.before:.4f}")
+    return (item.item, item.title or "", *exposures, _percent(item.share_after), _percent(item.share_before))
+
+
+def _drop(explanation: Explanation) -> float:
+    return 0.0 if explanation.before is None else explanation.now - explanation.before
+
+
+def _of(amount: float, drop: float) -> str:
+    """A share of the drop; of a rise there is none to tell."""
+    return f"{amount / drop:.0%}" if drop > 0 else "-"
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmRow:
+    """One arm-wide metric over one segment in both arms, None where undefined; ``n``: lists that it speaks of, at most."""
+
+    segment: str
+    metric: str
+    baseline: float | None
+    candidate: float | None
+    n: int
+
+
+def score_by_chance(metric: str, run: Run) -> float | None:
+    """Score to expect of two random lists of the run's k items from its catalogue; None where that is not known."""
+    return None if run.k is None or run.catalogue_size is None else _expected(metric, run.k, run.catalogue_size)
+
+
+def arm_rows(scores: Iterable[ArmScore]) -> tuple[ArmRow, ...]:
+    """One row a segment and metric, in the order of the scores."""
+    pairs: dict[tuple[str, str], dict[Arm, ArmScore]] = {}
+    for score in scores:
+        pairs.setdefault((score.segment, score.metric), {})[score.arm] = score
+    return tuple(
+        ArmRow(
+            segment=segment,
+            metric=metric,
+            baseline=arms[Arm.BASELINE].value if Arm.BASELINE in arms else None,
+            candidate=arms[Arm.CANDIDATE].value if Arm.CANDIDATE in arms else None,
+            n=max(score.n for score in arms.values()),
+        )
+        for (segment, metric), arms in pairs.items()
+    )
+
+
+@lru_cache(maxsize=4096)
+def _expected(metric: str, k: int, catalogue: int) -> float | None:
+    """None also for a metric that only a newer version knows, and for a catalogue of fewer than k items."""
+    try:
+        return expected_by_chance(parse(metric), k, catalogue)
+    except MetricError:
+        return None

@@ -1,0 +1,185 @@
+"""Prometheus Alertmanager, API v2: one receiver for each peer.
+
+An alert is sent when it begins to fire, again every ``resend_every`` while it fires, and when it ends. Like Prometheus, a
+firing alert carries an end four resends ahead (five minutes at least): if this daemon stops sending it, Alertmanager resolves
+it by itself, and it survives a restart of this daemon.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Annotated, Self
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
+
+from monitor.model import Message, Transition
+from monitor.options import ConfigPath, Duration, LabelName, Options
+from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
+from monitor.receivers.http_client import HttpClient, require_accepted
+from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
+from monitor.receivers.message.safe_text import comparison_url, moment
+
+PATH = "/api/v2/alerts"
+
+
+def _check_peer(url: str) -> str:
+    if urlsplit(url).query:
+        msg = "must not hold a ?query: write http://host:9093, with the path prefix if there is one"
+        raise ValueError(msg)
+    if urlsplit(url).path.rstrip("/").endswith(PATH):
+        msg = f"must not end in {PATH}: write http://host:9093, with the path prefix if there is one"
+        raise ValueError(msg)
+    return url
+
+
+def _check_peers(urls: tuple[str, ...]) -> tuple[str, ...]:
+    if not urls or len(set(urls)) < len(urls):
+        msg = "list at least one peer, and none twice"
+        raise ValueError(msg)
+    return urls
+
+
+_PeerUrl = Annotated[Url, AfterValidator(_check_peer)]
+
+
+class BasicAuth(Options):
+    """User and password for HTTP basic authentication."""
+
+    username: str = Field(min_length=1, pattern=r"^[^:]*$", description="User name, without a colon.")
+    password: SecretStr = Field(description="Password.")
+
+
+class AlertmanagerOptions(Options):
+    """Tell every peer of a Prometheus Alertmanager, each by itself."""
+
+    urls: Annotated[tuple[_PeerUrl, ...], AfterValidator(_check_peers)] = Field(
+        description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
+        json_schema_extra={"minItems": 1, "uniqueItems": True},
+    )
+    name: ReceiverName | None = Field(
+        None, description="Name in metrics and in the outbox (default: alertmanager). Several urls get -0, -1, ... behind it."
+    )
+    basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
+    bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    labels: Mapping[LabelName, str] = Field(
+        default_factory=dict,
+        description="Further labels of every alert told here: those that Prometheus gives its alerts of this rankwatch (`job`, "
+        "`namespace`, `cluster`), so that alerts of both inhibit each other and those of other environments none.",
+        examples=[{"job": "rankwatch"}],
+    )
+    resend_every: Duration = Field(
+        timedelta(minutes=1),
+        description="How often a firing alert is told again. With run-once, not serve: how often run-once is started.",
+    )
+
+    @model_validator(mode="after")
+    def _one_credential(self) -> Self:
+        if self.basic_auth is not None and self.bearer_token is not None:
+            msg = "give either basic_auth or bearer_token, not both"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """One name a peer, in the order of ``urls``."""
+        base = self.name or "alertmanager"
+        return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
+
+
+def alert_of(
+    transition: Transition, firing_ends_at: datetime, external_url: str, labels: Mapping[str, str] | None = None
+) -> dict[str, object]:
+    """One alert as the API takes it, with these labels besides, but for those that it has itself.
+
+    It starts when it began to fire. An end does not know that moment; it names the slot of the firing, and Alertmanager,
+    which knows the alert by its labels, keeps the earliest start.
+    """
+    starts_at = transition.at if transition.is_start else min(transition.since, transition.at)
+    ends_at = max(firing_ends_at, starts_at) if transition.is_start else transition.at
+    return {
+        "labels": {**(labels or {}), **alert_labels(transition)},
+        "annotations": alert_annotations(transition),
+        "startsAt": moment(starts_at),
+        "endsAt": moment(ends_at),
+        "generatorURL": comparison_url(transition, external_url),
+    }
+
+
+_SHORTEST_END = timedelta(minutes=5)
+_RESENDS_AHEAD = 4
+_BATCH = 250
+"""So that a thousand alerts are told well within a lease."""
+
+
+def open_alertmanager(options: AlertmanagerOptions, *, external_url: str) -> tuple[Alertmanager, ...]:
+    """One receiver a peer."""
+    return tuple(
+        Alertmanager(url, name, options, external_url=external_url)
+        for url, name in zip(options.urls, options.receiver_names, strict=True)
+    )
+
+
+class Alertmanager:
+    """One peer."""
+
+    def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
+        self._name, self._options, self._external_url = name, options, external_url
+        timeout_s = options.timeout.total_seconds()
+        self._guard = HttpClient(url.rstrip("/") + PATH, who=name, timeout_s=timeout_s, ca_file=options.ca_file)
+        self._headers = {"Content-Type": "application/json", **_credentials(options)}
+
+    @property
+    def name(self) -> str:
+        """Name of the peer."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """Alertmanager forgets an alert that is not told again."""
+        return self._options.resend_every.total_seconds()
+
+    @property
+    def repeat_every_s(self) -> float | None:
+        """Alertmanager repeats by itself."""
+        return None
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """Alertmanager groups and inhibits by itself."""
+        return True
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Post starts and ends, so many a request. DeliveryError when the peer did not take one.
+
+        Alertmanager knows no acknowledgement, so nothing is said of any.
+        """
+        ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
+        told = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
+        alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in told]
+        for start in range(0, len(alerts), _BATCH):
+            answer = self._guard.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
+            require_accepted(answer, who=self._guard.who, now=now)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
+
+
+def _repeated(message: Message) -> tuple[Transition, ...]:
+    """What fires still, where a message has nothing else to say."""
+    return () if message.changes else message.firing
+
+
+def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:
+    if options.basic_auth is not None:
+        pair = f"{options.basic_auth.username}:{options.basic_auth.password.get_secret_value()}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    if options.bearer_token is not None:
+        return {"Authorization": f"Bearer {options.bearer_token.get_secret_value()}"}
+    return {}

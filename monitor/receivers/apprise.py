@@ -1,0 +1,186 @@
+"""Apprise, an extra: chat and mail services without a receiver of their own here, each named by one of Apprise's URLs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from monitor.errors import ConfigError, DeliveryError
+from monitor.model import Message, MessageStatus
+from monitor.options import Duration, Options
+from monitor.receivers.fields import ReceiverName, Timeout
+from monitor.receivers.message import content_of
+from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
+from monitor.receivers.message.plain_text import plain_text
+
+if TYPE_CHECKING:
+    import apprise
+
+_SILENT = logging.CRITICAL + 1
+
+
+def open_service(name: str, url: str) -> apprise.Apprise:
+    """One service. ConfigError, without the URL, when Apprise is not there or knows no service of that form."""
+    try:
+        import apprise  # noqa: PLC0415 - an extra, and slow to import
+    except ModuleNotFoundError:
+        msg = "needs Apprise: pip install 'rankwatch[apprise]'"
+        raise ConfigError(msg) from None
+    # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
+    logging.getLogger("apprise").setLevel(_SILENT)
+    service = apprise.Apprise(asset=_asset())
+    if not service.add(url) or len(service) != 1:
+        msg = f"{name} is no URL that Apprise can read: see its list of services for the form"
+        raise ConfigError(msg)
+    if "overflow=" not in url.lower():
+        # By itself Apprise sends what is too long for a service, which then refuses it; the beginning says what matters.
+        for each in service:
+            each.overflow_mode = apprise.OverflowMode.TRUNCATE
+    return service
+
+
+def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: bool, timeout_s: float) -> str:
+    """Tell a service; what came of it: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
+    import apprise  # noqa: PLC0415 - likewise
+
+    kind = apprise.NotifyType.FAILURE if is_bad else apprise.NotifyType.SUCCESS
+    result = service.notify(
+        body=body,
+        title=title,
+        notify_type=kind,
+        body_format=apprise.NotifyFormat.TEXT,
+        interpret_escapes=False,
+        timeout=timeout_s,
+    )
+    return result.status.name.lower()
+
+
+def _asset() -> apprise.AppriseAsset:
+    """No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of what is told."""
+    import apprise  # noqa: PLC0415 - likewise
+
+    return apprise.AppriseAsset(
+        plugin_paths=(),
+        storage_mode=apprise.PersistentStoreMode.MEMORY,
+        http_redirects=False,
+        allow_templates=False,
+        interpret_emojis=False,
+        interpret_escapes=False,
+        pgp_autogen=False,
+        pem_autogen=False,
+        secure_logging=True,
+        app_id="rankwatch",
+        app_desc="rankwatch",
+        app_url="",
+    )
+
+
+_ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
+
+
+def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
+    """Let Apprise read each of them, so that what it cannot read is told when the configuration is loaded."""
+    for name, url in urls.items():
+        try:
+            open_service(name, url.get_secret_value())
+        except ConfigError as error:
+            raise ValueError(str(error)) from None
+    return urls
+
+
+class AppriseOptions(Options):
+    """Tell services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
+
+    urls: Annotated[Mapping[_ServiceName, SecretStr], AfterValidator(_check_urls)] = Field(
+        min_length=1,
+        max_length=20,
+        description="Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. Secrets, never shown.",
+        examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
+    )
+    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: apprise).")
+    timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
+    repeat_every: Duration | None = Field(
+        timedelta(hours=24),
+        description="How often an incident that lasts and nobody has acknowledged is told again; `null` for never.",
+    )
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Its one name."""
+        return (self.name or "apprise",)
+
+
+_SUCCESS = "success"
+_REFUSED_UNHEARD = frozenset({"nomatch"})
+
+
+class AppriseReceiver:
+    """All URLs of one entry."""
+
+    def __init__(self, options: AppriseOptions, *, external_url: str) -> None:
+        self._options, self._external_url = options, external_url
+        (self._name,) = options.receiver_names
+        self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
+        self._reached = DeliveredRecipients()
+
+    @property
+    def name(self) -> str:
+        """Name from configuration."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """Telling once is enough."""
+        return None
+
+    @property
+    def repeat_every_s(self) -> float | None:
+        """As configured."""
+        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """It is told of incidents."""
+        return False
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Tell a message to whoever does not have it yet. DeliveryError when one of them did not take it."""
+        key, names = idempotency_key(message, now), tuple(self._services)
+        waiting = self._reached.without(key, names)
+        outcomes = self._tell(message, waiting)
+        self._reached.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
+        failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
+        if failed:
+            said = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
+            taken = len(names) - len(failed)
+            may_be_known = taken > 0 or not _REFUSED_UNHEARD.issuperset(failed.values())
+            msg = f"{self._name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"
+            raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _tell(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
+        """What came of it, one after the other until the time is over."""
+        account = content_of(message, self._external_url)
+        title, body = defuse(account.title), defuse(plain_text(account, has_title=False))
+        ends_at = time.monotonic() + self._options.timeout.total_seconds()
+        outcomes = {}
+        for name in waiting:
+            left_s = ends_at - time.monotonic()
+            is_bad = message.status is not MessageStatus.RESOLVED
+            outcomes[name] = "timeout" if left_s <= 0 else notify_service(
+                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=left_s
+            )  # fmt: skip
+        return outcomes
+
+
+def defuse(text: str) -> str:
+    """Text in which no chat service finds a mention or a link of its own: a blank of no width follows each @ and each <."""
+    return re.sub(r"[@<](?=\S)", "\\g<0>\u200b", text)

@@ -1,0 +1,183 @@
+"""The content of a message: title, changes, causes, examples, links and commands, as short bounded text that receivers render."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from monitor.alerts.verdicts import format_apart, format_value
+from monitor.model import ALL, COVERAGE, FROZEN, Briefing, Message, Severity, Transition
+from monitor.receivers.message.explanation_text import cause_shares, example_lists, item_lines, why_sentences
+from monitor.receivers.message.parts import ChangeContent, MessageContent
+from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of, moment
+
+MAX_CHANGES = 8
+"""Changes that are told in full; the rest is counted."""
+
+_NAMED = 4
+_LONGEST_NAME = 60
+_LONGEST_TITLE = 200
+_LONGEST_REASON = 500
+_LONGEST_FACT = 300
+_LOUDEST = tuple(Severity)
+
+
+def ordered_changes(message: Message) -> tuple[Transition, ...]:
+    """The changes to tell, weightiest first: starts, acknowledgements, ends; all users first, then who is farthest out.
+
+    In a repetition those are the firings that last.
+    """
+    return tuple(sorted(message.changes or message.firing, key=_weight))
+
+
+def title_of(message: Message, told: Sequence[Transition]) -> str:
+    """``SimilarityLow firing on home-feed (country=UK); 3 resolved``."""
+    verb = verb_of(told[0], is_repetition=message.is_repetition)
+    lead = [change for change in told if verb_of(change, is_repetition=message.is_repetition) == verb]
+    line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{_places(lead)}"
+    if message.is_repetition:
+        line = f"{line} since {moment(min(change.since for change in lead))}"
+    ended, lasting = sum(change.is_end for change in told), len(still_firing(message, told))
+    tail = [f"{ended:,} resolved"] if ended and not lead[0].is_end else []
+    tail += [f"{lasting:,} still firing"] if lasting and lead[0].is_end else []
+    return bounded_line("; ".join([line, *tail]), _LONGEST_TITLE)
+
+
+def change_content(change: Transition, message: Message) -> ChangeContent:
+    """One change in full."""
+    verb = verb_of(change, is_repetition=message.is_repetition)
+    facts = [("segment", _segment_name(change)), *(() if change.is_acknowledgement else _figures(change))]
+    facts.append(("in breach since" if change.is_start else "had been firing since", moment(change.since)))
+    facts.append(("run", moment(change.slot)))
+    return ChangeContent(
+        heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{_where(change)}", _LONGEST_TITLE),
+        reason=bounded_line(change.reason, _LONGEST_REASON),
+        facts=tuple((bounded_line(name, _LONGEST_NAME * 2), bounded_line(value, _LONGEST_FACT)) for name, value in facts),
+    )
+
+
+def further_changes(message: Message, told: Sequence[Transition]) -> tuple[str, ...]:
+    """Sentences on the changes beyond the first `TOLD`, and on what fires still beside all those told."""
+    rest, lasting = told[MAX_CHANGES:], still_firing(message, told)
+    lines = [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
+    lines += [f"Still firing: {count_alerts(lasting)}."] if lasting else []
+    return tuple(bounded_line(line, _LONGEST_REASON) for line in lines)
+
+
+def count_alerts(changes: Iterable[Transition]) -> str:
+    """``SimilarityLow in 990 segments, MissingLists in country=UK and 2 other alerts``, the most frequent alerts first."""
+    by_alert: dict[str, list[Transition]] = {}
+    for change in changes:
+        by_alert.setdefault(change.alert, []).append(change)
+    ranked = sorted(by_alert.items(), key=lambda entry: (-len(entry[1]), entry[0]))
+    named = ", ".join(f"{clean(alert, _LONGEST_NAME)} in {_extent(found)}" for alert, found in ranked[:_NAMED])
+    others = len(ranked) - _NAMED
+    return named if others <= 0 else f"{named} and {others:,} other alert{'s' if others > 1 else ''}"
+
+
+def still_firing(message: Message, told: Sequence[Transition]) -> tuple[Transition, ...]:
+    """What fires still and is not among the changes told."""
+    named = {change.dedup_key for change in told}
+    return tuple(start for start in message.firing if start.dedup_key not in named)
+
+
+def verb_of(change: Transition, *, is_repetition: bool) -> str:
+    """What became of it."""
+    if change.is_end:
+        return "resolved"
+    if change.is_acknowledgement:
+        return "acknowledged"
+    return "still firing" if is_repetition else "firing"
+
+
+def _weight(change: Transition) -> tuple[object, ...]:
+    kind = 0 if change.is_start else 1 if change.is_acknowledgement else 2
+    loudness = _LOUDEST.index(change.severity)
+    return (kind, change.segment != ALL, loudness, -_distance(change), change.alert, change.segment)
+
+
+def _distance(change: Transition) -> float:
+    """How far beyond its threshold, in half widths of its interval where that is known, else in sizes of the threshold."""
+    if change.value is None:
+        return 0.0
+    half = 0.0 if change.interval is None else (change.interval[1] - change.interval[0]) / 2
+    return abs(change.value - change.threshold) / (half or abs(change.threshold) or 1.0)
+
+
+def _figures(change: Transition) -> list[tuple[str, str]]:
+    if change.value is None:
+        return []
+    shown = format_value(change.value, change.threshold)
+    interval = "" if change.interval is None else " (95 % interval {:.3g} to {:.3g})".format(*change.interval)
+    facts = [
+        (_measured(change), f"{shown}{interval}"),
+        ("users", f"{change.users:,}"),
+        ("threshold", f"{change.direction} {format_apart(change.value, change.threshold)[1]}"),
+    ]
+    return facts if change.normal is None else [*facts, ("normal before", f"{change.normal:.3g}")]
+
+
+def _measured(change: Transition) -> str:
+    if change.metric == COVERAGE:
+        return f"share of users, {change.statistic}"
+    return (
+        f"changes that the {change.statistic} missed" if change.metric == FROZEN else f"{change.statistic} of {change.metric}"
+    )
+
+
+def _segment_name(change: Transition) -> str:
+    return "all users" if change.segment == ALL else clean(change.segment, _LONGEST_FACT // 2)
+
+
+def _where(change: Transition) -> str:
+    return "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
+
+
+def _alerts(changes: Sequence[Transition]) -> str:
+    names = list(dict.fromkeys(change.alert for change in changes))
+    others = len(names) - 1
+    first = clean(names[0], _LONGEST_NAME)
+    return first if not others else f"{first} and {others:,} other alert{'s' if others > 1 else ''}"
+
+
+def _places(changes: Sequence[Transition]) -> str:
+    extent = _extent(changes)
+    return "" if extent == "all users" else f" ({extent})"
+
+
+def _extent(changes: Sequence[Transition]) -> str:
+    """``all users and 990 segments``."""
+    segments = list(dict.fromkeys(change.segment for change in changes if change.segment != ALL))
+    named = clean(segments[0], _LONGEST_NAME) if len(segments) == 1 else f"{len(segments):,} segments"
+    everybody = ["all users"] if any(change.segment == ALL for change in changes) else []
+    return " and ".join([*everybody, *([named] if segments else [])])
+
+
+def content_of(message: Message, external_url: str) -> MessageContent:
+    """What every channel tells of this message, bounded whatever its size: at most `TOLD` changes, two users, ten items.
+
+    One explanation is told, that of the weightiest change which has one: firings that are told together have one cause more
+    often than not. ``external_url`` is where this daemon's own pages are reached.
+    """
+    told = ordered_changes(message)
+    speaker = _explained_change(told)
+    briefing = message.briefing if speaker is not None and message.briefing is not None else Briefing()
+    explanation = briefing.explanation
+    return MessageContent(
+        status=message.status,
+        severity=message.severity,
+        title=title_of(message, told),
+        changes=tuple(change_content(change, message) for change in told[:MAX_CHANGES]),
+        others=max(len(told) - MAX_CHANGES, 0),
+        more=further_changes(message, told),
+        why=() if speaker is None else why_sentences(speaker, explanation),
+        shares=() if explanation is None else cause_shares(explanation),
+        entered=() if explanation is None else item_lines(explanation.gained),
+        left=() if explanation is None else item_lines(explanation.lost),
+        examples=example_lists(briefing),
+        links=links_of(told[0], external_url),
+        commands=commands_of(told[0]),
+    )
+
+
+def _explained_change(told: Sequence[Transition]) -> Transition | None:
+    return next((change for change in told if change.explanation is not None), None)

@@ -1,0 +1,118 @@
+"""The explanation of a run as text: sentences, shares of the drop, items, and two users' lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
+
+from monitor.attribution import write_falls
+from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
+from monitor.presentation import drop_bounds, explanation_title
+from monitor.receivers.message.parts import SideBySide
+from monitor.receivers.message.safe_text import bounded_line, clean
+
+MAX_ITEMS = 5
+"""Items told that rose, and that fell."""
+
+MAX_EXAMPLES = 2
+"""Users whose lists are shown."""
+
+MAX_RANKS = 10
+"""Rows of a list that are shown; the rest is counted."""
+
+_LONGEST_SENTENCE = 400
+_LONGEST_ITEM = 60
+_LONGEST_LINE = 160
+_CANCELLED = 3.0
+_PARTS: Mapping[Part, str] = {
+    Part.MEMBERSHIP: "items replaced",
+    Part.ORDER: "items moved",
+    Part.LENGTH: "lists of other lengths",
+    Part.COMPOSITION: "other users asked",
+    Part.MISSING: "other users answered",
+}
+_NOTHING = frozenset({"0 %", "0.0000"})
+
+
+def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
+    """Sentences on why this change came about; without the run's explanation what the change itself has to say."""
+    if explanation is None:
+        return (bounded_line(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
+    first, *further = write_falls(explanation, speaker.segment)
+    head = "" if speaker.metric == explanation.metric else f"{explanation_title(explanation)}: "
+    bounds = drop_bounds(explanation)
+    lines = [f"{head}{first}", *further, *_item_counts(explanation)]
+    lines += [] if bounds is None else [f"{bounds[:1].upper()}{bounds[1:]}."]
+    return tuple(bounded_line(line, _LONGEST_SENTENCE) for line in lines)
+
+
+def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
+    """Each part of the drop and its share of it; amounts where parts cancel out so that shares would mislead."""
+    amounts = {part: math.fsum(cause.amount for cause in explanation.causes if cause.part is part) for part in _PARTS}
+    told = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
+    drop = 0.0 if explanation.before is None else explanation.now - explanation.before
+    is_shared = drop > 0 and max((abs(amount) for _, amount in told), default=0.0) <= _CANCELLED * drop
+    shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
+    return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
+
+
+def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
+    """``Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists``."""
+    return tuple(bounded_line(f"{_name(each)}: in {_lists_with(each)}", _LONGEST_LINE) for each in items[:MAX_ITEMS])
+
+
+def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
+    """Lists of two users, of different groups where nobody chose them."""
+    explanation = briefing.explanation
+    groups = () if explanation is None else explanation.groups
+    examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
+    known = () if explanation is None else (*explanation.gained, *explanation.lost)
+    titles = {each.item: each.title for each in known if each.title}
+    return tuple(_show(example, titles) for example in examples[:MAX_EXAMPLES])
+
+
+def _item_counts(explanation: Explanation) -> list[str]:
+    if not (explanation.entered or explanation.left):
+        return []
+    of = "" if explanation.segment == ALL else f" of {clean(explanation.segment, _LONGEST_ITEM)}"
+    entered, left = (f"{count:,} item{'' if count == 1 else 's'}" for count in (explanation.entered, explanation.left))
+    return [f"{entered} entered the lists{of}, {left} left them."]
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _name(item: ExposedItem) -> str:
+    ours = clean(item.item, _LONGEST_ITEM // 2)
+    return f"{clean(item.title, _LONGEST_ITEM)} ({ours})" if item.title else ours
+
+
+def _lists_with(item: ExposedItem) -> str:
+    return f"{_percent(item.share_before)} of baseline lists, {_percent(item.share_after)} of candidate lists"
+
+
+def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
+    return SideBySide(user=bounded_line(example.user, _LONGEST_ITEM), rows=tuple(_rows(example, titles)))
+
+
+def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    ranks, kept = {item: rank for rank, item in enumerate(example.baseline, start=1)}, set(example.candidate)
+
+    def tell(item: str, mark: str) -> str:
+        return bounded_line(f"{clean(titles.get(item, item), _LONGEST_ITEM)}{mark}", _LONGEST_ITEM + 20)
+
+    shown = zip_longest(example.baseline[:MAX_RANKS], example.candidate[:MAX_RANKS])
+    for rank, (left, right) in enumerate(shown, start=1):
+        was = ranks.get(right) if right is not None else None
+        moved = "" if was == rank else f" (was {was})" if was else " (new)"
+        yield (
+            str(rank),
+            "" if left is None else tell(left, "" if left in kept else " (gone)"),
+            "" if right is None else tell(right, moved),
+        )
+    rest = [max(len(items) - MAX_RANKS, 0) for items in (example.baseline, example.candidate)]
+    if any(rest):
+        left, right = (f"{count:,} more" if count else "" for count in rest)
+        yield "", left, right

@@ -1,0 +1,54 @@
+"""The content of a message as plain text of short lines, for mail and for services that take nothing but text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from monitor.receivers.message import ChangeContent, MessageContent, SideBySide
+
+STATUS_WORDS = {"firing": "FIRING", "acknowledged": "ACKNOWLEDGED", "resolved": "RESOLVED"}
+_WIDEST_ITEM = 40
+
+
+def plain_text(account: MessageContent, *, has_title: bool = True) -> str:
+    """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
+
+    Parts that are empty are left out.
+    ``has_title``: without it the title is left out too, for those who show it elsewhere.
+    """
+    parts = chain(
+        [[account.title]] if has_title else [],
+        _part("Why", account.why),
+        map(_in_full, account.changes[:1]),
+        [[f"{change.heading}: {change.reason}" for change in account.changes[1:]] + [*account.more]],
+        _part("What the drop is made of", (f"{name}: {share}" for name, share in account.shares)),
+        _part("Items that gained most", account.entered),
+        _part("Items that lost most", account.left),
+        map(_example, account.examples),
+        _part("Links", (f"{name}: {url}" for name, url in account.links)),
+        _part("Commands", account.commands),
+    )
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := tuple(part))) + "\n"
+
+
+def _in_full(change: ChangeContent) -> Iterator[str]:
+    yield change.heading
+    yield f"  {change.reason}"
+    yield from (f"  {name}: {value}" for name, value in change.facts)
+
+
+def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
+    told = [f"  {line}" for line in lines]
+    yield [f"{title}:", *told] if told else []
+
+
+def _example(example: SideBySide) -> Iterator[str]:
+    rows = [tuple(_cut(cell) for cell in row) for row in (("", "baseline", "candidate"), *example.rows)]
+    widths = [max(len(row[column]) for row in rows) for column in range(2)]
+    yield f"Lists of {example.user}:"
+    yield from (f"  {rank:>{widths[0]}}  {left:<{widths[1]}}  {right}".rstrip() for rank, left, right in rows)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _WIDEST_ITEM else f"{text[: _WIDEST_ITEM - 1]}…"

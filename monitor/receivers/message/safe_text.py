@@ -1,0 +1,113 @@
+"""Text, links and commands that are bounded and safe to show anywhere, whatever names they are made of."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import unicodedata
+from datetime import datetime
+from itertools import groupby
+from urllib.parse import quote, urlsplit
+
+from monitor.model import ALL, Transition, format_instant
+
+MAX_LINE = 2000
+
+
+def status_of(transition: Transition) -> str:
+    """``firing`` or ``resolved``."""
+    return "firing" if transition.is_start else "resolved"
+
+
+def summary_of(transition: Transition) -> str:
+    """One line: which alert, where, and why it fires or no longer does."""
+    where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
+    return clean(f"{transition.alert} {status_of(transition)} on {where}: {transition.reason}")
+
+
+def description_of(transition: Transition) -> str:
+    """A few lines: the figures, why, since when, and what to run to see more."""
+    name = shlex.quote(clean(transition.comparison, 200))
+    value = "no value" if transition.value is None else f"value {transition.value:.6g}"
+    limit = f"in breach when {transition.direction} {transition.threshold:.6g}"
+    why = [] if transition.explanation is None else [f"Why: {clean(transition.explanation)}"]
+    since = "in breach since" if transition.is_start else "had been firing since"
+    return "\n".join([
+        clean(transition.reason),
+        clean(f"{transition.statistic} of {transition.metric}: {value}, {limit}, {transition.users:,} users"),
+        *why,
+        f"{since} {moment(transition.since)}, told for the run of {moment(transition.slot)}",
+        f"To see more: rankwatch show {name} --slot {moment(transition.slot)}; rankwatch alerts --comparison {name}",
+    ])  # fmt: skip
+
+
+def comparison_url(transition: Transition, external_url: str) -> str:
+    """Address of the comparison's page on this daemon, with the alert and segment it is about."""
+    alert, segment = (quote(clean(text, 200), safe="") for text in (transition.alert, transition.segment))
+    page = f"{external_url.rstrip('/')}/comparisons/{quote(clean(transition.comparison, 200), safe='')}"
+    return f"{page}?alert={alert}&segment={segment}"
+
+
+def moment(instant: datetime) -> str:
+    """An instant as RFC 3339 in UTC."""
+    return format_instant(instant)
+
+
+def clean(text: str, limit: int = MAX_LINE) -> str:
+    """One line of valid UTF-8 that prints, at most ``limit`` long; a cut text ends in a mark of its own.
+
+    Blanks stand for what does not print: controls, line breaks, and whatever turns or hides the writing.
+    """
+    start = text[: limit + 1].encode("utf-8", "replace").decode("utf-8")
+    line = "".join(char if char.isprintable() else " " for char in start)
+    if len(line) <= limit:
+        return line
+    mark = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{line[: limit - 10]}…~{mark}"
+
+
+LONGEST_LINK = 1500
+"""Characters of a URL; Slack and PagerDuty take more, mail clients break longer ones."""
+
+_MARK = "\u200e"
+_RIGHT_TO_LEFT = frozenset({"R", "AL", "AN"})
+_LONGEST_NAME = 200
+
+
+def bounded_line(text: str, limit: int) -> str:
+    """One printable line of at most ``limit`` characters; names from right to left stay where they are."""
+    line = clean(text, limit)
+    if not any(map(_turns, line)):
+        return line
+    # Every mark stands behind a run of at least one character and before another.
+    runs = ["".join(run) + _MARK * turns for turns, run in groupby(clean(text, limit * 2 // 3), _turns)]
+    return "".join(runs)
+
+
+def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ...]:
+    """The comparison's page, and the runbook where there is one that can be opened."""
+    page = comparison_url(change, external_url)
+    links = [("dashboard", page if len(page) <= LONGEST_LINK else external_url)]
+    if (runbook := change.runbook_url) is not None and _is_web(runbook):
+        links.append(("runbook", runbook))
+    return tuple(links)
+
+
+def commands_of(change: Transition) -> tuple[str, ...]:
+    """What shows the run of this change, and what measures it anew without telling anybody."""
+    name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), moment(change.slot)
+    return (f"rankwatch show {name} --slot {slot}", f"rankwatch replay {name} --from {slot} --to {slot}")
+
+
+def _turns(char: str) -> bool:
+    return char > "\u058f" and unicodedata.bidirectional(char) in _RIGHT_TO_LEFT
+
+
+def _is_web(url: str) -> bool:
+    if len(url) > LONGEST_LINK or not url.isascii() or not url.isprintable() or any(char in url for char in ' <>"|\\^`{}'):
+        return False
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)

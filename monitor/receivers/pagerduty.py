@@ -1,0 +1,206 @@
+"""PagerDuty, Events API v2: an incident here is an alert there, under the incident's key.
+
+https://developer.pagerduty.com/docs/events-api-v2-overview
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from monitor.errors import DeliveryError
+from monitor.model import Message, MessageStatus, Severity
+from monitor.options import ConfigPath, Duration, Options
+from monitor.receivers.fields import ReceiverName, Timeout, Url
+from monitor.receivers.http_client import HttpAnswer, HttpClient, is_accepted, require_accepted, status_name
+from monitor.receivers.message import ChangeContent, MessageContent, content_of
+from monitor.receivers.message.safe_text import bounded_line, clean, moment
+
+_KEY = re.compile(r"[0-9A-Za-z]{32}")
+
+
+def _check_key(secret: SecretStr) -> SecretStr:
+    if not _KEY.fullmatch(secret.get_secret_value()):
+        msg = "must be the integration key of an Events API v2 integration: 32 letters and digits"
+        raise ValueError(msg)
+    return secret
+
+
+def _check_place(url: str) -> str:
+    if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith("/v2/enqueue"):
+        msg = "must hold no ?query and not end in /v2/enqueue: write https://events.pagerduty.com or https://events.eu.pagerduty.com"
+        raise ValueError(msg)
+    return url
+
+
+class PagerDutyOptions(Options):
+    """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
+
+    routing_key: Annotated[SecretStr, AfterValidator(_check_key)] = Field(
+        description="Integration key of the service's Events API v2 integration."
+    )
+    url: Annotated[Url, AfterValidator(_check_place)] = Field(
+        "https://events.pagerduty.com",
+        description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
+    )
+    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: pagerduty).")
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    repeat_every: Duration | None = Field(
+        None,
+        description="How often an incident that lasts and nobody has acknowledged is told again (default: never; PagerDuty "
+        "escalates by itself).",
+    )
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Its one name."""
+        return (self.name or "pagerduty",)
+
+
+MAX_KEY = 255
+MAX_SUMMARY = 1024
+
+_MAX_NAME = 200
+_ACTIONS = {
+    MessageStatus.FIRING: "trigger",
+    MessageStatus.ACKNOWLEDGED: "acknowledge",
+    MessageStatus.RESOLVED: "resolve",
+}
+_SEVERITIES = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "info"}
+
+
+def pagerduty_event(message: Message, routing_key: str, external_url: str) -> dict[str, object]:
+    """The body of a request. Everything that happens while something of the incident fires updates the one alert.
+
+    Far below the 512 KB that PagerDuty takes, since an account is bounded.
+    """
+    account = content_of(message, external_url)
+    return {
+        "routing_key": routing_key,
+        "event_action": _ACTIONS[message.status],
+        "dedup_key": clean(message.incident, MAX_KEY),
+        "payload": _payload(message, account),
+        "client": "rankwatch",
+        "client_url": account.links[0][1],
+        "links": [{"href": url, "text": name} for name, url in account.links],
+    }
+
+
+def _payload(message: Message, account: MessageContent) -> dict[str, object]:
+    lead, comparison = (message.changes or message.firing)[0], clean(message.comparison, _MAX_NAME)
+    return {
+        "summary": bounded_line(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
+        "source": comparison.strip() or "rankwatch",
+        "severity": _SEVERITIES[message.severity],
+        "timestamp": moment(lead.at),
+        "component": clean(lead.segment, _MAX_NAME),
+        "group": comparison,
+        "class": clean(lead.alert, _MAX_NAME),
+        "custom_details": _details(account),
+    }
+
+
+def _details(account: MessageContent) -> dict[str, object]:
+    told: dict[str, object] = {
+        "changes": [_detail(change) for change in account.changes],
+        "more": account.more,
+        "why": account.why,
+        "parts of the drop": dict(account.shares),
+        "entered or rose": account.entered,
+        "left or fell": account.left,
+        "lists, baseline | candidate": [
+            {"user": example.user, "lists": [f"{rank} {ours} | {theirs}" for rank, ours, theirs in example.rows]}
+            for example in account.examples
+        ],
+        "commands": account.commands,
+    }
+    return {name: said for name, said in told.items() if said}
+
+
+def _detail(change: ChangeContent) -> dict[str, object]:
+    return {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
+
+
+_LONGEST_REASON = 200
+_LONGEST_WORD = 24
+_WORD = re.compile(r"[0-9A-Za-z]{6,}")
+
+
+class PagerDuty:
+    """One service of PagerDuty."""
+
+    def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
+        self._options, self._external_url = options, external_url
+        (self._name,) = options.receiver_names
+        url, timeout_s = f"{options.url.rstrip('/')}/v2/enqueue", options.timeout.total_seconds()
+        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
+
+    @property
+    def name(self) -> str:
+        """Name from configuration."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """An alert stays open there until it is resolved."""
+        return None
+
+    @property
+    def repeat_every_s(self) -> float | None:
+        """From configuration."""
+        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """It is told incidents."""
+        return False
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Trigger, acknowledge or resolve the incident's alert. DeliveryError when PagerDuty did not say that it took it."""
+        key = self._options.routing_key.get_secret_value()
+        event = pagerduty_event(message, key, self._external_url)
+        body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
+        answer = self._guard.post(body, {"Content-Type": "application/json"})
+        require_accepted(answer, who=self._guard.who, now=now, said=_reason(answer, key), is_bounded=True)
+        _require_success(answer, self._guard.who, key)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
+
+
+def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
+    """What came to its end must say that it succeeded: ``status`` holds a short error where it did not, even with a 202."""
+    if not is_accepted(answer) or answer.body is None or _read(answer.body).get("status") == "success":
+        return
+    said = _reason(answer, key)
+    msg = f"{who} answered {status_name(answer)} but not success{f' ({said})' if said else ''}: check its URL; it will be tried again"
+    raise DeliveryError(msg, permanent=False, may_be_known=True)
+
+
+def _read(body: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _reason(answer: HttpAnswer, key: str) -> str | None:
+    """What the answer says went wrong, on one line, without any piece of the key that it may echo."""
+    found = _read(answer.body or b"")
+    errors = found.get("errors")
+    said = [found.get("message"), *(errors if isinstance(errors, list) else [])]
+    line = clean("; ".join(text for text in said if isinstance(text, str)), 4 * _LONGEST_REASON)
+    return clean(_WORD.sub(lambda word: "***" if _gives_away(word[0], key) else word[0], line), _LONGEST_REASON) or None
+
+
+def _gives_away(word: str, key: str) -> bool:
+    """Whether it is of the key; or longer than any word, as the key is in some encoding."""
+    return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

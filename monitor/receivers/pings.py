@@ -1,0 +1,172 @@
+"""Dead-man pings in the manner of Healthchecks: a POST when a run starts, and one when it ends, well or not."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import structlog
+from pydantic import Field
+
+from monitor.errors import DeliveryError
+from monitor.model import Claim, format_instant
+from monitor.options import ConfigPath, Options
+from monitor.receivers.fields import ReceiverName, SecretUrl, Timeout
+from monitor.receivers.http_client import HttpClient, require_accepted
+from monitor.receivers.message.safe_text import clean
+
+_Name = Annotated[str, Field(min_length=1)]
+
+
+class PingOptions(Options):
+    """Ping a URL when a run starts, ends well or fails; whoever is behind it notices when the pings stay away."""
+
+    url: SecretUrl = Field(
+        description="Where to ping, as with Healthchecks: `/start` and `/fail` go behind its path. A secret, never shown."
+    )
+    comparisons: tuple[_Name, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=1000,
+        description="Only runs of these (default: of all).",
+    )
+    name: ReceiverName = Field("ping", description="Name in the log.")
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one ping may take from first to last byte.")
+
+
+RETRY_WAITS_S = (1.0, 5.0)
+"""How long to rest before each further try of a ping."""
+_WAITING = 64
+"""Most pings that wait; of more the oldest are dropped, for the newest say how things stand."""
+_LONGEST_REASON = 1000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ping:
+    """One request: what is put behind the URL's path, the run's UUID, and the body."""
+
+    suffix: str
+    rid: uuid.UUID
+    body: str = ""
+
+
+def _ignore_outcome(_name: str, _outcome: str) -> None:
+    """Hears what becomes of pings where nobody else does."""
+
+
+class RunPings:
+    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and says whether it was called off.
+
+    ``on_outcome`` hears the ping's name with ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
+    """
+
+    def __init__(
+        self,
+        options: PingOptions,
+        *,
+        rests_s: Sequence[float] = RETRY_WAITS_S,
+        rest: Callable[[float], bool] | None = None,
+        on_outcome: Callable[[str, str], None] = _ignore_outcome,
+    ) -> None:
+        self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
+        self._waiting: deque[Ping] = deque(maxlen=_WAITING)
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._closed = threading.Event()
+        self._rest = rest or self._closed.wait
+        self._thread: threading.Thread | None = None
+
+    def run_started(self, claim: Claim) -> None:
+        """Ping ``/start``."""
+        self._add(claim, "/start")
+
+    def run_finished(self, claim: Claim, failure: str | None) -> None:
+        """Ping the URL itself, or ``/fail`` with the reason."""
+        if failure is None:
+            self._add(claim, "")
+        else:
+            self._add(claim, "/fail", clean(failure, _LONGEST_REASON))
+
+    def close(self, timeout_s: float) -> None:
+        """Send what waits, for so long at most; what comes later is not sent."""
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(max(timeout_s, 0.0))
+        self._closed.set()
+
+    def _add(self, claim: Claim, suffix: str, body: str = "") -> None:
+        wanted = self._options.comparisons
+        if wanted is not None and claim.comparison not in wanted:
+            return
+        with self._changed:
+            if self._is_closing:
+                return
+            if len(self._waiting) == _WAITING:
+                log.warning("ping dropped: too many wait", ping=self._options.name)
+                self._on_outcome(self._options.name, "dropped")
+            self._waiting.append(Ping(suffix=suffix, rid=run_uuid(claim), body=body))
+            self._changed.notify_all()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name=f"ping-{self._options.name}", daemon=True)
+                self._thread.start()
+
+    def _work(self) -> None:
+        while (ping := self._next()) is not None:
+            try:
+                self._send(ping)
+            except Exception:
+                log.exception("ping not sent; the next ones will be", ping=self._options.name)
+                self._on_outcome(self._options.name, "failed")
+
+    def _next(self) -> Ping | None:
+        """The oldest that waits; None once it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._is_closing)
+            return self._waiting.popleft() if self._waiting and not self._closed.is_set() else None
+
+    def _send(self, ping: Ping) -> None:
+        """Try until it is taken, refused for good, or the rests are used up; then log why not."""
+        for rest_s in (*self._rests_s, None):
+            try:
+                self._post(ping)
+            except DeliveryError as error:
+                if error.permanent or rest_s is None or self._rest(rest_s):
+                    log.warning("ping not sent", ping=self._options.name, reason=str(error))
+                    self._on_outcome(self._options.name, "failed")
+                    return
+            else:
+                self._on_outcome(self._options.name, "sent")
+                return
+
+    def _post(self, ping: Ping) -> None:
+        options = self._options
+        url = ping_url(options.url.get_secret_value(), ping)
+        guard = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
+        with closing(guard):
+            answer = guard.post(ping.body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+            require_accepted(answer, who=guard.who, now=datetime.now(UTC))
+
+
+def run_uuid(claim: Claim) -> uuid.UUID:
+    """The run's UUID: the same for its start and its end, another for each attempt."""
+    name = f"{claim.comparison}\n{format_instant(claim.slot)}\n{claim.attempt}\n{format_instant(claim.started_at)}"
+    return uuid.uuid5(uuid.NAMESPACE_OID, name)
+
+
+def ping_url(url: str, ping: Ping) -> str:
+    """The URL to post to; a query of the URL's own is kept."""
+    parts = urlsplit(url)
+    query = f"{parts.query}&" if parts.query else ""
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + ping.suffix, query=f"{query}rid={quote(str(ping.rid))}"))

@@ -1,0 +1,269 @@
+"""Slack, by an incoming webhook: the channel is the webhook's own, so nothing in a message can choose another.
+
+https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime, timedelta
+
+from pydantic import Field
+
+from monitor.errors import DeliveryError
+from monitor.model import Message, MessageStatus
+from monitor.options import ConfigPath, Duration, Options
+from monitor.receivers.fields import ReceiverName, SecretUrl, Timeout
+from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted, status_name
+from monitor.receivers.message import ChangeContent, MessageContent, SideBySide, content_of
+
+
+class SlackOptions(Options):
+    """Post to a Slack channel by its incoming webhook."""
+
+    url: SecretUrl = Field(
+        description="The incoming webhook's URL, https://hooks.slack.com/services/... Treated as a secret: who has it can post."
+    )
+    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: slack).")
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    repeat_every: Duration | None = Field(
+        timedelta(days=1),
+        description="How often an incident that lasts and nobody has acknowledged is told again; null for never.",
+    )
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Its one name."""
+        return (self.name or "slack",)
+
+
+EVERY_S = 1.0
+
+
+class Pace:
+    """Lets one pass a second. Safe to share between threads."""
+
+    def __init__(
+        self, *, monotonic: Callable[[], float] = time.monotonic, pause: Callable[[float], object] = time.sleep
+    ) -> None:
+        self._monotonic, self._pause = monotonic, pause
+        self._next, self._lock = float("-inf"), threading.Lock()
+
+    def wait(self) -> None:
+        """Return as soon as the next may be sent."""
+        with self._lock:
+            now = self._monotonic()
+            turn = max(self._next, now)
+            self._next = turn + EVERY_S
+        if turn > now:
+            self._pause(turn - now)
+
+
+MAX_TEXT = 3000
+MAX_FIELD = 2000
+_ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_FENCE = "```"
+_MORE = "…"
+
+
+def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
+    """The text as mrkdwn of at most ``limit`` characters; what is cut ends in an ellipsis and cuts no escape in two."""
+    pieces = [_ESCAPES.get(char, char) for char in text]
+    if sum(map(len, pieces)) <= limit:
+        return "".join(pieces)
+    kept, left = [], limit - len(_MORE)
+    for piece in pieces:
+        if len(piece) > left:
+            break
+        kept.append(piece)
+        left -= len(piece)
+    return "".join(kept) + _MORE
+
+
+def bold(text: str, limit: int = MAX_TEXT) -> str:
+    """A heading. Asterisks within would end it early."""
+    return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', limit - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
+
+
+def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
+    """As many lines as fit, of text that is escaped already and each shorter than the limit; an ellipsis for the others."""
+    kept: list[str] = []
+    left = limit - len(_MORE)
+    for line in lines:
+        if len(line) > left:
+            kept.append(_MORE)
+            break
+        kept.append(line)
+        left -= len(line) + 1
+    return "\n".join(kept)
+
+
+def fence(lines: Iterable[str]) -> str:
+    """Lines as a block of code, which backticks within would end early."""
+    room = MAX_TEXT - 2 * len(_FENCE) - 2
+    return f"{_FENCE}\n{stack((escape_mrkdwn(line.replace('`', 'ˋ'), room // 2) for line in lines), room)}\n{_FENCE}"  # noqa: RUF001
+
+
+def link(name: str, url: str) -> str:
+    """A link; what could end its address early is percent-encoded."""
+    safe = url.replace("|", "%7C").replace("<", "%3C").replace(">", "%3E")
+    return f"<{safe.replace('&', '&amp;')}|{escape_mrkdwn(name)}>"
+
+
+MAX_FIELDS = 10
+_COLUMN = 34
+_MARKS = {MessageStatus.RESOLVED: "✅", MessageStatus.ACKNOWLEDGED: "👀"}
+
+
+def slack_body(account: MessageContent) -> dict[str, object]:
+    """The request: blocks, and the headline as the text that notifications show. No address in it is fetched for a preview."""
+    return {
+        "text": escape_mrkdwn(headline_of(account)),
+        "blocks": list(_blocks(account)),
+        "unfurl_links": False,
+        "unfurl_media": False,
+    }
+
+
+def headline_of(account: MessageContent) -> str:
+    """The title behind a mark of where the incident stands: its severity while something fires."""
+    mark = _MARKS.get(account.status, f"{account.severity.value.upper()}:")
+    return f"{mark} {account.title}"
+
+
+def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
+    yield _section(bold(headline_of(account)))
+    first, *others = account.changes
+    yield {**_section(_reason(first, is_alone=not others)), "fields": _fields(first)}
+    if why := _why(account):
+        yield _section(stack(why))
+    if others or account.more:
+        yield _section(stack([*(_line(change) for change in others), *map(escape_mrkdwn, account.more)]))
+    for example in account.examples:
+        yield _section(fence(_lists(example)))
+    yield _section(" · ".join(link(name, url) for name, url in account.links))
+    yield _section(fence(account.commands))
+
+
+def _section(mrkdwn: str) -> dict[str, object]:
+    """Verbatim: Slack makes no links and mentions of its own out of what looks like them."""
+    return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
+
+
+def _reason(change: ChangeContent, *, is_alone: bool) -> str:
+    reason = escape_mrkdwn(change.reason.strip() or change.heading)
+    return reason if is_alone else stack([bold(change.heading), reason])
+
+
+def _fields(change: ChangeContent) -> list[dict[str, object]]:
+    told = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
+    return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in told]
+
+
+def _line(change: ChangeContent) -> str:
+    return f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}"
+
+
+def _why(account: MessageContent) -> list[str]:
+    lines = [escape_mrkdwn(sentence, MAX_TEXT // 2) for sentence in account.why]
+    if account.shares:
+        lines.append(escape_mrkdwn("Of the drop: " + ", ".join(f"{part} {share}" for part, share in account.shares)))
+    for caption, items in (("Entered or rose", account.entered), ("Left or fell", account.left)):
+        if items:
+            lines += [bold(caption), *(f"• {escape_mrkdwn(item)}" for item in items)]
+    return [bold("Why"), *lines] if lines else []
+
+
+def _lists(example: SideBySide) -> Iterator[str]:
+    """Both lists in columns, the user above."""
+    yield f"user {example.user}"
+    yield _row("", "baseline", "candidate")
+    for rank, ours, theirs in example.rows:
+        yield _row(rank, ours, theirs)
+
+
+def _row(rank: str, ours: str, theirs: str) -> str:
+    return f"{rank:>2}  {_fit(ours):<{_COLUMN}}  {_fit(theirs)}".rstrip()
+
+
+def _fit(item: str) -> str:
+    """The start of a long item, and the mark at its end."""
+    return item if len(item) <= _COLUMN else f"{item[: _COLUMN - 11]}…{item[-10:]}"
+
+
+_SAID = {
+    "action_prohibited": "the workspace does not allow the webhook to post there",
+    "channel_is_archived": "the channel is archived",
+    "channel_not_found": "the channel is gone",
+    "invalid_blocks": "it does not understand the blocks",
+    "invalid_payload": "it does not understand the message",
+    "invalid_token": "the webhook's URL is not valid any more",
+    "no_active_hooks": "the webhook is turned off",
+    "no_service": "the webhook is turned off or was removed",
+    "no_service_id": "the webhook's URL is incomplete",
+    "no_team": "the workspace is gone, or the webhook's URL is incomplete",
+    "no_text": "it finds no text in the message",
+    "posting_to_general_channel_denied": "only some may post to the general channel",
+    "rate_limited": "too many messages",
+    "rollup_error": "something failed within Slack",
+    "team_disabled": "the workspace is disabled",
+    "too_many_attachments": "the message holds too many attachments",
+    "user_not_found": "the user is gone",
+}
+"""Bodies of its answers: the only ones that are shown, since another could echo anything."""
+
+
+class Slack:
+    """One incoming webhook."""
+
+    def __init__(self, options: SlackOptions, *, external_url: str, pace: Pace | None = None) -> None:
+        self._options, self._external_url, self._pace = options, external_url, pace or Pace()
+        (self._name,) = options.receiver_names
+        url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
+        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
+
+    @property
+    def name(self) -> str:
+        """Name from configuration."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """Telling once is enough."""
+        return None
+
+    @property
+    def repeat_every_s(self) -> float | None:
+        """From configuration."""
+        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """It is told incidents."""
+        return False
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Post one message, a second after the last one at the earliest. DeliveryError when Slack did not take it."""
+        body = json.dumps(slack_body(content_of(message, self._external_url)), ensure_ascii=False).encode()
+        self._pace.wait()
+        answer = self._guard.post(body, {"Content-Type": "application/json; charset=utf-8"})
+        code = (answer.body or b"").decode("ascii", "replace").strip()
+        said = f"{code}: {_SAID[code]}" if code in _SAID else None
+        require_accepted(answer, who=self._guard.who, now=now, said=said, is_bounded=True)
+        _require_ok(answer, self._guard.who)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
+
+
+def _require_ok(answer: HttpAnswer, who: str) -> None:
+    """A webhook that takes a message says ``ok``; whoever says something else is none, and would be told in vain for ever."""
+    if answer.body is None or answer.body.strip() == b"ok":
+        return
+    msg = f"{who} answered {status_name(answer)} but not ok, as Slack does: check its URL"
+    raise DeliveryError(msg, permanent=True, may_be_known=True)

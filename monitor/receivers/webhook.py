@@ -1,0 +1,204 @@
+"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, SecretStr
+
+from monitor.model import Message, MessageStatus, Transition
+from monitor.options import ConfigPath, Duration, Options
+from monitor.receivers.fields import HeaderSecret, ReceiverName, SecretUrl, Timeout, check_headers
+from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
+from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
+from monitor.receivers.message.idempotency import idempotency_key
+from monitor.receivers.message.safe_text import clean, comparison_url, moment
+
+
+class WebhookOptions(Options):
+    """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
+
+    url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
+    secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")
+    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: webhook).")
+    headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_headers)] = Field(
+        default_factory=dict, description="Further headers, such as Authorization."
+    )
+    max_alerts: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="Most alerts in one request, those that change first; 0 is all. `truncatedAlerts` counts the rest.",
+    )
+    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    repeat_every: Duration | None = Field(
+        None, description="How often an incident that lasts and nobody has acknowledged is told again (default: never)."
+    )
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Its one name."""
+        return (self.name or "webhook",)
+
+
+SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
+_TOLERANCE = timedelta(minutes=5)
+
+
+def sign(secret: str, timestamp: str, body: bytes) -> str:
+    """Value of the signature header."""
+    return "sha256=" + hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256).hexdigest()
+
+
+def verify(secret: str, headers: Mapping[str, str], body: bytes, *, now: datetime, tolerance: timedelta = _TOLERANCE) -> bool:
+    """Whether a request was signed with this secret and sent within ``tolerance`` of ``now``; for the receiving side."""
+    given = {name.lower(): value for name, value in headers.items()}
+    timestamp = given.get(TIMESTAMP.lower(), "")
+    if not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 12):  # noqa: PLR2004 - enough until the year 33658
+        return False
+    is_fresh = abs(now.timestamp() - int(timestamp)) <= tolerance.total_seconds()
+    signature = given.get(SIGNATURE.lower(), "").encode("utf-8", "replace")
+    return hmac.compare_digest(signature, sign(secret, timestamp, body).encode()) and is_fresh
+
+
+_NO_END = "0001-01-01T00:00:00Z"
+
+
+def webhook_body(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, Any]:
+    """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, all of them for 0."""
+    told = _alerts_of(message)
+    shown = told[:max_alerts] if max_alerts else told
+    acknowledged = {each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement}
+    alerts = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in shown]
+    return {
+        "version": "4",
+        "groupKey": message.incident,
+        "truncatedAlerts": len(told) - len(shown),
+        "status": "resolved" if message.status is MessageStatus.RESOLVED else "firing",
+        "receiver": receiver,
+        "groupLabels": {"comparison": clean(message.comparison, 256), "severity": message.severity.value},
+        "commonLabels": _common([alert["labels"] for alert in alerts]),
+        "commonAnnotations": _common([alert["annotations"] for alert in alerts]),
+        "externalURL": external_url,
+        "alerts": alerts,
+    }
+
+
+def count_fewest(message: Message) -> int:
+    """Alerts that the message is about, which come first: those that change, else one of those that fire still."""
+    return max(len({change.dedup_key for change in message.changes}), 1)
+
+
+def _alerts_of(message: Message) -> list[Transition]:
+    """Starts and ends that are told, then what fires still, acknowledged first; a firing once, by the last that is known."""
+    told = {change.dedup_key: change for change in message.changes if not change.is_acknowledgement}
+    acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
+    still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
+    return list({**told, **{start.dedup_key: start for start in still if start.dedup_key not in told}}.values())
+
+
+def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
+    """One alert. An end does not know when its firing began; it names the slot of it."""
+    labels = alert_labels(change)
+    said = {**alert_annotations(change), **_figures(change), "acknowledgement": acknowledgement}
+    return {
+        "status": "firing" if change.is_start else "resolved",
+        "labels": labels,
+        "annotations": {name: text for name, text in sorted(said.items()) if text},
+        "startsAt": moment(change.at if change.is_start else min(change.since, change.at)),
+        "endsAt": _NO_END if change.is_start else moment(change.at),
+        "generatorURL": comparison_url(change, external_url),
+        "fingerprint": label_fingerprint(labels),
+    }
+
+
+def _figures(change: Transition) -> dict[str, str]:
+    """What has no place of its own in this shape."""
+    return {
+        "dedup_key": change.dedup_key or "",
+        "reason": clean(change.reason),
+        "direction": change.direction.value,
+        "from": change.from_state.value,
+        "to": change.to_state.value,
+        "slot": moment(change.slot),
+        "at": moment(change.at),
+        "since": moment(change.since),
+        "interval": "" if change.interval is None else " ".join(f"{bound:.6g}" for bound in change.interval),
+        "normal": "" if change.normal is None else f"{change.normal:.6g}",
+    }
+
+
+def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """What all of them share."""
+    if not entries:
+        return {}
+    return {name: text for name, text in entries[0].items() if all(each.get(name) == text for each in entries)}
+
+
+_TOO_LARGE = 413
+
+
+class Webhook:
+    """One URL."""
+
+    def __init__(self, options: WebhookOptions, *, external_url: str) -> None:
+        self._options, self._external_url = options, external_url
+        (self._name,) = options.receiver_names
+        url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
+        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
+
+    @property
+    def name(self) -> str:
+        """Name from configuration."""
+        return self._name
+
+    @property
+    def resend_every_s(self) -> float | None:
+        """Telling once is enough."""
+        return None
+
+    @property
+    def repeat_every_s(self) -> float | None:
+        """As configured."""
+        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
+
+    @property
+    def is_ungrouped(self) -> bool:
+        """It is told of incidents."""
+        return False
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Post a message. DeliveryError when it is not taken.
+
+        Where it is too large, what fires still besides the changes is counted only, so that they get through alone.
+        """
+        answer, shown = self._post(message, self._options.max_alerts, now)
+        fewest = count_fewest(message)
+        if answer.status == _TOO_LARGE and fewest < shown:
+            answer, _ = self._post(message, fewest, now)
+        require_accepted(answer, who=self._guard.who, now=now)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._guard.close()
+
+    def _post(self, message: Message, most: int, now: datetime) -> tuple[HttpAnswer, int]:
+        """The answer to at most so many alerts, and how many they were."""
+        told = webhook_body(message, receiver=self._name, external_url=self._external_url, max_alerts=most)
+        body = json.dumps(told, allow_nan=False).encode()
+        return self._guard.post(body, self._headers(message, body, now)), len(told["alerts"])
+
+    def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
+        headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}
+        headers["Content-Type"] = "application/json"
+        headers["Idempotency-Key"] = idempotency_key(message, now)
+        headers[TIMESTAMP] = str(int(now.timestamp()))
+        if self._options.secret is not None:
+            headers[SIGNATURE] = sign(self._options.secret.get_secret_value(), headers[TIMESTAMP], body)
+        return headers

@@ -1,0 +1,62 @@
+"""Redaction: text made safe to show, without secrets, and without characters that steer a terminal."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote, quote_plus, urlsplit
+
+from pydantic import SecretStr
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
+
+_DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
+
+
+def display_url(url: str | SecretStr) -> str:
+    """An unchecked URL: scheme, host and port, for a database its name or file too; no user, password, path or query.
+
+    Where an unescaped character leaves it open what is host and what password, neither is shown.
+    """
+    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    scheme, separator, rest = text.partition("://")
+    if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
+        return "..."
+    credentials, _, rest = rest.rpartition("@")
+    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: nobody can tell
+        return f"{scheme}://..."
+    place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{place}{slash}{path}" if scheme.startswith(_DATABASES) else f"{scheme}://{place}"
+
+
+def origin(url: str) -> str:
+    """A web URL that is known to hold no credentials: scheme, host and port, also where an @ stands in its path."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{parts.scheme}://{host}" + (f":{parts.port}" if parts.port else "")
+
+
+def require_whole_password(url: URL) -> None:
+    """ValueError where a password's unescaped @ has made the rest of it a part of the host, which messages name."""
+    if "@" in (url.host or ""):
+        msg = "has an @ in its user or password: write special characters there as %XX, @ as %40"
+        raise ValueError(msg)
+
+
+def without_secrets(text: str, url: URL) -> str:
+    """What a database's driver said, with *** for the URL's password and the values of its query, percent-encoded or not."""
+    values = [value for values in url.normalized_query.values() for value in values]
+    secrets = {str(secret) for secret in (url.password, *values) if secret}
+    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}
+    for form in sorted(forms, key=len, reverse=True):
+        text = text.replace(form, "***")
+    return text
+
+
+_CONTROLS = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+
+
+def escape_controls(text: str) -> str:
+    """The text with such characters spelled out as in Python; line breaks stay."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -1,0 +1,113 @@
+"""The panel of one run: which users it asks for, reproducible and seeded, and their segments. No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Mapping
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.model import ALL, Comparison, Panel, SampleSize, UserTable
+
+
+def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
+    """Panel of the comparison for this slot, sorted by user.
+
+    Every user gets a keyed hash; those with the smallest are drawn. The key of the ``fixed`` users holds seed and comparison,
+    that of the ``rotating`` ones also the slot. So a draw depends on nothing but these and the user: not on the order or
+    number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
+    """
+    order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
+    chosen = order if comparison.sample is None else order[_sample(users.users[order], comparison.sample, comparison, slot)]
+    segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
+    # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
+    kept = {name: frequent(categories, comparison.max_segment_values) for name, categories in users.segments.items()}
+    return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
+
+
+def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Which of a run's users are its fixed ones, told from these users alone: bool (n,).
+
+    Exact over all users that a run asked. Where some are left out, such as those without a score, every fixed one is still
+    found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
+    Without a sample nobody is fixed.
+    """
+    is_fixed = np.zeros(len(users), dtype=np.bool_)
+    if comparison.sample is not None:
+        names = users.to_numpy(dtype=object)
+        is_fixed[_smallest(names, comparison.sample.fixed, _fixed_salt(comparison))] = True
+    return is_fixed
+
+
+def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:
+    """Positions of the drawn users, ascending."""
+    if size.fixed + size.rotating >= len(users):
+        return np.arange(len(users), dtype=np.intp)
+    names = users.to_numpy(dtype=object)
+    fixed = _smallest(names, size.fixed, _fixed_salt(comparison))
+    rest = np.setdiff1d(np.arange(len(users), dtype=np.intp), fixed, assume_unique=True)
+    rotating = rest[_smallest(names[rest], size.rotating, f"{_fixed_salt(comparison)}\0{slot.isoformat()}")]
+    return np.sort(np.concatenate([fixed, rotating]))
+
+
+def _fixed_salt(comparison: Comparison) -> str:
+    return f"{comparison.seed}\0{comparison.name}"
+
+
+def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
+    """Positions of the ``count`` names whose hash under this salt is smallest; equal hashes go by position."""
+    key = hashlib.sha256(salt.encode()).hexdigest()[:16]
+    hashes = pd.util.hash_array(names, hash_key=key, categorize=False)
+    return np.argsort(hashes, kind="stable")[:count]
+
+
+UNKNOWN = "unknown"
+"""Value of a user who has none in a dimension."""
+OTHER = "other"
+"""Value that takes in the rarest values when a dimension has too many."""
+
+
+_LONGEST = 120
+"""Characters of a value that stand in a segment's name; segments become labels and keys."""
+
+
+def split(
+    n: int, dimensions: Mapping[str, pd.Categorical[Any]], kept: Mapping[str, Collection[int]]
+) -> dict[str, npt.NDArray[np.intp]]:
+    """Positions of n users by segment name, ``all`` first, then by dimension and value; no segment is empty.
+
+    ``kept`` are the codes of each dimension that have a segment of their own; the users of the others are
+    ``dimension=other``, those without a value ``dimension=unknown``.
+    """
+    segments = {ALL: np.arange(n, dtype=np.intp)}
+    for dimension, categories in dimensions.items():
+        codes = np.asarray(categories.codes)
+        named: dict[str, list[npt.NDArray[np.intp]]] = {}
+        for code in kept[dimension]:
+            named.setdefault(_shortened(str(categories.categories[code])), []).append(np.flatnonzero(codes == code))
+        named.setdefault(OTHER, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
+        named.setdefault(UNKNOWN, []).append(np.flatnonzero(codes < 0))
+        for value in sorted(named):
+            positions = np.sort(np.concatenate(named[value]))
+            if len(positions):
+                segments[f"{dimension}={value}"] = positions
+    return segments
+
+
+def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
+    """Codes of the ``most`` most frequent values; equal counts go by the value's text."""
+    codes = np.asarray(categories.codes)
+    values = [str(value) for value in categories.categories]
+    counts = np.bincount(codes[codes >= 0], minlength=len(values))
+    return tuple(sorted(range(len(values)), key=lambda code: (-counts[code], values[code]))[:most])
+
+
+def _shortened(value: str) -> str:
+    """The value, or the begin of a long one with a hash that tells it from others."""
+    if len(value) <= _LONGEST:
+        return value
+    return f"{value[: _LONGEST - 9]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"

@@ -1,0 +1,1 @@
+"""Analyses behind commands: previews, comparisons of files, backtests, suggested thresholds, sample sizes. They store nothing."""

@@ -1,0 +1,271 @@
+"""Comparison of two files of lists, without a configuration and a database. Stores and sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.arm_metrics import count_listed
+from monitor.attribution import average_parts, classify, share_kinds, split_distances
+from monitor.errors import InputError, SourceError
+from monitor.frames.chance import chance_scores, typical_length
+from monitor.metrics import Metric, score_all
+from monitor.model import (
+    Arm,
+    Change,
+    Comparison,
+    Coverage,
+    CoverageRow,
+    Evidence,
+    EvidenceKind,
+    PairBatch,
+    Panel,
+    PartMeans,
+    Scores,
+    Summary,
+    UserTable,
+)
+from monitor.pairing import pair, unweighted_note
+from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
+from monitor.pipeline.run_explanation import can_split
+from monitor.pipeline.score import gather_evidence, summarize_scores
+from monitor.ports import UserSource
+from monitor.sources.file import (
+    FileItemWeights,
+    FileItemWeightsOptions,
+    FileRelevance,
+    FileRelevanceOptions,
+    FileSource,
+    FileSourceOptions,
+    FileUsers,
+    FileUsersOptions,
+)
+from monitor.summaries import rows_of_segments
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeBreakdown:
+    """What sets a segment's lists apart: the mean distance from identical ones by ``metric`` in parts, and kinds of change.
+
+    ``parts`` is None for a metric that has no value for identical lists, or speaks of relevance.
+    """
+
+    metric: str
+    parts: PartMeans | None
+    kinds: Mapping[Change, float]
+
+
+def break_down_changes(
+    batch: PairBatch, metric: Metric, segments: Mapping[str, npt.NDArray[np.intp]]
+) -> dict[str, ChangeBreakdown]:
+    """What sets the lists apart, by segment; ``segments`` are rows of the batch. Costs six scorings, and sorting."""
+    kinds = classify(batch)
+    means: dict[str, PartMeans] = {}
+    if can_split(metric):
+        parts = split_distances(
+            batch,
+            lambda step: score_all(step, (metric,))[str(metric)],
+            higher_is_more_alike=metric.higher_is_more_alike,
+        )
+        means = {each.segment: each for each in average_parts(parts, segments, {}) if each.n}
+    return {
+        segment: ChangeBreakdown(metric=str(metric), parts=means.get(segment), kinds=share_kinds(kinds[rows]))
+        for segment, rows in segments.items()
+    }
+
+
+MOST_SEGMENTS = 100
+_LONG = timedelta(hours=12)
+
+ReportProgress = Callable[[str, int, int], object]
+"""Told what is being done, how many users it is done for, and how many of them are done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedFiles:
+    """What is compared, and what is known beside the lists.
+
+    Without ``users`` everybody in either file is compared. ``by`` is the column of the users' file, or of the baseline's, whose
+    values are segments.
+    """
+
+    baseline: FileSourceOptions
+    candidate: FileSourceOptions
+    users: FileUsersOptions | None = None
+    by: str | None = None
+    item_weights: FileItemWeightsOptions | None = None
+    relevance: FileRelevanceOptions | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileComparison:
+    """What two files' lists say of each other.
+
+    ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
+    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``apart``: by segment
+    what sets the lists apart by the first metric. ``notes`` are sentences about what was left out.
+    """
+
+    coverage: Coverage
+    summaries: tuple[Summary, ...]
+    worst: tuple[Evidence, ...]
+    catalogue: int
+    length: int | None
+    by_chance: Mapping[str, float | None]
+    apart: Mapping[str, ChangeBreakdown]
+    notes: tuple[str, ...]
+
+
+def compare_files(
+    files: ComparedFiles,
+    metrics: Sequence[Metric],
+    k: int,
+    *,
+    worst: int = 0,
+    catalogue: int | None = None,
+    progress: ReportProgress = lambda *_: None,
+) -> FileComparison:
+    """Compare the lists of all users of two files, in all and by segment.
+
+    The ``worst`` users are those whom the first metric finds least alike. InputError when a file cannot be read, when no user
+    has a list in both, or when ``catalogue`` is smaller than what is listed.
+    """
+    comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
+    arms = _open(files)
+    progress("reading users", 0, 0)
+    panel = _ask_users(comparison, arms, slot)
+    progress("reading lists", len(panel), 0)
+    answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
+    progress("pairing", len(panel), 0)
+    pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+    notes = _first_notes(answers)
+    del answers
+    _require_pairs(pairing.coverage.all, notes)
+    batch, users = pairing.batch, panel.users[pairing.panel_rows]
+    scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
+    progress("summarizing", len(batch), len(batch))
+    listed, length = count_listed(batch), _typical_length(batch)
+    size = _catalogue(catalogue, listed)
+    evidence = gather_evidence(comparison, pairing, scores, metrics)
+    segments, note = rows_of_segments(panel, pairing.panel_rows), unweighted_note(batch)
+    return FileComparison(
+        coverage=pairing.coverage,
+        summaries=summarize_scores(comparison, segments, scores, metrics),
+        worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
+        catalogue=size,
+        length=length,
+        by_chance=chance_scores(metrics, length, size),
+        apart=break_down_changes(batch, metrics[0], segments),
+        notes=notes if note is None else (*notes, note),
+    )
+
+
+def _open(files: ComparedFiles) -> Arms:
+    arms = (files.baseline, files.candidate)
+    return Arms(
+        baseline=FileSource(files.baseline),
+        candidate=FileSource(files.candidate),
+        users=FileUsers(files.users) if files.users is not None else _Either(*(FileUsers(_users_of(each)) for each in arms)),
+        dimensions=() if files.by is None else (files.by,),
+        weights=None if files.item_weights is None else FileItemWeights(files.item_weights),
+        relevance=None if files.relevance is None else FileRelevance(files.relevance),
+    )
+
+
+def _users_of(lists: FileSourceOptions) -> FileUsersOptions:
+    return FileUsersOptions(path=lists.path, user=lists.user, format=lists.format, max_bytes=lists.max_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Either:
+    """The users of either file, with the segments that the baseline's tells of them."""
+
+    baseline: UserSource
+    candidate: UserSource
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        ours, theirs = self.baseline.users(slot, dimensions), self.candidate.users(slot, ())
+        users = pd.Index(ours.users.union(theirs.users, sort=False), dtype="str")
+        rows = ours.users.get_indexer(users)
+        segments = {name: values.take(rows, allow_fill=True) for name, values in ours.segments.items()}
+        return UserTable(users=users, segments=segments)
+
+    def close(self) -> None:
+        return
+
+
+def _ask_users(comparison: Comparison, arms: Arms, slot: datetime) -> Panel:
+    try:
+        return draw_panel(comparison, arms, slot, _LONG.total_seconds())
+    except SourceError as error:
+        raise InputError(str(error)) from None
+
+
+def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
+    """The answers; InputError when one of the files told nothing."""
+    if problems := (*answers.troubles, *answers.lacks):
+        raise InputError("; ".join(problems))
+    if files.relevance is not None and answers.relevance is None:
+        msg = f"relevance: {files.relevance.path} does not exist: check the path"
+        raise InputError(msg)
+    return answers
+
+
+def _first_notes(answers: Answers) -> tuple[str, ...]:
+    """What happened to the first user of each reason, by arm."""
+    pulls = {Arm.BASELINE: answers.baseline, Arm.CANDIDATE: answers.candidate}
+    return tuple(f"{reason} in {arm}: {note}" for arm, pull in pulls.items() for reason, note in pull.notes.items())
+
+
+def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
+    if not coverage.paired:
+        reasons = ", ".join(f"{count:,} {reason} in {arm}" for (arm, reason), count in coverage.reasons.items())
+        msg = (
+            f"none of {coverage.asked:,} users could be compared ({reasons}): check that both files mean the same users, and "
+            f"which columns hold users and items{''.join(f'; {note}' for note in notes)}"
+        )
+        raise InputError(msg)
+
+
+def _counting(progress: ReportProgress, users: int) -> Callable[[int], None]:
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        progress("measuring", users, done)
+
+    return count
+
+
+def _typical_length(batch: PairBatch) -> int | None:
+    return typical_length(np.concatenate([batch.baseline_lengths, batch.candidate_lengths]).astype(np.int64))
+
+
+def _catalogue(given: int | None, listed: int) -> int:
+    if given is not None and given < listed:
+        msg = f"--catalogue {given}: {listed} different items are listed, give the number of items that could be"
+        raise InputError(msg)
+    return listed if given is None else given
+
+
+def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
+    return Comparison(
+        name="compare",
+        k=k,
+        metrics=tuple(map(str, metrics)),
+        rules=(),
+        sample=None,
+        seed=0,
+        deadline=_LONG,
+        min_paired_share=0.0,
+        max_segment_values=MOST_SEGMENTS,
+        evidence_users=worst,
+        keep_scores=False,
+        config_hash="",
+    )

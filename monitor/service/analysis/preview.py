@@ -1,0 +1,43 @@
+"""Preview of a configured comparison: a few users asked of both arms. Stores and sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from monitor.errors import MonitorError
+from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, SampleSize
+from monitor.pipeline.run_measurement import Stopwatch, measure_slot
+from monitor.service.clock import SystemClock
+from monitor.service.runner import Watched
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What a handful of users got from both arms, or why they got nothing."""
+
+    comparison: Comparison
+    slot: datetime
+    coverage: Coverage | None
+    evidence: tuple[Evidence, ...]
+    troubles: tuple[str, ...]
+    notes: Mapping[tuple[Arm, CoverageReason], str]
+
+
+def preview_users(watched: Watched, count: int) -> Preview:
+    """Ask both arms of a comparison for a handful of its users."""
+    few = replace(watched.comparison, sample=SampleSize(rotating=count), evidence_users=count)
+    slot = watched.schedule.latest(SystemClock().now())
+    try:
+        found = measure_slot(few, watched.arms, slot, Stopwatch(SystemClock()))
+    except MonitorError as error:
+        return Preview(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),), notes={})
+    return Preview(
+        comparison=few,
+        slot=slot,
+        coverage=found.coverage,
+        evidence=found.evidence,
+        troubles=found.troubles,
+        notes=found.notes,
+    )

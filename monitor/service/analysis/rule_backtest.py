@@ -1,0 +1,80 @@
+"""Backtest of rules: the transitions that other rules would have made on stored runs. Stores and sends nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from monitor.model import Comparison, RunRecord, RunStatus, Transition
+from monitor.pipeline.rejudgement import Rejudgement, complete_record
+from monitor.ports import Store
+
+AT_ONCE = 100
+"""Runs whose summaries are in memory at once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """Slots from ``start`` to ``end``, both included, without end where None."""
+
+    start: datetime | None = None
+    end: datetime | None = None
+
+    def holds(self, slot: datetime) -> bool:
+        """Whether the slot lies inside."""
+        return (self.start is None or slot >= self.start) and (self.end is None or slot <= self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backtest:
+    """What became of one comparison in the period.
+
+    ``runs`` by status; ``transitions`` that the rules would have made and ``stored`` those that were made, in order;
+    ``lacking`` counts, by alert, the ok runs that a rule could not judge: what it looks at was neither summarized nor kept.
+    """
+
+    comparison: Comparison
+    runs: Mapping[RunStatus, int]
+    transitions: tuple[Transition, ...]
+    stored: tuple[Transition, ...]
+    lacking: Mapping[str, int]
+
+
+def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
+    """Judge all stored runs up to the end of the period by the comparison's rules, from the first one on.
+
+    Runs before the period teach what is normal and may leave alerts firing; only what changes within it is told.
+    """
+    rejudging = Rejudgement(comparison=comparison)
+    runs: Counter[RunStatus] = Counter()
+    lacking: Counter[str] = Counter()
+    transitions: list[Transition] = []
+    for record in finished_records(comparison.name, store, period.end):
+        refilled = complete_record(comparison, record, store)
+        changed = rejudging.judge(refilled.record, is_whole=not refilled.lacking)
+        if period.holds(record.run.slot):
+            runs[record.run.status] += 1
+            transitions.extend(changed)
+            if record.run.status is RunStatus.OK:
+                lacking.update(refilled.lacking)
+    made = store.transitions(comparison=comparison.name, limit=None)
+    return Backtest(
+        comparison=comparison,
+        runs=runs,
+        transitions=tuple(transitions),
+        stored=tuple(each for each in made if period.holds(each.slot)),
+        lacking=lacking,
+    )
+
+
+def finished_records(comparison: str, store: Store, end: datetime | None) -> Iterator[RunRecord]:
+    """All finished runs of the comparison up to this slot, oldest first, a few at a time."""
+    after: datetime | None = None
+    while found := store.records(comparison, after=after, limit=AT_ONCE):
+        for record in found:
+            if end is not None and record.run.slot > end:
+                return
+            yield record
+        after = found[-1].run.slot

@@ -1,0 +1,247 @@
+"""Suggested thresholds for a comparison, learned from its stored runs, and what each would have caught. Stores nothing."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+
+from monitor.errors import ConfigError
+from monitor.metrics import Metric, Need, parse
+from monitor.model import ALL, MIN_HEALTHY_RUNS, Comparison, Direction, PastRun, Rule, Statistic, Summary, Transition
+from monitor.pipeline.expectations import REMEMBERED
+from monitor.pipeline.rejudgement import Rejudgement
+from monitor.pipeline.rule_series import RuleSeries
+from monitor.ports import Store
+from monitor.reference import Budget, Threshold, propose, refer
+from monitor.service.analysis.rule_backtest import finished_records
+from monitor.settings import Settings, to_comparison, to_schedule
+
+STATISTICS = ("mean", "p05")
+_STEPS = 10_000
+_FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdTarget:
+    """One statistic of one metric in one segment, as a rule whose threshold is to be found."""
+
+    series: RuleSeries
+    worst: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suggestion:
+    """A threshold, or in words why there is none.
+
+    ``rule`` holds the threshold where there is one. ``expected`` is what is normal after ``runs`` healthy runs, ``usually``
+    and ``nearly_always`` the changes that one run shows with a chance of 50 % and 95 %, in the statistic's own unit.
+    ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
+    """
+
+    rule: Rule
+    segment: str
+    runs: int
+    expected: float | None = None
+    usually: float | None = None
+    nearly_always: float | None = None
+    caught: tuple[Transition, ...] = ()
+    obstacle: str | None = None
+    note: str | None = None
+
+
+def configured_comparison(settings: Settings, name: str, every: timedelta | None) -> tuple[Comparison, timedelta]:
+    """The configured comparison, with another accepted time between false pages if given, and the time between its runs."""
+    options = next((each for each in settings.comparisons if each.name == name), None)
+    if options is None:
+        msg = f"no comparison named {name!r}: the configuration has {', '.join(each.name for each in settings.comparisons)}"
+        raise ConfigError(msg)
+    comparison, interval = to_comparison(options), to_schedule(options).interval
+    return comparison if every is None else replace(comparison, runs_a_false_page=every / interval), interval
+
+
+def suggest_thresholds(
+    comparison: Comparison,
+    store: Store,
+    *,
+    statistics: Sequence[str] = STATISTICS,
+    segments: Sequence[str] = (ALL,),
+    interval: timedelta,
+) -> tuple[Suggestion, ...]:
+    """One suggestion for each statistic of each metric that was measured, in each segment (``each``: all that were).
+
+    All together shall page falsely once in ``runs_a_false_page`` runs of the comparison. Learned from the newest ok runs of the
+    present configuration after which no alert of the segment was pending or firing; ``interval`` is the time between runs.
+    ConfigError when there is no such run.
+    """
+    past = newest_runs(comparison, store)
+    looks = _targets(comparison, past, statistics, segments)
+    budget = Budget(
+        runs=max(1.0, comparison.runs_a_false_page),
+        segments=[*dict.fromkeys(look.series.segment for look in looks)],
+        looks={_name(look): 1.0 for look in looks},
+    )
+    found = [_suggest(look, past, budget, interval) for look in looks]
+    return _with_caught(comparison, _uniquely_named(found), store)
+
+
+def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
+    """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
+    past = store.past(
+        comparison.name,
+        config_hash=comparison.config_hash,
+        before=_FAR_FUTURE,
+        limit=REMEMBERED,
+        rules=[_rule("none", "mean", ALL, Direction.BELOW)],  # of this no run has a lesson, so that all come with summaries
+    )
+    if not past:
+        msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
+        raise ConfigError(msg)
+    return past
+
+
+def _uniquely_named(found: Sequence[Suggestion]) -> list[Suggestion]:
+    """Each alert with a name of its own."""
+    seen: Counter[str] = Counter()
+    named = []
+    for each in found:
+        seen[each.rule.alert] += 1
+        number = seen[each.rule.alert]
+        alert = each.rule.alert if number == 1 else f"{each.rule.alert}-{number}"
+        named.append(replace(each, rule=replace(each.rule, alert=alert)))
+    return named
+
+
+def _name(look: ThresholdTarget) -> str:
+    return f"{look.series.rule.statistic} of {look.series.rule.metric}"
+
+
+def _targets(
+    comparison: Comparison, past: Sequence[PastRun], statistics: Sequence[str], segments: Sequence[str]
+) -> list[ThresholdTarget]:
+    seen: dict[str, set[str]] = defaultdict(set)
+    for run in past:
+        for summary in run.summaries:
+            seen[summary.metric].add(summary.segment)
+    names = [str(Statistic.parse(each)) for each in statistics]
+    found = []
+    for metric in (parse(name) for name in comparison.metrics):
+        known = seen.get(str(metric), set())
+        wanted = sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
+        if metric.need is not Need.RELEVANCE:
+            found += [_target(comparison, metric, name, segment) for name in names for segment in wanted if segment in known]
+    if not found:
+        msg = f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
+        raise ConfigError(msg)
+    return found
+
+
+def _target(comparison: Comparison, metric: Metric, statistic: str, segment: str) -> ThresholdTarget:
+    """The rule watches the side on which lists drift apart."""
+    is_share = Statistic.parse(statistic).floor is not None
+    direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
+    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.k)
+    rule = _rule(str(metric), statistic, segment, direction)
+    return ThresholdTarget(series=RuleSeries(rule, segment), worst=low if direction is Direction.BELOW else high)
+
+
+def _rule(metric: str, statistic: str, segment: str, direction: Direction) -> Rule:
+    words = re.findall(r"[A-Za-z0-9]+", f"{metric} {statistic} {'' if segment == ALL else segment}")
+    return Rule(
+        alert="".join(word[0].upper() + word[1:] for word in words)[:100],
+        metric=metric,
+        statistic=statistic,
+        direction=direction,
+        threshold=0.0,
+        resolve_at=0.0,
+        segments="all" if segment == ALL else (segment,),
+    )
+
+
+def _suggest(look: ThresholdTarget, past: Sequence[PastRun], budget: Budget, interval: timedelta) -> Suggestion:
+    healthy, note = pick_healthy(past, look.series)
+    typical = int(np.median([each.n for each in healthy])) if healthy else 0
+    series = RuleSeries(replace(look.series.rule, min_users=max(1, typical // 2)), look.series.segment)
+    values, errors = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2).T[..., np.newaxis]
+    reference = refer(values, errors)
+    runs = int(reference.runs[0])
+    if runs < MIN_HEALTHY_RUNS:
+        return _none(series, runs, _why_so_few(series, healthy, runs))
+    share = budget.share(series.segment, _name(look))
+    largest = np.nanmax(errors, axis=0)
+    found = propose(reference, largest, share, direction=series.rule.direction, worst=look.worst)
+    if found.least_share[0] > share:
+        best = budget.runs * share / float(found.least_share[0]) * interval
+        every = f"one false page in {_days(budget.runs * interval)}"
+        return _none(series, runs, f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}")
+    return replace(_suggestion(series, replace(healthy[-1], n=typical), runs, found), note=note)
+
+
+def pick_healthy(past: Sequence[PastRun], series: RuleSeries) -> tuple[list[Summary], str | None]:
+    """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
+
+    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, and the note says so.
+    """
+    wanted = (series.segment, series.rule.metric)
+    found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
+    quiet = [each for run, each in found if not any(segment in (series.segment, ALL) for _, segment in run.states)]
+    if len(quiet) >= MIN_HEALTHY_RUNS or len(quiet) == len(found):
+        return quiet, None
+    return [each for _, each in found], "learned from runs in alarm too: hardly any was quiet"
+
+
+def _none(series: RuleSeries, runs: int, obstacle: str) -> Suggestion:
+    return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
+
+
+def _why_so_few(series: RuleSeries, healthy: Sequence[Summary], runs: int) -> str:
+    rule = series.rule
+    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(rule.statistic) is not None for each in healthy):
+        return f"{rule.statistic} was not summarized: runs do so once any rule asks for it"
+    if len(healthy) >= MIN_HEALTHY_RUNS and runs == 0:
+        return f"{rule.statistic} of so few users is too uncertain"
+    return f"{runs} of the {MIN_HEALTHY_RUNS} healthy runs that are the least"
+
+
+def _suggestion(series: RuleSeries, typical: Summary, runs: int, found: Threshold) -> Suggestion:
+    """The threshold rounded away from what is healthy, so that rounding adds no page."""
+    expected, limit, usually, nearly_always = (
+        series.show(float(each[0]), typical) or 0.0
+        for each in (found.expected, found.limit, found.usually, found.nearly_always)
+    )
+    threshold = _round_away(limit, series.rule.direction)
+    return Suggestion(
+        rule=replace(series.rule, threshold=threshold, resolve_at=threshold),
+        segment=series.segment,
+        runs=runs,
+        expected=expected,
+        usually=abs(usually - expected),
+        nearly_always=abs(nearly_always - expected),
+    )
+
+
+def _round_away(value: float, direction: Direction) -> float:
+    """Four decimals, downwards for `below` and upwards for `above`."""
+    rounded = math.floor(value * _STEPS) if direction is Direction.BELOW else math.ceil(value * _STEPS)
+    return rounded / _STEPS
+
+
+def _days(span: timedelta) -> str:
+    return f"{span / timedelta(days=1):,.3g} days"
+
+
+def _with_caught(comparison: Comparison, found: Sequence[Suggestion], store: Store) -> tuple[Suggestion, ...]:
+    """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
+    rules = tuple(each.rule for each in found if each.obstacle is None)
+    rejudging = Rejudgement(comparison=replace(comparison, rules=rules))
+    firings: dict[str, list[Transition]] = defaultdict(list)
+    for record in finished_records(comparison.name, store, None):
+        if record.run.config_hash == comparison.config_hash:
+            for each in rejudging.judge(record):
+                firings[each.alert].extend([each] if each.is_start else [])
+    return tuple(replace(each, caught=tuple(firings[each.rule.alert])) for each in found)

@@ -1,0 +1,155 @@
+"""Runs slots on demand for commands: one now, or every slot of a past period in order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from monitor.alerts import NotificationPolicy
+from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
+from monitor.export import PrometheusPublisher
+from monitor.model import RunResult, format_instant
+from monitor.pipeline.backfill import BackfilledRun
+from monitor.pipeline.delivery import OutboxSender, drain
+from monitor.ports import Clock, Receiver, RunWatcher, Store
+from monitor.service.clock import SlotClock, SystemClock
+from monitor.service.daemon.housekeeping import show_stored
+from monitor.service.relevance_backfill import backfill_runs
+from monitor.service.runner import Runner, Watched, chosen, whoami
+
+MOST_SLOTS = 1_000_000
+DRAIN_S = 30.0
+"""How long a one-shot command goes on trying to deliver; what is left waits in the outbox for the next one or the daemon."""
+DATABASE_PATIENCE_S = 10.0
+"""How long a one-shot command waits for a database that is away."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneShot:
+    """Runs slots outside the daemon, against the same database. ``pings`` hear of each run that is not replayed."""
+
+    watched: Mapping[str, Watched]
+    receivers: tuple[Receiver, ...]
+    store: Store
+    publisher: PrometheusPublisher
+    policy: NotificationPolicy = field(default_factory=NotificationPolicy)
+    clock: Clock = field(default_factory=SystemClock)
+    pings: tuple[RunWatcher, ...] = ()
+
+    def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
+        """Run one slot of each chosen comparison (the newest where none is given), measuring it anew if it was run before.
+
+        Gives the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Receivers are
+        owed what fires or ends: call `deliver` afterwards. ConfigError when the slot lies in the future.
+        """
+        if slot is not None:
+            self._require_past(slot, "--slot")
+        for watched in chosen(self.watched, comparison):
+            try:
+                yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
+            except MonitorError as error:
+                yield error
+
+    def slots(self, comparison: str | None, start: datetime, end: datetime) -> list[tuple[datetime, Watched]]:
+        """All slots of the chosen comparisons from start to end, both included, in order of time.
+
+        ConfigError when the end lies in the future.
+        """
+        self._require_past(end, "--to")
+        for watched in chosen(self.watched, comparison):
+            if (end - start) / watched.schedule.interval > MOST_SLOTS:
+                msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
+                raise ConfigError(msg)
+        slots = [
+            (slot, watched) for watched in chosen(self.watched, comparison) for slot in watched.schedule.between(start, end)
+        ]
+        return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
+
+    def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
+        """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``.
+
+        Results come without per-user scores, lists, evidence and explanation, so that a long period takes no more memory than
+        a short one.
+        """
+        for slot, watched in slots:
+            result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+            yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
+
+    def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
+        """Measure relevance that has arrived since; what became of each run that waited. ConfigError without a source of it."""
+        (watched,) = chosen(self.watched, comparison)
+        if watched.arms.relevance is None:
+            msg = f"comparison {comparison!r} has no `relevance:` in the configuration, so no run of it waits for labels"
+            raise ConfigError(msg)
+        return backfill_runs(watched, self.store, self.clock, start=start, end=end)
+
+    def deliver(self) -> None:
+        """Send what is owed, for at most DRAIN_S in all; DeliveryError when something is still owed then.
+
+        Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
+        """
+        outlets = [self._outlet(receiver) for receiver in self.receivers]
+        troubles = [trouble for outlet in outlets if (trouble := _resend(outlet))]
+        drain(outlets, budget_s=DRAIN_S)
+        owed = self.store.outbox(self.clock.now())
+        if late := [f"{owed[each.name][0]} to {each.name}" for each in self.receivers if each.name in owed]:
+            troubles.append(
+                f"messages not delivered: {', '.join(late)}; they stay owed, and the daemon or run-once tries again"
+            )
+        if troubles:
+            raise DeliveryError("; ".join(troubles), permanent=False)
+
+    def publish(self, comparison: str | None) -> tuple[str, ...]:
+        """Show what is stored of the chosen comparisons; their names. DatabaseError when it cannot be read."""
+        names = tuple(watched.comparison.name for watched in chosen(self.watched, comparison))
+        show_stored(self.store, self.publisher, names, self.clock.now())
+        return names
+
+    def _require_past(self, instant: datetime, name: str) -> None:
+        """A slot judged ahead of time would keep every slot before it from being judged."""
+        if instant > self.clock.now():
+            msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
+            raise ConfigError(msg)
+
+    def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
+        receivers = tuple(receiver.name for receiver in self.receivers) if is_announced else ()
+        pings = self.pings if judged_at is None else ()
+        runner = Runner(
+            store=self.store, clock=self.clock, publisher=self.publisher, patience_s=DATABASE_PATIENCE_S, pings=pings
+        )
+        result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
+        if result is None:
+            raise SlotTakenError(self._tell_taken(watched.comparison.name, slot), permanent=False)
+        return result
+
+    def _tell_taken(self, comparison: str, slot: datetime) -> str:
+        told = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
+        holder = self.store.holding(comparison, slot)
+        if holder is None:
+            return f"{told}, or was until just now: try again"
+        until = format_instant(holder.until.replace(microsecond=0))
+        return (
+            f"{told}: {holder.owner} (host:process) holds it until {until}; try again when it has ended, or after that time if "
+            "it was killed: the slot is taken over then"
+        )
+
+    def _outlet(self, receiver: Receiver) -> OutboxSender:
+        return OutboxSender(
+            store=self.store,
+            receiver=receiver,
+            clock=self.clock,
+            publisher=self.publisher,
+            owner=whoami(),
+            policy=self.policy,
+        )
+
+
+def _resend(outlet: OutboxSender) -> str | None:
+    """Tell again what lasts; why that was not possible."""
+    try:
+        outlet.resend_told()
+        outlet.repeat_due()
+    except DeliveryError as error:
+        return str(error)
+    return None

@@ -1,0 +1,104 @@
+"""A test of receivers: each gets a firing that says it is a test, then its end; nothing is stored."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+from monitor.errors import ConfigError, DeliveryError
+from monitor.model import ALL, Direction, Message, MessageStatus, Severity, State, Transition, format_instant
+from monitor.ports import Clock, Receiver
+from monitor.receivers import open_receivers
+from monitor.settings import Settings
+
+TEST_COMPARISON, TEST_ALERT = "TEST-of-rankwatch", "TestOfThisReceiver"
+_BEGUN = "THIS IS A TEST of the receiver, asked for by hand: nothing is wrong and nothing has to be done"
+_OVER = "The test is over: nothing was wrong and nothing has to be done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiverReply:
+    """What became of one message of the test; ``trouble`` says why it was not taken, and it ``may_be_known`` all the same."""
+
+    receiver: str
+    status: MessageStatus
+    trouble: str | None = None
+    may_be_known: bool = True
+
+
+def send_test(
+    settings: Settings, name: str | None, clock: Clock, *, wait: timedelta, pause: Callable[[float], None] = time.sleep
+) -> Iterator[ReceiverReply]:
+    """Tell the named receiver, or all of them, that the test fires; wait; tell those that may know it that it is over.
+
+    ConfigError when there is none of that name, or none at all.
+    """
+    with ExitStack() as opened:
+        receivers = [opened.enter_context(closing(each)) for each in _chosen_receivers(settings, name)]
+        start, end = _test_messages(clock)
+        knowing: list[Receiver] = []
+        for receiver in receivers:
+            told = _send(receiver, start, clock)
+            knowing += [receiver] if told.may_be_known else []
+            yield told
+        if knowing and wait:
+            pause(wait.total_seconds())
+        for receiver in knowing:
+            yield _send(receiver, end, clock)
+
+
+def _chosen_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
+    entries = [entry for entry in settings.receivers if name is None or name in entry.receiver_names]
+    if not entries:
+        there = ", ".join(each for entry in settings.receivers for each in entry.receiver_names) or "none"
+        msg = "the configuration has no receivers" if name is None else f"no receiver named {name!r}: there are {there}"
+        raise ConfigError(msg)
+    receivers = open_receivers(entries, external_url=settings.external_url)
+    for receiver in receivers:
+        if name not in (None, receiver.name):
+            receiver.close()
+    return [receiver for receiver in receivers if name in (None, receiver.name)]
+
+
+def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
+    try:
+        receiver.send(message, now=clock.now())
+    except DeliveryError as error:
+        return ReceiverReply(receiver=receiver.name, status=message.status, trouble=str(error), may_be_known=error.may_be_known)
+    return ReceiverReply(receiver=receiver.name, status=message.status)
+
+
+def _test_messages(clock: Clock) -> tuple[Message, Message]:
+    """The start and the end of an incident that there never was before and never will be again."""
+    now = clock.now()
+    key = hashlib.sha256(f"test\n{format_instant(now)}\n{clock.monotonic()}".encode()).hexdigest()[:32]
+    start = Transition(
+        comparison=TEST_COMPARISON,
+        alert=TEST_ALERT,
+        segment=ALL,
+        slot=now,
+        at=now,
+        from_state=State.QUIET,
+        to_state=State.FIRING,
+        reason=_BEGUN,
+        value=None,
+        direction=Direction.BELOW,
+        threshold=0.0,
+        users=0,
+        metric="test",
+        statistic="mean",
+        severity=Severity.INFO,
+        since=now,
+        dedup_key=key,
+        labels={"test": "true"},
+        incident=key,
+    )
+    end = replace(start, from_state=State.FIRING, to_state=State.QUIET, reason=_OVER)
+    begun = Message(
+        incident=key, comparison=TEST_COMPARISON, severity=Severity.INFO, changes=(start,), firing=(start,), is_repetition=False
+    )
+    return begun, replace(begun, changes=(end,), firing=())

@@ -1,0 +1,98 @@
+"""Housekeeping beside runs: publish what is stored, abandon expired runs, prune old rows."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+
+from monitor.errors import DatabaseError
+from monitor.model import LatestRun, format_instant
+from monitor.ports import Clock, Publisher, Store
+from monitor.service.clock import SKEW
+from monitor.settings import RetentionOptions
+
+_DATABASE_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
+_DATABASE_STILL_TOO_LARGE = "the database is larger than retention.max_size until what was put off is gone"
+LATELY = timedelta(hours=1)
+"""How long a delivery that was given up is shown."""
+
+log = structlog.get_logger(__name__)
+
+
+def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
+    """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
+    latest = store.latest(comparisons, until=now + SKEW)
+    waiting, held, given_up = store.outbox(now), store.held(now), store.given_up(since=now - LATELY)
+    publisher.publish(latest)  # once all is read: what is published is taken for the present
+    publisher.outbox(
+        {name: count for name, (count, _) in waiting.items()},
+        {name: oldest for name, (_, oldest) in waiting.items()},
+        {name: count for name, (count, _) in held.items()},
+        given_up,
+    )
+    return latest
+
+
+@dataclass(slots=True, kw_only=True)
+class Housekeeping:
+    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
+
+    store: Store
+    publisher: Publisher
+    clock: Clock
+    latest: tuple[LatestRun, ...] = ()
+    has_published: bool = False
+
+    def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
+        """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
+
+        Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
+        a clock that jumped can say so. A standby looks for none.
+        """
+        now = self.clock.now()
+        try:
+            abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
+            self.latest = show_stored(self.store, self.publisher, comparisons, now)
+        except DatabaseError as error:
+            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
+            return 0
+        self.has_published = True
+        return abandoned
+
+    def size(self) -> None:
+        """Show what the database takes."""
+        try:
+            self.publisher.database_sizes(self.store.sizes())
+        except DatabaseError as error:
+            log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
+
+    def prune(self, retention: RetentionOptions) -> None:
+        """Delete what is older than the retention says, or has no room, and show what the rest takes."""
+        now = self.clock.now()
+        try:
+            pruned = self.store.prune(retention.cutoffs(now), now=now)
+            self.publisher.pruned(pruned, at=now)
+        except DatabaseError as error:
+            log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
+            return
+        if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
+            log.info("old rows deleted", **counts)
+        if pruned.reckoned_from:
+            counted = {"now": format_instant(now), "counted_from": format_instant(pruned.reckoned_from)}
+            log.info("ages are counted back from earlier: runs, or the database's clock, do not bear out this clock", **counted)
+        self.size()
+        if pruned.early:
+            early = {kind.value: rows for kind, rows in pruned.early.items()}
+            log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        for reason in pruned.put_off:
+            log.warning("old rows put off", reason=reason)
+        if pruned.excess_bytes:
+            log.error(
+                _DATABASE_STILL_TOO_LARGE if pruned.put_off else _DATABASE_TOO_LARGE,
+                used_bytes=pruned.used_bytes,
+                excess_bytes=pruned.excess_bytes,
+                lasting_bytes=pruned.lasting_bytes,
+            )

@@ -1,0 +1,21 @@
+"""The gate: a decision on a rollout from stored scores. Runs nothing and stores nothing."""
+
+from monitor.service.gate.certificate import Certificate, JudgedRun, JudgedSegment
+from monitor.service.gate.decision import Gate, open_gate, wait_for_verdict
+from monitor.service.gate.judged_runs import LEFT_OUT_TEXTS, LeftOut
+from monitor.service.gate.question import EACH, Question, Yardstick, make_question
+
+__all__ = [
+    "EACH",
+    "LEFT_OUT_TEXTS",
+    "Certificate",
+    "Gate",
+    "JudgedRun",
+    "JudgedSegment",
+    "LeftOut",
+    "Question",
+    "Yardstick",
+    "make_question",
+    "open_gate",
+    "wait_for_verdict",
+]

@@ -1,0 +1,202 @@
+"""The gate itself: from stored runs to a certificate, asked once or until there is a verdict."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from monitor import __version__
+from monitor.errors import DatabaseError, InputError
+from monitor.model import ALL, Run
+from monitor.ports import Clock, Store, UserSource
+from monitor.sequential import GateResult, GateVerdict, Scale, UserSample, gate_samples, tally
+from monitor.service.clock import SystemClock
+from monitor.service.gate.certificate import (
+    Certificate,
+    JudgedRun,
+    JudgedSegment,
+    alpha_share,
+    explain_no_runs,
+    explain_verdict,
+    overall_verdict,
+)
+from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, ScoreReader, select_runs
+from monitor.service.gate.question import EACH, Excess, Question, choose_excess
+from monitor.settings import Settings
+from monitor.sources import open_users
+from monitor.storage import open_store
+
+_NOBODY = SampledSegment(unit=np.empty(0), missing=0)
+
+
+@dataclass(slots=True, kw_only=True)
+class Gate:
+    """Answers one question as often as wanted; a run is read once for each time that it was measured.
+
+    ``users`` and ``dimensions`` tell segments of runs whose lists were not kept; needed for segments other than ``all``.
+    """
+
+    store: Store
+    question: Question
+    clock: Clock
+    users: UserSource | None = None
+    dimensions: tuple[str, ...] = ()
+    _read: dict[tuple[int, int], SampledRun | None] = field(default_factory=dict)
+
+    def answer(self) -> Certificate:
+        """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
+        chosen = select_runs(self.store, self.question)
+        quantity = choose_excess(self.question)
+        margin = quantity.scale.margin(self.question.margin)
+        reads, left_out = self._judged(chosen, quantity)
+        looks = max(len(chosen.runs), 1) if self.question.is_census else 1
+        segments = _judge(self.question, quantity.scale, margin, reads, looks)
+        verdict, reason = overall_verdict(segments)
+        return Certificate(
+            question=self.question,
+            quantity=quantity,
+            runs=tuple(_run(read) for read in reads),
+            left_out=left_out,
+            looks=looks,
+            segments=segments,
+            verdict=verdict,
+            reason=reason,
+            words=explain_verdict(self.question, verdict, segments) if segments else _no_runs(self.question, chosen, left_out),
+            version=__version__,
+            at=self.clock.now(),
+        )
+
+    def _judged(self, chosen: RunSelection, quantity: Excess) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+        """The runs that are judged, oldest first, and how many are not: of a census only the newest, and no other is read."""
+        reads: list[SampledRun] = []
+        without = 0
+        for run in reversed(chosen.runs):
+            read = self._read_once(run, quantity)
+            if read is None:
+                without += 1
+                continue
+            reads.append(read)
+            if self.question.is_census:
+                break
+        more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(chosen.runs) - without - len(reads)}
+        return tuple(reversed(reads)), {**chosen.left_out, **{reason: count for reason, count in more.items() if count}}
+
+    def _read_once(self, run: Run, quantity: Excess) -> SampledRun | None:
+        key = run.id, run.attempt
+        if key not in self._read:
+            asks_all = self.question.segments == (ALL,)
+            reader = ScoreReader(
+                store=self.store,
+                comparison=self.question.comparison,
+                quantity=quantity,
+                users=None if asks_all else self.users,
+                dimensions=self.dimensions,
+            )
+            self._read[key] = reader.read(run)
+        return self._read[key]
+
+
+def _judge(
+    question: Question, scale: Scale, margin: float, reads: Sequence[SampledRun], looks: int
+) -> tuple[JudgedSegment, ...]:
+    """Each wanted segment over all runs; the t-th look at a census may err with alpha / (t (t + 1))."""
+    if not reads:
+        return ()
+    names = _wanted(question, list(dict.fromkeys(name for read in reads for name in read.segments)))
+    samples = [_pool([read.segments.get(name, _NOBODY) for read in reads]) for name in names]
+    share = alpha_share(question, looks)
+    found = gate_samples(samples, margin, question.alpha, share=share)
+    return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
+
+
+def _wanted(question: Question, known: Sequence[str]) -> list[str]:
+    unknown = [name for name in question.segments if name not in (*known, EACH)]
+    each = [name for name in known if name != ALL]
+    if unknown or (EACH in question.segments and not each):
+        there_are = ", ".join(each) or "none: name dimensions under users.segments"
+        asked = f"no segment {unknown[0]!r}" if unknown else "no segments"
+        msg = f"{asked} in the runs of {question.comparison.name}; beside all there are {there_are}"
+        raise InputError(msg)
+    listed = [name for wanted in question.segments for name in (each if wanted == EACH else [wanted])]
+    return list(dict.fromkeys(listed))
+
+
+def _pool(parts: Sequence[SampledSegment]) -> UserSample:
+    return UserSample(tally(np.concatenate([part.unit for part in parts])), sum(part.missing for part in parts))
+
+
+def _run(read: SampledRun) -> JudgedRun:
+    whole = read.segments[ALL]
+    users = len(whole.unit) + whole.missing
+    return JudgedRun(run_id=read.run.id, slot=read.run.slot, users=users, missing=whole.missing, digest=read.digest)
+
+
+def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> JudgedSegment:
+    return JudgedSegment(
+        segment=name,
+        users=gated.n,
+        missing=gated.missing,
+        mean_best=_mean(gated.least, scale),
+        mean_worst=_mean(gated.most, scale),
+        low=scale.from_unit(gated.low),
+        high=scale.from_unit(gated.high),
+        evidence_safe=(gated.below + math.log(share)) / math.log(10),
+        evidence_breach=(gated.above + math.log(share)) / math.log(10),
+        verdict=gated.verdict,
+        reason=gated.reason,
+    )
+
+
+def _mean(unit: float, scale: Scale) -> float | None:
+    return None if math.isnan(unit) else scale.from_unit(unit)
+
+
+def _no_runs(question: Question, chosen: RunSelection, left_out: Mapping[LeftOut, int]) -> str:
+    return explain_no_runs(question, RunSelection(runs=(), left_out=left_out, trouble=chosen.trouble))
+
+
+@contextmanager
+def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
+    """The store, and where segments are asked for the source of users; both only read."""
+    options = next(each for each in settings.comparisons if each.name == question.comparison.name)
+    with closing(open_store(settings.database, create=False)) as store:
+        found = Gate(store=store, question=question, clock=SystemClock())
+        if question.segments == (ALL,):
+            yield found
+            return
+        with closing(open_users(options.users, options.baseline)) as users:
+            found.users, found.dimensions = users, tuple(options.users.segments)
+            yield found
+
+
+POLL_S = 5.0
+
+
+def wait_for_verdict(
+    answer: Callable[[], Certificate],
+    clock: Clock,
+    *,
+    timeout_s: float,
+    sleep: Callable[[float], None],
+    tell: Callable[[Certificate], None],
+) -> Certificate:
+    """The first certificate with a verdict, or the last one when the time is up; ``tell`` hears of each on the way.
+
+    A database that is briefly away is asked again. What the promise covers does not change with the looks taken.
+    """
+    ends = clock.monotonic() + timeout_s
+    while True:
+        left = ends - clock.monotonic()
+        try:
+            found = answer()
+            if found.verdict is not GateVerdict.INCONCLUSIVE or left <= 0:
+                return found
+            tell(found)
+        except DatabaseError as error:
+            if error.permanent or left <= 0:
+                raise
+        sleep(min(POLL_S, max(left, 0.0)))

@@ -1,0 +1,190 @@
+"""The stored runs that a gate judges, why others are left out, and the drawn users of each by segment."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from monitor.errors import InputError
+from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
+from monitor.ports import Store, UserSource
+from monitor.sampling import draw, fixed_among
+from monitor.service.gate.question import Excess, Floats, Question
+
+_LOOKED_THROUGH = 100_000
+
+
+class LeftOut(StrEnum):
+    """Why a finished run is not judged. A closed set, each with its words."""
+
+    OTHER_CONFIGURATION = "other_configuration"
+    INSUFFICIENT = "insufficient"
+    FAILED = "failed"
+    ABANDONED = "abandoned"
+    ASKED_EVERYBODY = "asked_everybody"
+    NO_SCORES = "no_scores"
+    NOT_THE_NEWEST = "not_the_newest"
+
+
+LEFT_OUT_TEXTS = {
+    LeftOut.OTHER_CONFIGURATION: "measured under another configuration",
+    LeftOut.INSUFFICIENT: "insufficient",
+    LeftOut.FAILED: "failed",
+    LeftOut.ABANDONED: "abandoned",
+    LeftOut.ASKED_EVERYBODY: "had fewer users than the sample holds, so that nobody was drawn",
+    LeftOut.NO_SCORES: "stored without scores of what is judged",
+    LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
+}
+
+_BY_STATUS = {
+    RunStatus.INSUFFICIENT: LeftOut.INSUFFICIENT,
+    RunStatus.FAILED: LeftOut.FAILED,
+    RunStatus.ABANDONED: LeftOut.ABANDONED,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSelection:
+    """Runs to judge, oldest first, and how many others there are by reason; ``trouble``: why the newest bad run was bad."""
+
+    runs: tuple[Run, ...]
+    left_out: Mapping[LeftOut, int]
+    trouble: str | None
+
+
+def select_runs(store: Store, question: Question) -> RunSelection:
+    """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
+    found = store.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
+    finished = [
+        run
+        for run in reversed(found)
+        if run.status is not RunStatus.RUNNING and (question.since is None or run.slot >= question.since)
+    ]
+    reasons = [_reason(run, question.comparison) for run in finished]
+    return RunSelection(
+        runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),
+        left_out=Counter(reason for reason in reasons if reason is not None),
+        trouble=_trouble(finished),
+    )
+
+
+def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
+    if run.config_hash != comparison.config_hash:
+        return LeftOut.OTHER_CONFIGURATION
+    if run.status is not RunStatus.OK:
+        return _BY_STATUS[run.status]
+    sample = comparison.sample
+    if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
+        return LeftOut.ASKED_EVERYBODY
+    return None
+
+
+def _trouble(finished: Sequence[Run]) -> str | None:
+    return next((run.reason for run in reversed(finished) if run.status in _BY_STATUS and run.reason), None)
+
+
+Rows = npt.NDArray[np.intp]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledSegment:
+    """Excess on [0, 1] of the drawn users of one segment in one run who have one, and how many have none."""
+
+    unit: Floats
+    missing: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampledRun:
+    """What one run adds. ``digest``: SHA-256 over run, slot, users and scores."""
+
+    run: Run
+    segments: Mapping[str, SampledSegment]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreReader:
+    """Reads runs of one comparison. ``users`` tells segments of runs whose lists were not kept; None asks for ``all`` only."""
+
+    store: Store
+    comparison: Comparison
+    quantity: Excess
+    users: UserSource | None = None
+    dimensions: Collection[str] = ()
+
+    def read(self, run: Run) -> SampledRun | None:
+        """The run's rotating users; None where it stored no score of what is judged.
+
+        A user counts as missing who was asked and has no defined score. The fixed users among those without a score
+        cannot be told from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError
+        for a score out of its range, and where segments of the run cannot be told any more.
+        """
+        scores = self.store.run_scores(run.id, [self.quantity.series])
+        if not scores.by_metric:
+            return None
+        values = scores.by_metric[self.quantity.series]
+        excess = self.quantity.excess(values)
+        is_rotating = ~fixed_among(scores.users, self.comparison)
+        segments = {
+            name: self._segment(excess, rows, is_rotating, asked)
+            for name, (rows, asked) in self._members(run, scores.users).items()
+        }
+        return SampledRun(run=run, segments=segments, digest=_digest(run, scores.users, values))
+
+    def _segment(self, excess: Floats, rows: Rows, is_rotating: npt.NDArray[np.bool_], asked: int) -> SampledSegment:
+        rotating = excess[rows][is_rotating[rows]]
+        has_score = ~np.isnan(rotating)
+        missing = asked - len(rows) + int((~has_score).sum())
+        return SampledSegment(unit=self.quantity.scale.to_unit(rotating[has_score]), missing=max(missing, 0))
+
+    def _drawn_again(self, users: UserSource, run: Run) -> Panel:
+        return draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
+
+    def _members(self, run: Run, scored: pd.Index[str]) -> Mapping[str, tuple[Rows, int]]:
+        """By segment: rows of the scored users, and how many users were asked."""
+        whole = {ALL: (np.arange(len(scored), dtype=np.intp), run.asked or 0)}
+        covered = None if self.users is None else self.store.coverage(run.id)
+        if self.users is None or covered is None:
+            return whole
+        panel = self._panel(run, scored, self.users)
+        return whole | {
+            row.segment: (_rows(panel, row.segment, scored), row.asked) for row in covered.rows if row.segment != ALL
+        }
+
+    def _panel(self, run: Run, scored: pd.Index[str], users: UserSource) -> Panel:
+        """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
+        if (kept := self.store.kept_lists(run.id)) is not None:
+            return kept.panel
+        panel = draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
+        if len(panel) != run.asked or not scored.isin(panel.users).all():
+            msg = (
+                f"segments of the run of {format_instant(run.slot)} cannot be told any more: the users are others by now. "
+                "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
+            )
+            raise InputError(msg)
+        return panel
+
+
+def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:
+    """Where the segment's users stand among the scored ones; a segment that was too thin to keep has nobody."""
+    places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
+    found = scored.get_indexer(panel.users[places])
+    return np.sort(found[found >= 0])
+
+
+def _digest(run: Run, users: pd.Index[str], values: Floats) -> str:
+    """SHA-256 over the run's id, slot and number of users asked, and every scored user with their score; NaN is one NaN."""
+    found = hashlib.sha256(f"{run.id}\0{run.slot.isoformat()}\0{run.asked}\0{len(users)}\0".encode())
+    for user in users:
+        name = str(user).encode(errors="surrogatepass")
+        found.update(len(name).to_bytes(8, "little") + name)
+    found.update(np.where(np.isnan(values), np.nan, values).astype("<f8").tobytes())
+    return found.hexdigest()

@@ -1,0 +1,195 @@
+"""The question that a gate answers, checked against the configuration before anything is read, and the excess that is held against its margin."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.errors import ConfigError, InputError
+from monitor.metrics import Metric, Need, parse
+from monitor.model import ALL, Comparison, DerivedMetric, NoiseFloor, parse_derived
+from monitor.sequential import Scale
+
+Floats = npt.NDArray[np.float64]
+
+
+class Yardstick(StrEnum):
+    """What candidate and baseline are held against."""
+
+    NOISE_FLOOR = "noise_floor"
+    IDENTICAL = "identical"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excess:
+    """A per-user excess in the metric's own units; above 0 the candidate is farther from the baseline than it should be.
+
+    ``series``: name under which the scores are stored. ``reference``: the score that counts as no excess, None under a noise
+    floor, where the stored score is the excess already. ``scale``: the range of the excess.
+    """
+
+    yardstick: Yardstick
+    series: str
+    scale: Scale
+    reference: float | None = None
+    sign: float = 1.0
+
+    def excess(self, scores: Floats) -> Floats:
+        """The users' excess from their stored scores; NaN stays."""
+        return scores if self.reference is None else self.sign * (self.reference - scores)
+
+    def __str__(self) -> str:
+        if self.yardstick is Yardstick.NOISE_FLOOR:
+            return f"{self.series}: how much farther the candidate is from the baseline than the baseline from itself"
+        of = "identical lists" if self.yardstick is Yardstick.IDENTICAL else "the given reference"
+        return f"{self.series}: how far it is from {self.reference:g}, that of {of}; the baseline's own noise is NOT taken off"
+
+
+def over_floor(metric: Metric, k: int) -> Excess:
+    """The excess over the noise floor: its range is as wide as the metric's on either side of 0."""
+    low, high = _bounds(metric, k)
+    return Excess(
+        yardstick=Yardstick.NOISE_FLOOR, series=DerivedMetric.OVER_FLOOR.of(str(metric)), scale=Scale(low - high, high - low)
+    )
+
+
+def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
+    """The distance from a given score, else from that of identical lists. InputError where there is no such score."""
+    low, high = _bounds(metric, k)
+    if reference is not None and math.isnan(reference):
+        msg = f"reference nan is no score: write one that {metric} can have, {low:g} to {high:g}"
+        raise InputError(msg)
+    zero = metric.identical if reference is None else reference
+    if zero is None or math.isnan(zero):
+        msg = f"{metric} has no one value on identical lists: say by --reference VALUE what counts as no excess"
+        raise InputError(msg)
+    if not low <= zero <= high:
+        msg = f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
+        raise InputError(msg)
+    sign = 1.0 if metric.higher_is_more_alike else -1.0
+    ends = sorted((sign * (zero - low), sign * (zero - high)))
+    yardstick = Yardstick.IDENTICAL if reference is None else Yardstick.REFERENCE
+    return Excess(yardstick=yardstick, series=str(metric), scale=Scale(*ends), reference=zero, sign=sign)
+
+
+def _bounds(metric: Metric, k: int) -> tuple[float, float]:
+    low, high = metric.bounds(k)
+    if not (math.isfinite(low) and math.isfinite(high)):
+        msg = f"{metric} has no finite range, and without one no bet holds: choose a measure that is normalized"
+        raise InputError(msg)
+    return low, high
+
+
+EACH = "each"
+"""In place of a segment's name: every segment but ``all``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Is the mean excess of this metric below ``margin``, which is in the metric's own units? See `put`."""
+
+    comparison: Comparison
+    metric: Metric
+    margin: float
+    alpha: float
+    segments: tuple[str, ...] = (ALL,)
+    since: datetime | None = None
+    reference: float | None = None
+
+    @property
+    def is_census(self) -> bool:
+        """Whether every run asks everybody, so that no user is drawn and the same ones come back."""
+        return self.comparison.sample is None
+
+
+def make_question(  # noqa: PLR0913 - the words of the command
+    comparisons: Mapping[str, Comparison],
+    name: str,
+    *,
+    margin: float,
+    alpha: float,
+    metric: str | None = None,
+    segments: tuple[str, ...] = (),
+    since: datetime | None = None,
+    reference: float | None = None,
+) -> Question:
+    """The question, by default about the first metric. ConfigError or InputError for one that can have no answer."""
+    if name not in comparisons:
+        msg = f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
+        raise ConfigError(msg)
+    comparison = comparisons[name]
+    _require_answerable(comparison)
+    if not 0 < alpha < 1:
+        msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"
+        raise InputError(msg)
+    question = Question(
+        comparison=comparison,
+        metric=_choose(comparison, metric),
+        margin=margin,
+        alpha=alpha,
+        segments=tuple(dict.fromkeys(segments)) or (ALL,),
+        since=since,
+        reference=reference,
+    )
+    choose_excess(question).scale.margin(margin)
+    _require_floor_of_rotating(question)
+    return question
+
+
+def choose_excess(question: Question) -> Excess:
+    """The excess over the noise floor where there is one and no reference was given, else the distance from a value.
+
+    Measures of relevance have no floor.
+    """
+    metric, k = question.metric, question.comparison.k
+    if _has_floor(question):
+        return over_floor(metric, k)
+    return from_value(metric, k, question.reference)
+
+
+def _has_floor(question: Question) -> bool:
+    is_wanted = question.comparison.noise_floor is not None and question.reference is None
+    return is_wanted and question.metric.need is not Need.RELEVANCE
+
+
+def _require_answerable(comparison: Comparison) -> None:
+    if not comparison.keep_scores:
+        msg = f"{comparison.name} keeps no scores of its users, and the gate is about users: set keep_scores: true"
+        raise ConfigError(msg)
+    if comparison.sample is not None and not comparison.sample.rotating:
+        msg = (
+            f"{comparison.name} asks the same {comparison.sample.fixed:,} users in each run, and these carry no promise about "
+            "others: set users.sample to {fixed: 1000, rotating: 1000} or the like"
+        )
+        raise ConfigError(msg)
+
+
+def _require_floor_of_rotating(question: Question) -> None:
+    is_temporal = question.comparison.noise_floor is NoiseFloor.TEMPORAL
+    if is_temporal and _has_floor(question) and not question.is_census:
+        msg = (
+            "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
+            "take {serve: true} or {retrain: SOURCE}, or say by --reference VALUE what counts as no excess"
+        )
+        raise ConfigError(msg)
+
+
+def _choose(comparison: Comparison, metric: str | None) -> Metric:
+    if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
+        msg = (
+            f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
+        )
+        msg += "the excess over it"
+        raise InputError(msg)
+    wanted = parse(comparison.metrics[0] if metric is None else metric)
+    if str(wanted) not in comparison.metrics:
+        msg = f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.metrics)}"
+        raise InputError(msg)
+    return wanted

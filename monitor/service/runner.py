@@ -1,0 +1,253 @@
+"""Runs one slot of one comparison: claim, execute, store, publish."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
+
+import stamina
+import structlog
+
+from monitor.errors import ConfigError, DatabaseError, MonitorError
+from monitor.model import UNMEASURED, Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, format_instant
+from monitor.pipeline.expectations import REMEMBERED, learning_rules
+from monitor.pipeline.judgement import RECENT, needs_recent
+from monitor.pipeline.pull import Arms
+from monitor.pipeline.run import build_result, execute
+from monitor.pipeline.run_explanation import HEALTHY_RUNS
+from monitor.pipeline.run_measurement import needs_last
+from monitor.ports import Clock, Publisher, RunWatcher, Store
+from monitor.service.interrupts import interrupts_held
+from monitor.settings import Schedule
+
+T = TypeVar("T")
+
+STORING = timedelta(minutes=5)
+"""How long beyond its deadline a run keeps its claim, to store what it found."""
+
+log = structlog.get_logger(__name__)
+
+
+def whoami() -> str:
+    """Name of this process among those that share a database."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A comparison with its sources opened and its schedule; ``in_use`` is held while a run reads from the sources."""
+
+    comparison: Comparison
+    arms: Arms
+    schedule: Schedule
+    in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def close(self, timeout_s: float = -1) -> None:
+        """Close the sources once no run uses them any more; with a time limit, at its end whatever uses them."""
+        is_free = self.in_use.acquire(timeout=timeout_s)
+        self.arms.close()
+        if is_free:
+            self.in_use.release()
+
+
+def chosen(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
+    """The comparison of that name, or all of them for None; ConfigError when there is none of that name."""
+    if name is None:
+        return tuple(watched.values())
+    if name not in watched:
+        msg = f"no comparison named {name!r}: the configuration has {', '.join(watched)}"
+        raise ConfigError(msg)
+    return (watched[name],)
+
+
+@dataclass(slots=True, kw_only=True)
+class Runner:
+    """Runs slots against one store.
+
+    ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run. ``pings``
+    hear of each run's start and end; of one given back unfinished, or taken over by somebody else, they hear no end.
+    """
+
+    store: Store
+    clock: Clock
+    owner: str = field(default_factory=whoami)
+    publisher: Publisher | None = None
+    patience_s: float = 120.0
+    pings: tuple[RunWatcher, ...] = ()
+    claims: dict[int, Claim] = field(default_factory=dict)
+
+    def run(
+        self,
+        watched: Watched,
+        slot: datetime,
+        *,
+        receivers: tuple[str, ...],
+        rerun: bool = False,
+        judged_at: Clock | None = None,
+    ) -> RunResult | None:
+        """Run the slot; None when it was not to be had, or when the claim was lost before the result was stored.
+
+        ``receivers`` are owed every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
+        """
+        taken: list[Claim] = []
+        try:
+            self.patiently(partial(self._claim, watched.comparison, slot, taken, rerun=rerun))
+            return self._run(watched, taken[0], receivers, judged_at or self.clock) if taken else None
+        except BaseException as error:
+            for claim in taken:
+                self._give_back(claim)
+                if isinstance(error, MonitorError):
+                    self._ping_end(claim, str(error))
+            raise
+        finally:
+            for claim in taken:
+                self.claims.pop(claim.run_id, None)
+
+    def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
+        """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
+        now = self.clock.now()
+        with interrupts_held():
+            claim = self.store.claim(
+                comparison.name,
+                slot,
+                owner=self.owner,
+                now=now,
+                until=now + comparison.deadline + STORING,
+                config_hash=comparison.config_hash,
+                rerun=rerun,
+            )
+            if claim is not None:
+                taken.append(claim)
+                self.claims[claim.run_id] = claim
+
+    def _run(self, watched: Watched, claim: Claim, receivers: tuple[str, ...], judged_at: Clock) -> RunResult | None:
+        bound = {"comparison": claim.comparison, "run": claim.run_id, "slot": format_instant(claim.slot)}
+        with structlog.contextvars.bound_contextvars(**bound):
+            for ping in self.pings:
+                ping.run_started(claim)
+            result = replace(self._execute(watched, claim, judged_at), finished_at=self.clock.now())
+            if claim.has_ok and result.status is not RunStatus.OK:
+                return self._leave(result)
+            return self._finish(result, receivers)
+
+    def _give_back(self, claim: Claim) -> None:
+        try:
+            with interrupts_held():
+                self.store.release(claim)
+        except DatabaseError as error:
+            log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
+
+    def give_back_all(self) -> None:
+        """Give back the slots of runs that have not ended, for a process that will not wait for them."""
+        for claim in list(self.claims.values()):
+            log.warning("run given back: it did not end in time", comparison=claim.comparison, slot=format_instant(claim.slot))
+            self._give_back(claim)
+
+    def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
+        states = self.patiently(partial(self.store.alert_states, claim.comparison))
+        last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)
+        splits = self._splits(claim, watched.comparison.config_hash)
+        try:
+            with watched.in_use:
+                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past, splits=splits)
+        except Exception as error:
+            log.exception("run broke")
+            reason = f"internal error: {type(error).__name__}; the log has the traceback"
+            return build_result(watched.comparison, claim, states, clock, status=RunStatus.FAILED, reason=reason)
+
+    def _last_lists(self, comparison: Comparison, claim: Claim) -> KeptLists | None:
+        """What the last run listed, where something looks back at it; without it when what is stored is damaged."""
+        if not needs_last(comparison):
+            return None
+        try:
+            return self.patiently(partial(self.store.last_lists, comparison.name, before=claim.slot))
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            log.warning("last run's lists not read", reason=str(error))
+            return None
+
+    def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
+        """The runs that rules learn from, where any does, else the few that tell what was normal."""
+        rules, limit = learning_rules(comparison), REMEMBERED
+        if needs_recent(comparison):
+            rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
+        if not rules:
+            return ()
+        read = partial(
+            self.store.past,
+            claim.comparison,
+            config_hash=comparison.config_hash,
+            before=claim.slot,
+            limit=limit,
+            rules=rules,
+        )
+        return self.patiently(read)
+
+    def _splits(self, claim: Claim, config_hash: str) -> tuple[Split, ...]:
+        """What healthy runs left to explain this one by; nothing when what is stored is damaged."""
+        read = partial(self.store.splits, claim.comparison, config_hash=config_hash, before=claim.slot, limit=HEALTHY_RUNS)
+        try:
+            return self.patiently(read)
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            log.warning("splits of earlier runs not read", reason=str(error))
+            return ()
+
+    def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
+        """Store the result; None when the claim was lost."""
+        if not self.patiently(partial(self.store.finish, result, receivers=receivers)):
+            log.warning("result dropped: the claim was taken over", status=result.status)
+            return None
+        self._tell(result)
+        is_well = result.status is RunStatus.OK
+        self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
+        return result
+
+    def _leave(self, result: RunResult) -> RunResult:
+        """Store nothing of a rerun that did not end ok: what the slot had before is worth more."""
+        self.patiently(partial(self.store.release, result.claim))
+        kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
+        self._tell(kept)
+        self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
+        return kept
+
+    def _ping_end(self, claim: Claim, failure: str | None) -> None:
+        for ping in self.pings:
+            ping.run_finished(claim, failure)
+
+    def patiently(self, call: Callable[[], T]) -> T:
+        """Do it, again while the database is briefly away.
+
+        An interrupt waits for the end of each try: a transaction cut off keeps its lock, and then no slot can be given back.
+        """
+        for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+            with attempt, interrupts_held():
+                return call()
+        raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
+
+    def _tell(self, result: RunResult) -> None:
+        paired = result.coverage.all.paired if result.coverage else 0
+        say = log.info if result.status is RunStatus.OK else log.warning
+        say("run finished", status=result.status, reason=result.reason, paired=paired)
+        for transition in result.transitions:
+            log.warning(
+                "alert changed",
+                to=transition.to_state,
+                alert=transition.alert,
+                segment=transition.segment,
+                reason=transition.reason,
+            )
+        if self.publisher is not None:
+            self.publisher.run_finished(result)
+
+
+def _may_pass(error: Exception) -> bool:
+    return isinstance(error, DatabaseError) and not error.permanent

@@ -1,0 +1,97 @@
+"""`rules: default`: rules that need no numbers, because each learns what is normal for its comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from monitor.alerts import CHURN
+from monitor.arm_metrics import ArmNeed, parse_arm_metric
+from monitor.metrics import Metric, Need, parse
+from monitor.model import Arm, CoverageShare, DerivedMetric, Lack, NoiseFloor, Severity
+from monitor.settings.configuration import ComparisonOptions
+from monitor.settings.rule_options import RuleOptions
+
+_OTHERS = 2
+"""Further metrics whose mean is watched: what one measure weighs lightly another may not."""
+_HELD = 2
+"""Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
+expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first."""
+_COVERAGE = {
+    "ListsMissing": CoverageShare(Lack.MISSING, Arm.CANDIDATE),
+    "ListsEmpty": CoverageShare(Lack.EMPTY, Arm.CANDIDATE),
+    "ListsShort": CoverageShare(Lack.SHORT, Arm.CANDIDATE),
+    "ListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.CANDIDATE),
+    "ListsFailed": CoverageShare(Lack.FAILED, Arm.CANDIDATE),
+    "BaselineListsEmpty": CoverageShare(Lack.EMPTY, Arm.BASELINE),
+    "BaselineListsShort": CoverageShare(Lack.SHORT, Arm.BASELINE),
+    "BaselineListsDuplicated": CoverageShare(Lack.DUPLICATED, Arm.BASELINE),
+    "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
+    "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
+}
+"""One cause moves one of them: nobody is told of users that could not be compared a second time."""
+
+
+def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
+    """The comparison's rules: its own, and those of the pack where it is wanted; an own one replaces the pack's of its name."""
+    if not options.default_rules:
+        return options.rules
+    own = {rule.alert for rule in options.rules}
+    return (*options.rules, *(rule for rule in default_rules(options) if rule.alert not in own))
+
+
+def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
+    """The pack for this comparison: on its first metric in full, on two more their means, on coverage, and on standstill."""
+    metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
+    rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
+    jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
+    coverage = (_rule(alert=name, coverage=str(share), **jump) for name, share in _COVERAGE.items())
+    frozen = (
+        _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
+        for arm in Arm
+        if options.keep_lists is not False
+    )
+    return (*rules, *coverage, *frozen)
+
+
+def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
+    """The mean for what touches everybody, the tail and shares of users far off for what touches few, and both over runs."""
+    name = str(metric)
+    drop, trend = {"learned": "drop", "segments": "each", "resolve_after": _HELD}, {"learned": "trend", "segments": "each"}
+    yield _rule(alert="SimilarityDropped", metric=name, **drop)
+    yield _rule(alert="SimilarityFalls", metric=name, **trend)
+    yield _rule(alert="TailDropped", metric=name, statistic="p05" if metric.higher_is_more_alike else "p95", **drop)
+    for word, floor in zip(("Far", "VeryFar"), _floors(metric, options.k), strict=False):
+        yield _rule(alert=f"Users{word}", metric=name, statistic=f"share_below({floor:g})", **drop)
+        yield _rule(alert=f"Users{word}More", metric=name, statistic=f"share_below({floor:g})", **trend)
+    if options.noise_floor is not None:
+        yield _rule(alert="BeyondNoise", metric=DerivedMetric.OVER_FLOOR.of(name), **drop)
+        yield _rule(alert="BeyondNoiseMore", metric=DerivedMetric.OVER_FLOOR.of(name), **trend)
+
+
+def _rule(**keys: object) -> RuleOptions:
+    return RuleOptions.model_validate(keys)
+
+
+def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
+    for place, metric in enumerate(metrics, start=2):
+        yield _rule(alert=f"SimilarityDropped{place}", metric=str(metric), learned="drop", segments="each", resolve_after=_HELD)
+
+
+def _floors(metric: Metric, k: int) -> tuple[float, ...]:
+    """Half and a quarter of the way from lists without anything in common to equal ones, where both are known."""
+    low, high = metric.bounds(k)
+    if not (metric.higher_is_more_alike and high - low < float("inf")):
+        return ()
+    return (low + (high - low) / 2, low + (high - low) / 4)
+
+
+def needs_last_lists(options: ComparisonOptions) -> bool:
+    """Whether anything holds a run's lists against those of the last one, so that they must be kept."""
+    is_temporal = options.noise_floor is not None and options.noise_floor.kind is NoiseFloor.TEMPORAL
+    return is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
+
+
+def arm_metrics_of(options: ComparisonOptions) -> tuple[str, ...]:
+    """The arm metrics to measure: those wanted, and churn where a rule on standstill needs it."""
+    is_needed = any(rule.frozen is not None for rule in rules_of(options)) and CHURN not in options.arm_metrics
+    return (*options.arm_metrics, *((CHURN,) if is_needed else ()))

@@ -1,0 +1,164 @@
+"""The configuration reference in Markdown and the JSON Schema, both made from the options themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin
+
+from pydantic import BaseModel, SecretStr, TypeAdapter
+from pydantic.fields import FieldInfo
+
+from monitor.options import format_duration, is_secret
+from monitor.settings.configuration import Settings
+from monitor.settings.problems import models_in
+from monitor.settings.value_types import ByteCount
+
+_NAMES: dict[object, str] = {
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    timedelta: "duration",
+    ByteCount: "size",
+    SecretStr: "secret",
+    Any: "anything",
+}
+
+
+def settings_reference() -> str:
+    """One table a group of settings: key, type, default, meaning. Starts with a table, has no title of its own."""
+    places: dict[type[BaseModel], list[str]] = {}
+    for path, model in _groups(Settings, ""):
+        places.setdefault(model, []).append(path)
+    return "\n\n".join(_section(paths, model) for model, paths in places.items()) + "\n"
+
+
+def _groups(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    yield path, model
+    for name, field in model.model_fields.items():
+        many = "[]" if _is_list(field.annotation) else ""
+        for inner in models_in(field.annotation):
+            yield from _groups(inner, f"{path}.{field.alias or name}{many}".lstrip("."))
+
+
+def _section(paths: list[str], model: type[BaseModel]) -> str:
+    rows = [_row(field.alias or name, field) for name, field in model.model_fields.items()]
+    about = " ".join((model.__doc__ or "").split())
+    table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
+    title = ", ".join(f"`{path}`" if path else "Top level" for path in paths)
+    return f"### {title}\n\n{about}\n\n{table}"
+
+
+def _row(key: str, field: FieldInfo) -> str:
+    shown = f"`{key}`" + (f", `{key}_file`" if is_secret(field.annotation) else "")
+    cells = (shown, _type(field.annotation), _default(field), field.description or _about(field.annotation))
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _about(annotation: object) -> str:
+    return " ".join(" ".join((model.__doc__ or "").split()) for model in models_in(annotation))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    default = field.get_default(call_default_factory=False)
+    if field.default_factory is not None or default is None or default == ():
+        return ""
+    return f"`{_literal(default)}`"
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, tuple):
+        return "[" + ", ".join(_literal(item) for item in value) + "]"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _type(annotation: object) -> str:  # noqa: PLR0911 - one line a kind of annotation
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(arguments[0])
+    if annotation in _NAMES:
+        return _NAMES[annotation]
+    if origin is Literal:
+        return " or ".join(f"`{_literal(choice)}`" for choice in arguments)
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f"`{choice.value}`" for choice in annotation)
+    if _is_list(annotation):
+        return f"list of {_type(arguments[0])}"
+    if len(arguments) > 1 and isinstance(origin, type) and origin.__name__ in {"dict", "Mapping"}:
+        return f"mapping of {_type(arguments[1])}"
+    if arguments:
+        return " or ".join(dict.fromkeys(_type(part) for part in arguments if part is not NoneType))
+    return "mapping"
+
+
+def _is_list(annotation: object) -> bool:
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _is_list(get_args(annotation)[0])
+    return origin in {tuple, list} or bool(re.search(r"Sequence$", getattr(origin, "__name__", "")))
+
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_VARIABLE = {"type": "string", "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\}", "description": "From the environment."}
+_ISO_DURATION = re.compile(r"P(?=\d|T\d)")
+_DURATION_TYPE = TypeAdapter(timedelta)
+_FREE = {"title", "writeOnly"}
+_NARROW = frozenset({"integer", "number", "boolean"})
+
+
+def json_schema() -> dict[str, Any]:
+    """The schema, draft 2020-12. ``${NAME}`` is allowed wherever a number, a boolean, a choice or a pattern stands."""
+    schema = _relax(Settings.model_json_schema(by_alias=True, mode="validation"))
+    schema["$defs"]["Variable"] = _VARIABLE
+    schema["patternProperties"] = {"^x-": {"description": "Free space, for YAML anchors to be used elsewhere in the file."}}
+    properties = schema["properties"]
+    properties["external_url"].pop("default", None)
+    return {"$schema": _DIALECT, "title": "rankwatch configuration", **schema}
+
+
+def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
+    """A copy without generated titles and nulls, with variables let in."""
+    if isinstance(node, list):
+        return [_relax(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    copy = {key: _named(value) if key in {"properties", "$defs"} else _relax(value) for key, value in node.items()}
+    copy = {key: value for key, value in copy.items() if key not in _FREE and (key, value) != ("default", None)}
+    return _with_variable(_without_null(copy))
+
+
+def _named(schemas: dict[str, Any]) -> dict[str, Any]:
+    """Members of ``properties``: their keys are names, a setting called ``title`` among them."""
+    return {name: _relax(schema) for name, schema in schemas.items()}
+
+
+def _without_null(node: dict[str, Any]) -> dict[str, Any]:
+    choices = [choice for choice in node.get("anyOf", ()) if choice.get("type") != "null"]
+    if "anyOf" not in node or len(choices) == len(node["anyOf"]):
+        return node
+    rest = {key: value for key, value in node.items() if key != "anyOf"}
+    return {**choices[0], **rest} if len(choices) == 1 else {"anyOf": choices, **rest}
+
+
+def _with_variable(node: dict[str, Any]) -> dict[str, Any]:
+    is_narrow = node.get("type") in _NARROW or "pattern" in node or "enum" in node or node.get("const") is True
+    if not is_narrow:
+        return node
+    if isinstance(node.get("default"), str) and _ISO_DURATION.match(node["default"]):
+        node = {**node, "default": format_duration(_DURATION_TYPE.validate_python(node["default"]))}
+    kept = {key: value for key, value in node.items() if key in {"description", "default", "examples"}}
+    own = {key: value for key, value in node.items() if key not in kept}
+    return {"anyOf": [own, {"$ref": "#/$defs/Variable"}], **kept}

@@ -1,0 +1,227 @@
+"""Kinds of value that settings hold: each reads a text, says what is wrong with it, and stores the canonical form."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, WithJsonSchema
+
+from monitor.arm_metrics import parse_arm_metric
+from monitor.errors import ConfigError, MetricError
+from monitor.metrics import parse
+from monitor.model import ALL, CoverageShare, Statistic, parse_derived
+from monitor.options import Duration
+from monitor.settings.problems import suggestion
+from monitor.settings.schedule import Cron, parse_zone
+from monitor.storage.database_url import parse_url
+
+_PORTS = 65535
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+_ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+_STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
+_DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if not pattern.fullmatch(text):
+            msg = f"must be {expected}"
+            raise ValueError(msg)
+        return text
+
+    return check
+
+
+def _lease(lasts: timedelta) -> timedelta:
+    if not timedelta(seconds=5) <= lasts <= timedelta(minutes=5):
+        msg = "must be from 5s to 5m"
+        raise ValueError(msg)
+    return lasts
+
+
+def _metric(text: str) -> str:
+    if text.count("(") != text.count(")"):
+        msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
+        raise ValueError(msg)
+    try:
+        return str(parse(text))
+    except MetricError as error:
+        raise ValueError(str(error)) from None
+
+
+def _judged_metric(text: str) -> str:
+    derived, name = parse_derived(text.strip())
+    return _metric(text) if derived is None else derived.of(_metric(name))
+
+
+def _arm_metric(text: str) -> str:
+    try:
+        return str(parse_arm_metric(text))
+    except MetricError as error:
+        raise ValueError(str(error)) from None
+
+
+def _statistic(text: str) -> str:
+    try:
+        return str(Statistic.parse(text))
+    except ConfigError:
+        near = _nearest_statistic(text)
+        msg = "unknown statistic: use mean, p01 to p99, or share_below(x)" + (f'; did you mean "{near}"?' if near else "")
+        raise ValueError(msg) from None
+
+
+def _coverage(text: str) -> str:
+    try:
+        return str(CoverageShare.parse(text))
+    except ConfigError as error:
+        raise ValueError(str(error)) from None
+
+
+def _nearest_statistic(text: str) -> str | None:
+    word = text.strip().lower()
+    if match := re.fullmatch(r"(?:p|q|quantile|percentile)[ _(]*0*(\d{1,2})\)?", word):
+        return f"p{int(match[1]):02d}" if int(match[1]) else None
+    if match := re.fullmatch(r"share[ _]?(?:below|under)?[ _(:<]*(0?\.\d+|0|1)\)?", word):
+        return f"share_below({float(match[1]):g})"
+    return _STATISTICS.get(word) or ("mean" if suggestion(word, ["mean"]) else None)
+
+
+def _cron(text: str) -> str:
+    Cron.parse(text)
+    return text
+
+
+def _zone(text: str) -> str:
+    return parse_zone(text).key
+
+
+def _segment(text: str) -> str:
+    dimension, separator, value = text.partition("=")
+    if text != ALL and not (dimension and separator and value):
+        msg = f"must be {ALL} or dimension=value, such as country=UK"
+        raise ValueError(msg)
+    return text
+
+
+def _segments(value: object) -> object:
+    if isinstance(value, str) and value not in {ALL, "each"}:
+        msg = "must be all, each, or a list of segments such as [all, country=UK]"
+        raise ValueError(msg)
+    return value
+
+
+def _runs(value: object) -> object:
+    if isinstance(value, str) and _DURATION_LIKE.fullmatch(value.strip()):
+        msg = "counts consecutive runs, not time: write a whole number, such as 2"
+        raise ValueError(msg)
+    return value
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:9108`` has the host ``""``, all."""
+    host, separator, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
+    if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
+        msg = "must be host:port, such as 127.0.0.1:9108 or [::1]:9108"
+        raise ValueError(msg)
+    return bare, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it. A host's name other than localhost may lead anywhere."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _url(text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        is_whole = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or re.search(r"[\x00-\x20\x7f]", text):
+        msg = "must be a URL: https://host/path"
+        raise ValueError(msg)
+    if parts.username is not None or parts.password is not None:
+        msg = "must not hold a user or password: it is shown to everybody who is alerted"
+        raise ValueError(msg)
+    return text
+
+
+def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    text = secret.get_secret_value()
+    try:
+        url = parse_url(text)
+    except ConfigError as error:
+        message = re.sub(r"^database: (?:'[^']*' )?", "", str(error))
+        raise ValueError(message) from None
+    base = (info.context or {}).get("base_dir")
+    if base is None or not url.drivername.startswith("sqlite") or not url.database:
+        return secret
+    place = str(Path(base) / Path(url.database).expanduser())
+    return SecretStr(url.set(drivername="sqlite", database=place).render_as_string(hide_password=False))
+
+
+class ByteCount(int):
+    """A number of bytes, in files written with its unit."""
+
+
+_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) ?([kMGT]i?)B", re.ASCII)
+_SIZE_UNITS = {"k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+_SMALLEST = 10**6
+
+
+def _size(value: object) -> ByteCount:
+    if isinstance(value, ByteCount):
+        return value
+    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        msg = "not a size: write a number with its unit, such as 500MB, 20GB or 1.5TiB"
+        raise ValueError(msg)
+    size = ByteCount(float(match[1]) * _SIZE_UNITS[match[2]])
+    if size < _SMALLEST:
+        msg = "must be at least 1MB"
+        raise ValueError(msg)
+    return size
+
+
+Size = Annotated[
+    ByteCount,
+    PlainValidator(_size),
+    WithJsonSchema({"type": "string", "pattern": rf"^{_SIZE.pattern}$", "examples": ["500MB", "20GB", "1.5TiB"]}),
+]
+"""A number of bytes, 1MB at least, written as ``20GB`` (powers of 1000) or ``20GiB`` (of 1024)."""
+ComparisonName = Annotated[
+    str, AfterValidator(_matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit"))
+]
+AlertName = Annotated[
+    str, AfterValidator(_matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"))
+]
+MetricName = Annotated[str, AfterValidator(_metric)]
+JudgedMetricName = Annotated[str, AfterValidator(_judged_metric)]
+ArmMetricName = Annotated[str, AfterValidator(_arm_metric)]
+CoverageName = Annotated[str, AfterValidator(_coverage)]
+StatisticName = Annotated[str, AfterValidator(_statistic)]
+CronText = Annotated[str, AfterValidator(_cron)]
+ZoneName = Annotated[str, AfterValidator(_zone)]
+SegmentName = Annotated[str, AfterValidator(_segment)]
+SegmentChoice = BeforeValidator(_segments)
+RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
+Address = Annotated[str, AfterValidator(_address)]
+PublicUrl = Annotated[str, AfterValidator(_url)]
+LeaseTime = Annotated[Duration, AfterValidator(_lease)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_database)]

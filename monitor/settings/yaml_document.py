@@ -1,0 +1,279 @@
+"""YAML text as plain data in which every key path knows its line, with ``${NAME}`` expanded. Reads no file, knows no setting.
+
+Deliberate differences to YAML 1.1: ``yes``, ``no``, ``on``, ``off``, dates and ``1:30`` stay text; only ``true``/``false``,
+plain decimal numbers and ``null``/``~`` are more than text. Keys are always text. Tags are refused but for the basic ones.
+``$${`` stands for ``${`` itself; a ``$`` before anything else is a ``$``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from monitor.settings.problems import KeyPath, Problem
+
+_REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
+
+
+@dataclass(frozen=True, slots=True)
+class Expanded:
+    """A text after expansion, and the values that variables put into it."""
+
+    text: str
+    used: tuple[str, ...] = ()
+
+
+def expand(text: str, environ: Mapping[str, str]) -> Expanded:
+    """Put variables in; what they hold is not expanded again. ValueError names a variable that is not set.
+
+    The default stands in for a variable that is not set or is empty.
+    """
+    if "${" not in text:
+        return Expanded(text)
+    used: list[str] = []
+
+    def replace(match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        used.append(_value(match, environ))
+        return used[-1]
+
+    return Expanded(_REFERENCE.sub(replace, text), tuple(used))
+
+
+def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
+    name, default = match["name"], match["default"]
+    if name is None:
+        msg = "a ${ without a name and a }: write ${NAME} or ${NAME:-default}, or $${ for a literal ${"
+        raise ValueError(msg)
+    value = environ.get(name)
+    if default is not None:
+        return value or str(default)
+    if value is None:
+        msg = f"environment variable {name} is not set: set it, or give a default: ${{{name}:-default}}"
+        raise ValueError(msg)
+    return value
+
+
+MAX_BYTES = 1 << 20
+_MAX_VALUES = 100_000
+_MAX_DEPTH = 40
+
+_NULL = re.compile(r"~|null|Null|NULL|")
+_BOOL = re.compile(r"true|True|TRUE|false|False|FALSE")
+_INT = re.compile(r"[-+]?\d{1,18}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(?:\.\d+|\d+(?:\.\d*)?)(?:[eE][-+]?\d+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)", re.ASCII)
+_UNFIT = re.compile("[\0\ud800-\udfff]")  # escapes, or a variable that is no UTF-8; JSON's halves come in pairs, YAML's do not
+_IS_UNFIT = 'holds "\\0" or half of a character: neither can stand in a text'
+_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("str", "int", "float", "bool", "null", "map", "seq"))
+_STRING_TAG = "tag:yaml.org,2002:str"
+
+_SYNTAX_ADVICE = {
+    "found undefined alias": "an alias without its anchor; a value that begins with * must be quoted",
+    "found duplicate anchor": "an anchor is given twice; a value that begins with & must be quoted",
+    "found undefined tag handle": "an unknown tag; a value that begins with ! must be quoted",
+    "found character '\\t'": "a tab cannot indent or begin a value; use spaces",
+    "expected a single document": "a second document begins here; only one is read",
+}
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+_HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
+
+
+class DocumentError(Exception):
+    """The text is no YAML document that can be read on; one problem, without anything from the text itself."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+class EmptyDocumentError(DocumentError):
+    """There is nothing in the text but blanks and comments."""
+
+
+@dataclass(slots=True)
+class YamlDocument:
+    """Plain data, the line of each key path, what was found wrong on the way, and the values that came from outside.
+
+    ``texts`` keeps how unquoted numbers and words were written, for settings that turn out to be text.
+    """
+
+    data: object = None
+    lines: dict[KeyPath, int] = field(default_factory=dict)
+    texts: dict[KeyPath, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    expanded: set[str] = field(default_factory=set)
+
+    def line(self, path: KeyPath) -> int:
+        """Line of the key or list item at this path; of its nearest parent when it is not there."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path, 1)
+
+
+def parse_yaml(text: str, environ: Mapping[str, str]) -> YamlDocument:
+    """Compose, expand ``${NAME}`` and build plain data. DocumentError when there is no document to speak of."""
+    node = _compose(text)
+    if node is None:
+        message = "is empty; write a configuration with: rankwatch init"
+        raise EmptyDocumentError(message)
+    builder = _Builder(environ)
+    builder.document.data = builder.build(node, (), node.start_mark.line + 1)
+    return builder.document
+
+
+def _compose(text: str) -> yaml.Node | None:
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        message = "a control character stands here; only text is allowed"
+        raise DocumentError(message, line) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise DocumentError(_syntax(error), mark.line + 1 if mark else None) from None
+    except (RecursionError, ValueError, OverflowError):  # deep nesting; "\U00110000"; "%YAML 9999..."
+        message = "nested too deeply, or an escape or directive out of range"
+        raise DocumentError(message) from None
+
+
+def _syntax(error: yaml.MarkedYAMLError) -> str:
+    """What the parser says, without what it quotes from the text: that may be a secret written without quotes."""
+    problem = error.problem or "cannot be read"
+    said = f"{error.context}, {problem}" if error.context else problem
+    for sign, advice in _SYNTAX_ADVICE.items():
+        if sign in said:
+            return f"not valid YAML: {advice}"
+    return "not valid YAML: " + _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", said)
+
+
+class _Builder:
+    """Walks the nodes of one document once."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self.document = YamlDocument()
+        self._environ = environ
+        self._open: set[int] = set()
+        self._values = 0
+
+    def build(self, node: yaml.Node, path: KeyPath, line: int) -> object:
+        self._admit(node, path)
+        self.document.lines[path] = line
+        if node.tag not in _TAGS and not _is_implicit(node):
+            self._report(path, line, "a tag is not allowed here; a value that begins with ! must be quoted")
+            return None
+        if isinstance(node, yaml.ScalarNode):
+            return self._scalar(node, path, line)
+        self._open.add(id(node))
+        try:
+            return self._mapping(node, path) if isinstance(node, yaml.MappingNode) else self._sequence(node, path)
+        finally:
+            self._open.discard(id(node))
+
+    def _admit(self, node: yaml.Node, path: KeyPath) -> None:
+        self._values += 1
+        line = node.start_mark.line + 1
+        if id(node) in self._open:
+            message = "an alias stands inside of what it stands for"
+        elif self._values > _MAX_VALUES:
+            message = f"aliases and values together come to more than {_MAX_VALUES} values"
+        elif len(path) > _MAX_DEPTH:
+            message = f"nested more than {_MAX_DEPTH} levels deep"
+        else:
+            return
+        raise DocumentError(message, line)
+
+    def _sequence(self, node: yaml.Node, path: KeyPath) -> list[object]:
+        return [self.build(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: KeyPath) -> dict[str, object]:
+        built: dict[str, object] = {}
+        merged: list[tuple[yaml.Node, yaml.Node]] = []
+        for key, value in node.value:
+            self._admit(key, path)
+            if key.tag == "tag:yaml.org,2002:merge":
+                merged.extend(self._merged(value, path))
+            elif (name := self._key(key, path)) is not None:
+                self._add(built, (key, value), (*path, name))
+        for key, value in merged:
+            if (name := self._key(key, path)) is not None and name not in built:
+                built[name] = self.build(value, (*path, name), key.start_mark.line + 1)
+        return built
+
+    def _add(self, built: dict[str, object], pair: tuple[yaml.Node, yaml.Node], path: KeyPath) -> None:
+        key, value = pair
+        line = key.start_mark.line + 1
+        name = str(path[-1])
+        if name in built:
+            self._report(path, line, f"given twice; it already stands on line {self.document.lines[path]}")
+            return
+        built[name] = self.build(value, path, line)
+
+    def _merged(self, node: yaml.Node, path: KeyPath) -> Iterator[tuple[yaml.Node, yaml.Node]]:
+        """Pairs that ``<<: *anchor`` brings in; earlier ones win."""
+        for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
+            self._admit(source, path)
+            if not isinstance(source, yaml.MappingNode):
+                self._report(path, node.start_mark.line + 1, "<< takes an alias of a mapping, such as <<: *defaults")
+                continue
+            self._open.add(id(source))
+            for key, value in source.value:
+                self._admit(key, path)
+                if key.tag == "tag:yaml.org,2002:merge":
+                    yield from self._merged(value, path)
+                else:
+                    yield key, value
+            self._open.discard(id(source))
+
+    def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
+        if isinstance(node, yaml.ScalarNode):
+            if _UNFIT.search(node.value):
+                self._report(path, node.start_mark.line + 1, _IS_UNFIT)
+                return None
+            return str(node.value)
+        self._report(path, node.start_mark.line + 1, "a key must be plain text; text with {braces} must be quoted")
+        return None
+
+    def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> object:
+        try:
+            found = expand(node.value, self._environ)
+        except ValueError as error:
+            self._report(path, line, str(error))
+            return node.value
+        if found.used:
+            self.document.expanded.update(found.used)
+        if _UNFIT.search(found.text):
+            self._report(path, line, _IS_UNFIT)
+            return _UNFIT.sub("?", found.text)
+        if node.style is None:
+            self.document.texts[path] = found.text
+        return _plain(node, found)
+
+    def _report(self, path: KeyPath, line: int, message: str) -> None:
+        self.document.problems.append(Problem(path, message, line))
+
+
+def _is_implicit(node: yaml.Node) -> bool:
+    """Whether the parser derived the tag by YAML 1.1's own rules (dates, ``=``) rather than reading it from the text."""
+    return isinstance(node, yaml.ScalarNode) and node.style is None and node.tag in _DERIVED
+
+
+_DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
+
+
+def _plain(node: yaml.ScalarNode, found: Expanded) -> object:
+    """The value of a scalar: text when quoted; a variable never makes a null."""
+    text = found.text
+    if node.style is not None or (node.tag == _STRING_TAG and not found.used):
+        return text
+    if not found.used and _NULL.fullmatch(text):
+        return None
+    if _BOOL.fullmatch(text):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(text.replace(".inf", "inf").replace(".nan", "nan")) if _FLOAT.fullmatch(text) else text

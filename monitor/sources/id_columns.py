@@ -1,0 +1,208 @@
+"""Ids of users and items, and Arrow columns of ids and ranks, in one spelling: 42, 42.0 and the text "42" agree."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray
+
+from monitor.errors import SourceError
+
+MAX_ID_LENGTH = 1000
+"""Longest text taken for an id; longer ones are no ids but somebody's mistake."""
+
+_INT64 = range(-(2**63), 2**63)
+_EXACT_FLOAT = 2**53
+
+
+def canonical_id(value: object) -> int | str | None:
+    """Id in its one spelling: an int of 64 bits where it is a whole number, text otherwise; None when it is no id.
+
+    No ids are: null, booleans, fractions, NaN, floats too large to be exact, containers, bytes, and text that is empty,
+    longer than MAX_ID_LENGTH, or cannot be stored (NUL, half of a surrogate pair).
+    """
+    if isinstance(value, str):
+        return value if is_id_text(value) else None
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return _whole(value)
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < _EXACT_FLOAT else None
+    if isinstance(value, Decimal):
+        return _whole(int(value)) if value.is_finite() and value == value.to_integral_value() else None
+    return str(value) if isinstance(value, UUID) else None
+
+
+def user_key(value: object) -> str | None:
+    """Return the user's key, always text; None when the value is no id."""
+    known = canonical_id(value)
+    return None if known is None else str(known)
+
+
+def item_ids(value: object, k: int) -> Sequence[int | str] | None:
+    """Return the first k ids of a list as ints and texts; None when it is no list or one of those k is no id."""
+    if not isinstance(value, list | tuple):
+        return None
+    head = value[:k]
+    kinds = set(map(type, head))
+    if kinds == {int} and min(head) in _INT64 and max(head) in _INT64:
+        return head
+    if kinds == {str} and all(map(is_id_text, head)):
+        return head
+    ids = [known for item in head if (known := canonical_id(item)) is not None]
+    return ids if len(ids) == len(head) else None
+
+
+def is_id_text(text: str) -> bool:
+    """Whether text may be an id."""
+    return 0 < len(text) <= MAX_ID_LENGTH and "\0" not in text and (text.isascii() or _is_unicode(text))
+
+
+def _whole(value: int) -> int | str | None:
+    if value in _INT64:
+        return value
+    return str(value) if value.bit_length() < MAX_ID_LENGTH else None
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+_EXACT_FLOATS_BELOW = float(2**53)
+
+
+def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
+    """SourceError naming the first column that is not there, those that are, and the likeliest one."""
+    for name in names:
+        if name in present:
+            continue
+        near = difflib.get_close_matches(name, present, n=1)
+        meant = f" (did you mean {on_one_line(near[0])!r}?)" if near else ""
+        shown = ", ".join(map(on_one_line, present[:20])) + (", ..." if len(present) > 20 else "")  # noqa: PLR2004 - a screenful
+        msg = f"{where} has no column {name!r}{meant}: it has {shown or 'no columns'}"
+        raise SourceError(msg)
+
+
+def on_one_line(name: str) -> str:
+    """A column's name or an id on one line of bounded length, whatever it holds."""
+    return "".join(char for char in name[:60] if unicodedata.category(char)[0] != "C")
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds text, dictionary encoded or not."""
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column holds one list a row."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def id_column(values: pa.Array, what: str) -> pa.Array:
+    """Ids as int64 or large_string, null where a value is no id; SourceError when the column cannot hold ids."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return id_column(values.dictionary_decode(), what)
+    if is_text(kind):
+        return _usable_text(values.cast(pa.large_string()), what)
+    if pa.types.is_null(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_uint64(kind) and pc.max(values).as_py() is not None and pc.max(values).as_py() >= 2**63:
+        return values.cast(pa.large_string())
+    if pa.types.is_integer(kind):
+        return values.cast(pa.int64())
+    if pa.types.is_floating(kind):
+        return _whole_floats(values)
+    msg = f"{what} holds {kind}: ids must be integers or text"
+    raise SourceError(msg)
+
+
+def user_column(values: pa.Array, what: str) -> pa.Array:
+    """Users as large_string, null where there is none."""
+    return id_column(values, what).cast(pa.large_string())
+
+
+def flat_ids(lists: pa.Array, what: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """The ids of a column of lists one behind the other, as `id_column` gives them, and the lists' lengths, 0 for null."""
+    if pa.types.is_fixed_size_list(lists.type):
+        lists = lists.cast(pa.list_(lists.type.value_type))
+    lengths = pc.list_value_length(lists).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return id_column(lists.flatten(), what), lengths
+
+
+def id_array(values: Iterable[object]) -> pa.Array:
+    """Ids from Python values, null where one is no id."""
+    ids = [canonical_id(value) for value in values]
+    if any(isinstance(known, str) for known in ids):
+        return pa.array([None if known is None else str(known) for known in ids], type=pa.large_string())
+    return pa.array(ids, type=pa.int64())
+
+
+def rank_column(values: pa.Array, what: str) -> npt.NDArray[np.float64]:
+    """Ranks as float64, NaN where one is no number."""
+    kind = values.type
+    if is_text(kind):
+        return np.array([_number(text) for text in values.to_pylist()], dtype=np.float64)
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
+        msg = f"{what} holds {kind}: ranks must be numbers, the best lowest"
+        raise SourceError(msg)
+    ranks: npt.NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return ranks
+
+
+def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int64] | ExtensionArray:
+    """Parts of an id column without nulls as one array; text as soon as one part is text; no copy for a single part."""
+    if all(pa.types.is_int64(part.type) for part in parts):
+        arrays: list[npt.NDArray[np.int64]] = [part.to_numpy(zero_copy_only=True) for part in parts]
+        if len(arrays) == 1:
+            return arrays[0]
+        return np.concatenate([np.zeros(0, dtype=np.int64), *arrays])
+    texts: ExtensionArray = pd.array(pa.chunked_array([part.cast(pa.large_string()) for part in parts]), dtype="str")
+    return texts
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """One array of a column; no copy when it has one chunk."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def _usable_text(values: pa.Array, what: str) -> pa.Array:
+    try:
+        values.validate(full=True)
+    except pa.ArrowInvalid:
+        msg = f"{what} holds text that is not UTF-8: write it anew as UTF-8"
+        raise SourceError(msg) from None
+    length = pc.utf8_length(values)
+    odd = pc.or_(pc.equal(length, 0), pc.greater(length, MAX_ID_LENGTH))
+    odd = pc.or_(odd, pc.match_substring(values, "\0"))
+    return pc.if_else(odd, None, values) if pc.any(odd).as_py() else values
+
+
+def _whole_floats(values: pa.Array) -> pa.Array:
+    exact = values.cast(pa.float64())
+    is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOATS_BELOW))
+    return pc.if_else(is_whole, exact, None).cast(pa.int64())
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float(text) if text is not None else float("nan")
+    except ValueError:
+        return float("nan")

@@ -1,0 +1,137 @@
+"""Lists that arrive one user at a time, as JSON or Python values, gathered into a Pull."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+from monitor.model import CoverageReason, Pull, RankingTable
+from monitor.sources.id_columns import item_ids
+from monitor.sources.number_columns import number_list
+
+
+def failed_pull(users: pd.Index[str], reason: CoverageReason, note: str) -> Pull:
+    """Return the pull in which every user failed for one reason."""
+    lists = ListCollector(k=0)
+    for user in users:
+        lists.fail(user, reason, note)
+    return lists.pull()
+
+
+def pull_without(pull: Pull, users: Iterable[str], reason: CoverageReason, note: str) -> Pull:
+    """Return the pull with these users' lists taken away for this reason."""
+    failures = dict.fromkeys(users, reason)
+    table = pull.rankings
+    kept = np.array([user not in failures for user in table.users], dtype=bool)
+    lengths = np.diff(table.offsets)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])])
+    is_left = np.repeat(kept, lengths)
+    scores = None if table.scores is None else table.scores[is_left]
+    table = RankingTable(users=table.users[kept], offsets=offsets, items=table.items[is_left], scores=scores)
+    return Pull(rankings=table, failures={**pull.failures, **failures}, notes={reason: note, **pull.notes})
+
+
+class ListCollector:
+    """Takes each user's list or failure and hands back one Pull. Keeps at most k items a user, 8 bytes for each integer.
+
+    A failure outweighs a list. A user whose list comes twice ends as ``duplicate_user``. With ``has_scores`` every list needs
+    its scores beside it, as many as items.
+    """
+
+    def __init__(self, k: int, *, has_scores: bool = False) -> None:
+        self._k = k
+        self._has_scores = has_scores
+        self._scores: array[float] = array("d")
+        self._failures: dict[str, CoverageReason] = {}
+        self._notes: dict[CoverageReason, str] = {}
+        self._lengths: dict[str, int] = {}
+        self._items: array[int] | list[str] = array("q")
+
+    def add(self, user: str, value: object, scores: object = None) -> None:
+        """Take the user's list; ``malformed`` when it is no list of ids, or the scores do not fit it."""
+        items = item_ids(value, self._k)
+        numbers = number_list(scores, len(value)) if self._has_scores and isinstance(value, list | tuple) else ()
+        if items is None:
+            self.fail(user, CoverageReason.MALFORMED, f"expected a list of ids, found {_kind(value)}")
+        elif numbers is None:
+            self.fail(user, CoverageReason.MALFORMED, "expected a list of numbers as scores, as many as items")
+        elif user in self._lengths:
+            self.fail(user, CoverageReason.DUPLICATE_USER, "a user has more than one list")
+        else:
+            self._lengths[user] = len(items)
+            self._append(items)
+            self._scores.extend(numbers[: self._k])
+
+    def add_cell(self, user: str, value: object, scores: object = None) -> None:
+        """Take the user's list from a table's cell: a list, the text of a JSON array, or null for ``missing``."""
+        if value is None:
+            self.fail(user, CoverageReason.MISSING, "the user's list is null")
+            return
+        try:
+            items, numbers = from_json(value), from_json(scores)
+        except ValueError:
+            self.fail(user, CoverageReason.MALFORMED, "the text is no JSON array of ids")
+        else:
+            self.add(user, items, numbers)
+
+    def fail(self, user: str, reason: CoverageReason, note: str) -> None:
+        """Take that the user has no list, and why; the first note of each reason is kept."""
+        self._failures.setdefault(user, reason)
+        self._notes.setdefault(reason, note)
+
+    def pull(self) -> Pull:
+        """All that was taken."""
+        users = list(self._lengths)
+        lengths = np.fromiter(self._lengths.values(), dtype=np.int64, count=len(users))
+        items, scores = self._array(), np.array(self._scores, dtype=np.float64) if self._has_scores else None
+        if self._failures:
+            kept = np.array([user not in self._failures for user in users], dtype=bool)
+            is_left = np.repeat(kept, lengths)
+            items, lengths, scores = items[is_left], lengths[kept], None if scores is None else scores[is_left]
+            users = [user for user in users if user not in self._failures]
+        offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
+        table = RankingTable(users=pd.Index(users, dtype="str"), offsets=offsets, items=items, scores=scores)
+        return Pull(rankings=table, failures=self._failures, notes=self._notes)
+
+    @property
+    def nbytes(self) -> int:
+        """About how much memory the items take."""
+        return len(self._items) * (8 if isinstance(self._items, array) else 64) + 8 * len(self._scores)
+
+    def _append(self, items: Sequence[int | str]) -> None:
+        if isinstance(self._items, array):
+            whole = [item for item in items if isinstance(item, int)]
+            if len(whole) == len(items):
+                self._items.extend(whole)
+                return
+            self._items = list(map(str, self._items))
+        self._items.extend(map(str, items))
+
+    def _array(self) -> npt.NDArray[np.int64] | ExtensionArray:
+        if isinstance(self._items, array):
+            return np.array(self._items, dtype=np.int64)
+        return pd.array(self._items, dtype="str")
+
+
+def from_json(cell: object) -> object:
+    """A table's cell that may be the text of JSON, read; ValueError when the text is none."""
+    try:
+        return json.loads(cell) if isinstance(cell, str) else cell
+    except RecursionError:
+        raise ValueError from None
+
+
+def _kind(value: object) -> str:
+    """Say what a value is without repeating it: it came from outside."""
+    if value is None:
+        return "null"
+    if isinstance(value, list | tuple):
+        odd = next((item for item in value if item_ids([item], 1) is None), None)
+        return f"a list with {'null' if odd is None else type(odd).__name__} in it"
+    return {dict: "an object", str: "a text", bool: "a boolean", int: "a number", float: "a number"}.get(type(value), "no list")

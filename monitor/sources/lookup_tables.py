@@ -1,0 +1,165 @@
+"""Tables of users, item weights and item titles from Arrow columns; errors name the user or the item."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from monitor.errors import SourceError
+from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, UserTable
+from monitor.sources.id_columns import canonical_id, id_column, is_list, join_items, on_one_line, one_array, user_column
+from monitor.sources.number_columns import number_column
+
+
+def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where: str) -> UserTable:
+    """Build the table from batches of a user column and segment columns.
+
+    Rows without a user are left out; of a user listed twice the first row counts. SourceError when nobody is left.
+    """
+    users = pa.chunked_array([user_column(column, f"the user column of {where}") for column, _ in batches], pa.large_string())
+    first = _first_rows(users)
+    if not len(first):
+        msg = f"{where} holds no user: check the path or table and the name of the user column"
+        raise SourceError(msg)
+    everyone = len(first) == len(users)
+    chosen = users if everyone else users.take(pa.array(first))
+    segments = {}
+    for name in batches[0][1]:
+        column = pa.chunked_array([_labels(columns[name], name, where) for _, columns in batches], pa.large_string())
+        segments[name] = _categorical(column if everyone else column.take(pa.array(first)))
+    return UserTable(users=pd.Index(pd.array(one_array(chosen), dtype="str")), segments=segments)
+
+
+def label_array(values: Iterable[object], name: str, where: str) -> pa.Array:
+    """Segment values from Python values."""
+    return pa.array([_label(value, name, where) for value in values], type=pa.large_string())
+
+
+def _label(value: object, name: str, where: str) -> str | None:
+    if isinstance(value, list | dict | tuple | bytes):
+        msg = f"segment column {name!r} of {where} holds {type(value).__name__}: it must hold text, numbers or booleans"
+        raise SourceError(msg)
+    if value is None or isinstance(value, bool):
+        return None if value is None else str(value).lower()
+    known = canonical_id(value) if isinstance(value, float | str) else None
+    if isinstance(value, str):
+        return None if known is None else value
+    return str(value if known is None else known)
+
+
+def _first_rows(users: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Rows, ascending, where a user stands for the first time."""
+    encoded = one_array(one_array(users).dictionary_encode())
+    if len(encoded.dictionary) == len(users):  # nobody twice, nobody null
+        return np.arange(len(users))
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    found, first = np.unique(codes, return_index=True)
+    return np.sort(first[found >= 0]).astype(np.int64)
+
+
+def _labels(values: pa.Array, name: str, where: str) -> pa.Array:
+    """Segment values as text; null and empty text are no value."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return _labels(values.dictionary_decode(), name, where)
+    if is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        msg = f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans"
+        raise SourceError(msg)
+    if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
+        return id_column(values, name).cast(pa.large_string())
+    return id_column(values.cast(pa.large_string()), name)
+
+
+def _categorical(values: pa.ChunkedArray) -> pd.Categorical:
+    encoded = one_array(one_array(values).dictionary_encode())
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    names = pd.Index(pd.array(encoded.dictionary, dtype="str"))
+    order = names.argsort()
+    place = np.empty(len(order) + 1, dtype=np.int64)
+    place[order] = np.arange(len(order))
+    place[-1] = -1
+    return pd.Categorical.from_codes(place[codes], categories=names[order])
+
+
+def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> ItemWeights:
+    """Build the table from batches of an item and a weight column.
+
+    SourceError when there is no item, or for the first row without an item, with a weight that is not above zero and finite,
+    or with an item that stands there already; 42 and "42" are one item.
+    """
+    items, weights, read = [], [], 0
+    for column, numbers in batches:
+        ids = id_column(column, f"the item column of {where}")
+        values, _ = number_column(numbers, f"the weight column of {where}")
+        _check_rows(ids, values, read, where)
+        read += len(ids)
+        items.append(ids)
+        weights.append(values)
+    if not read:
+        msg = f"{where} holds no item: check the path or table, and that the job which writes it has run"
+        raise SourceError(msg, permanent=False)
+    _check_once(items, where)
+    return ItemWeights(items=join_items(items), weights=np.concatenate(weights))
+
+
+def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> None:
+    if ids.null_count:
+        row = read + pc.index(ids.is_null(), True).as_py() + 1
+        msg = f"row {row} of {where} has no item id: ids must be integers or text"
+        raise SourceError(msg)
+    odd = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
+    if len(odd):
+        told = f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        msg = f"{told}: give it one, or leave the item out"
+        raise SourceError(msg)
+
+
+def _check_once(items: list[pa.Array], where: str) -> None:
+    texts = pa.chunked_array([ids.cast(pa.large_string()) for ids in items]).combine_chunks().dictionary_encode()
+    if len(texts.dictionary) == len(texts):
+        return
+    again = int(np.flatnonzero(np.bincount(texts.indices.to_numpy()) > 1)[0])
+    msg = f"item {_named(texts.dictionary, again)} of {where} has more than one weight: give each item once"
+    raise SourceError(msg)
+
+
+def _named(ids: pa.Array, row: int) -> str:
+    return repr(on_one_line(str(ids[int(row)].as_py())))
+
+
+MAX_TITLE_LENGTH = 200
+"""Characters of a title that are kept."""
+
+TitleColumn: TypeAlias = pa.Array | Sequence[object]
+
+
+def item_titles(batches: Iterable[tuple[pa.Array, TitleColumn]], items: Collection[str], where: str) -> dict[str, str]:
+    """Titles of those of the items that have one, from batches of an item and a title column; the first of an item counts.
+
+    Rows without an item or a title are passed over; 42 and "42" are one item. SourceError when a title is neither text nor a
+    number.
+    """
+    wanted, found = pa.array(sorted(items), pa.large_string()), dict[str, str]()
+    for column, titles in batches:
+        ids = id_column(column, f"the item column of {where}").cast(pa.large_string())
+        for place in pc.indices_nonzero(pc.is_in(ids, value_set=wanted)).to_pylist():
+            title = _text(titles[place], where)
+            if title is not None:
+                found.setdefault(ids[place].as_py(), title)
+    return found
+
+
+def _text(given: object, where: str) -> str | None:
+    value = given.as_py() if isinstance(given, pa.Scalar) else given
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | int | float):
+        msg = f"the title column of {where} holds {type(value).__name__}: titles must be text"
+        raise SourceError(msg)
+    return str(value)[:MAX_TITLE_LENGTH]

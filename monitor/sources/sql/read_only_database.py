@@ -1,0 +1,147 @@
+"""Reads rows from a database within limits of time and number, without permission to write. Knows nothing of lists."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from monitor.deadline import Deadline, TooLateError
+from monitor.errors import ConfigError, SourceError
+from monitor.redaction import without_secrets
+from monitor.sources.id_columns import require_columns
+from monitor.sources.sql.options import bound_names
+
+_FETCH = 10_000
+_SQLITE_STEPS = 10_000
+_LONGEST_CONNECT_S = 10.0
+_LONGEST_REASON = 300
+_CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
+
+SqlParameters = Mapping[str, Any]
+SqlRows = Sequence[Sequence[Any]]
+
+
+class ReadOnlyDatabase:
+    """A database to read from; every read has a connection of its own, so threads never meet."""
+
+    def __init__(self, url: str, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._url = sa.make_url(url)
+        if self._url.drivername in ("postgresql", "postgres"):
+            self._url = self._url.set(drivername="postgresql+psycopg")
+        self._engine = _engine(self._url)
+        self.name = self._url.database or self._url.drivername
+        self.where = f"database {self.name!r}" + (f" on {self._url.host}" if self._url.host else "")
+
+    @contextmanager
+    def connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
+        """Connection in one read-only transaction that ends by the deadline. TooLateError or SourceError."""
+        with self._translated(deadline):
+            self._require_file()
+            with self._engine.connect() as connection:
+                _limit(connection, deadline)
+                yield connection
+
+    def rows(
+        self, connection: sa.Connection, statement: sa.Executable, parameters: SqlParameters, columns: Sequence[str]
+    ) -> Iterator[SqlRows]:
+        """Yield the statement's rows, these columns in this order, a few thousand at a time."""
+        streamed = {"stream_results": True, "max_row_buffer": _FETCH}
+        with connection.execute(statement, parameters, execution_options=streamed) as result:
+            names = list(result.keys())
+            require_columns(columns, names, f"the answer of {self.where}")
+            picked = result.columns(*(names.index(name) for name in columns))
+            while rows := picked.fetchmany(_FETCH):
+                yield rows
+
+    def close(self) -> None:
+        """Release the engine."""
+        self._engine.dispose()
+
+    def counted(self, batches: Iterator[SqlRows], deadline: Deadline) -> Iterator[SqlRows]:
+        """Pass batches on until there are too many rows (SourceError) or the deadline has passed (TooLateError)."""
+        total = 0
+        for rows in batches:
+            total += len(rows)
+            if total > self._max_rows:
+                msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
+                raise SourceError(msg)
+            if deadline.is_past:
+                raise TooLateError
+            yield rows
+
+    def _require_file(self) -> None:
+        """SQLite would make a new, empty database of a mistyped path."""
+        file = self._url.database
+        if self._url.get_backend_name() != "sqlite" or not file or file == ":memory:" or file.startswith("file:"):
+            return
+        if not Path(file).is_file():
+            msg = f"database file {file} does not exist: check the url"
+            raise SourceError(msg, permanent=False)
+
+    @contextmanager
+    def _translated(self, deadline: Deadline) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
+                raise TooLateError from None
+            msg = f"{self.where} cannot be read: {self._told(error)}"
+            raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
+        except SQLAlchemyError as error:
+            msg = f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
+            raise SourceError(msg) from None
+
+    def _told(self, error: DBAPIError) -> str:
+        """First line of what the database said. The statement and its parameters are in the other lines, and stay there."""
+        told = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
+        return without_secrets(told, self._url)[:_LONGEST_REASON]
+
+
+def _engine(url: sa.URL) -> sa.Engine:
+    arguments: dict[str, object] = {}
+    if url.get_backend_name() == "postgresql":
+        arguments = {"connect_timeout": int(_LONGEST_CONNECT_S)}
+    elif url.get_backend_name() == "sqlite":
+        arguments = {"timeout": _LONGEST_CONNECT_S / 2}
+    try:
+        return sa.create_engine(url, poolclass=NullPool, connect_args=arguments, hide_parameters=True)
+    except NoSuchModuleError:
+        msg = f"url names the unknown database driver {url.drivername!r}: use postgresql or sqlite"
+        raise ConfigError(msg) from None
+    except ImportError as error:
+        extra = ": pip install 'rankwatch[postgres]'" if url.get_backend_name() == "postgresql" else ""
+        msg = f"the driver of {url.drivername} is not installed ({error.name}){extra}"
+        raise ConfigError(msg) from None
+
+
+def _limit(connection: sa.Connection, deadline: Deadline) -> None:
+    """Let the database itself end what runs too long, and refuse what would write."""
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("SET TRANSACTION READ ONLY")
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {max(1, int(deadline.remaining_s * 1000))}")
+    raw = connection.connection.driver_connection
+    if isinstance(raw, sqlite3.Connection):
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        raw.set_progress_handler(lambda: int(deadline.is_past), _SQLITE_STEPS)
+
+
+def statement_of(query: str | None, table: str | None, columns: Sequence[str]) -> sa.Executable:
+    """A SELECT of the columns from the table, or the query with the types of what it binds."""
+    if table is not None:
+        schema, _, name = table.rpartition(".")
+        return sa.select(*map(sa.column, columns)).select_from(sa.table(name, schema=schema or None))
+    text = sa.text(re.sub(r"\(\s*:users\s*\)", ":users", query or ""))
+    known: dict[str, sa.BindParameter[Any]] = {
+        "users": sa.bindparam("users", expanding=True, type_=sa.types.NullType()),  # the database knows the column's type
+        "slot": sa.bindparam("slot", type_=sa.DateTime(timezone=True)),
+    }
+    return text.bindparams(*(known[name] for name in bound_names(query or "") if name in known))

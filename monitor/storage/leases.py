@@ -1,0 +1,214 @@
+"""The lease on leading, and the fence that refuses the writes of a daemon whose lease is over."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import URL, ColumnElement, Connection, Interval, and_, exists, func, literal, or_, select, text, update
+
+from monitor.errors import DatabaseError, LeaseLostError
+from monitor.model import Lease, Occupied
+from monitor.ports import Leases
+from monitor.storage.column_types import Instant
+from monitor.storage.database_url import describe, file_of
+from monitor.storage.dialects import insert, is_sqlite
+from monitor.storage.file_lock import FileLock
+from monitor.storage.tables import leases
+from monitor.storage.transactions import Database
+
+LEADING = "daemon"
+"""The name of the one lease there is."""
+
+# Names that only transactions under a lease have, and only while they last; see `fencing`.
+_END_OLDER = text(
+    "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
+    " WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
+    " AND application_name ~ '^rankwatch epoch [0-9]{1,18}$'"
+    " AND CAST(substring(application_name FROM '[0-9]+$') AS bigint) < :epoch"
+)
+
+
+def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
+    """The lease of this database, for one daemon. Over a connection of its own: renewing must not wait for one behind runs."""
+    file = file_of(url)
+    if file is not None:
+        return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
+    return PostgresLeases(Database(url, patience_s=lasts.total_seconds() / 3), holder, lasts)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresLeases:
+    """Port ``Leases`` over PostgreSQL."""
+
+    database: Database
+    holder: str
+    lasts: timedelta
+
+    def acquire(self) -> Lease | Occupied:
+        """See ``Leases.acquire``. Waits for at most one commit of the epoch before."""
+        with self.database.read() as connection:
+            before, standing = _look(connection)
+        if standing is not None:
+            return standing
+        with self.database.write() as connection:
+            epoch = _take(connection, self.holder, self.lasts)
+            if epoch is not None:
+                return Lease(holder=self.holder, epoch=epoch, before=before)
+            _, standing = _look(connection)
+        return standing or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
+
+    def renew(self, lease: Lease) -> bool:
+        """See ``Leases.renew``. One that ran out is renewed too, as long as nobody has taken it."""
+        renewed = update(leases).where(is_current(lease)).values(expires_at=_now() + literal(self.lasts, Interval))
+        with self.database.write() as connection:
+            return connection.execute(renewed).rowcount == 1
+
+    def release(self, lease: Lease) -> None:
+        """See ``Leases.release``."""
+        with self.database.write() as connection:
+            connection.execute(update(leases).where(is_current(lease)).values(expires_at=_now()))
+
+    def close(self) -> None:
+        """See ``Leases.close``."""
+        self.database.close()
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteLeases:
+    """Port ``Leases`` over SQLite: whoever has the lock leads, and nobody stands by."""
+
+    database: Database
+    lock: FileLock
+
+    def acquire(self) -> Lease | Occupied:
+        """See ``Leases.acquire``. DatabaseError, permanent, naming the holder when another process has the lock."""
+        self.lock.take()
+        self.database.pin()
+        with self.database.write() as connection:
+            before = connection.scalar(select(leases.c.holder).where(leases.c.name == LEADING))
+            epoch = _take(connection, self.lock.holder, None)
+        return Lease(holder=self.lock.holder, epoch=epoch or 0, before=before)
+
+    def renew(self, lease: Lease) -> bool:
+        """See ``Leases.renew``. Nothing is written: only looked whether lock, file and epoch are still ours."""
+        self.lock.take()
+        with self.database.read() as connection:
+            return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
+
+    def release(self, lease: Lease) -> None:  # noqa: ARG002 - the port's
+        """See ``Leases.release``."""
+        self.lock.release()
+
+    def close(self) -> None:
+        """See ``Leases.close``."""
+        self.lock.release()
+        self.database.close()
+
+
+def is_current(lease: Lease) -> ColumnElement[bool]:
+    """Whether nobody has taken the lease since. The holder tells epochs apart after an older state was restored."""
+    return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
+
+
+def end_older(database: Database, epoch: int) -> None:
+    """End the transactions under older epochs that are open still: of a frozen daemon they would keep their locks.
+
+    Nothing is lost, they could not be committed any more. Where the server does not permit it, they end by their own limit.
+    """
+    if database.is_sqlite:
+        return
+    with suppress(DatabaseError), database.write() as connection:
+        connection.execute(_END_OLDER, {"epoch": epoch})
+
+
+def standing(connection: Connection) -> Occupied | None:
+    """Who holds the lease on PostgreSQL, and for how long if it is not renewed; None for nobody."""
+    return _look(connection)[1]
+
+
+def _look(connection: Connection) -> tuple[str | None, Occupied | None]:
+    """Who holds or held the lease, and how long they still do."""
+    left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
+    row = connection.execute(
+        select(leases.c.holder, leases.c.epoch, left.label("left")).where(leases.c.name == LEADING)
+    ).one_or_none()
+    if row is None or row.left is None or row.left <= 0:
+        return (row.holder if row else None), None
+    return row.holder, Occupied(holder=row.holder, epoch=row.epoch, free_in_s=float(row.left))
+
+
+def _take(connection: Connection, holder: str, lasts: timedelta | None) -> int | None:
+    """Take the lease if it is free, for ever where ``lasts`` is None; the epoch, None when it is not free."""
+    now = _sqlite_now() if is_sqlite(connection) else _now()
+    until: Any = None if lasts is None else now + literal(lasts, Interval)
+    held = {"holder": holder, "acquired_at": now, "expires_at": until}
+    first = insert(connection, leases).values(name=LEADING, epoch=1, **held)
+    is_free = None if lasts is None else or_(leases.c.expires_at.is_(None), leases.c.expires_at <= now)
+    taken = first.on_conflict_do_update(
+        index_elements=[leases.c.name], set_={"epoch": leases.c.epoch + 1, **held}, where=is_free
+    ).returning(leases.c.epoch)
+    epoch: int | None = connection.execute(taken).scalar()
+    return epoch
+
+
+def _now() -> ColumnElement[Any]:
+    return func.clock_timestamp()
+
+
+def _sqlite_now() -> ColumnElement[Any]:
+    return func.strftime("%Y-%m-%dT%H:%M:%f000Z", "now", type_=Instant())
+
+
+_IDLE = "idle_in_transaction_session_timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseFence:
+    """Lets only the lease's own epoch write. ``patience``: after how long of standing still the server ends a transaction."""
+
+    lease: Lease
+    patience: timedelta
+
+    def enter(self, connection: Connection) -> None:
+        """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
+        settings = [] if is_sqlite(connection) else [self._name(), _limit(self.patience)]
+        if not connection.execute(select(exists().where(is_current(self.lease)), *settings)).scalar_one():
+            raise self._lost(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """Right before the commit; LeaseLostError when the lease is not ours any more, else it stays ours until then."""
+        if is_sqlite(connection):
+            return
+        query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
+        if connection.execute(query).one_or_none() is None:
+            raise self._lost(connection)
+
+    def _name(self) -> ColumnElement[str]:
+        return func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
+
+    def _lost(self, connection: Connection) -> LeaseLostError:
+        now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
+        leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
+        return LeaseLostError(
+            f"{describe(connection.engine.url)}: the lease of epoch {self.lease.epoch} is over, {leader}: nothing was written"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyFence:
+    """Lets nobody write."""
+
+    def enter(self, connection: Connection) -> None:
+        """At the beginning of a transaction; LeaseLostError."""
+        msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+        raise LeaseLostError(msg)
+
+    def leave(self, connection: Connection) -> None:
+        """Never reached."""
+
+
+def _limit(after: timedelta) -> ColumnElement[str]:
+    return func.set_config(_IDLE, str(round(after.total_seconds() * 1000)), True)  # noqa: FBT003 - SQL

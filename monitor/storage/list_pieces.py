@@ -1,0 +1,80 @@
+"""Kept lists: those of a run, those of the last run, and which are still needed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TypeAlias
+
+from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, func, or_, select
+
+from monitor.errors import DatabaseError
+from monitor.model import Arm, KeptLists, RunResult, RunStatus
+from monitor.storage import list_encoding
+from monitor.storage.tables import kept_lists, runs
+
+HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
+"""Whether a run's lists are stored."""
+
+Pieces: TypeAlias = Mapping[Arm, Sequence[bytes]]
+
+
+def store(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
+    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those within relevance.
+
+    Without pieces nothing is done: the last run looked back at is then an earlier one.
+    """
+    for arm, part, payload in pieces:
+        connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
+    if pieces:
+        is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot)
+        superseded = select(runs.c.id).where(is_earlier, runs.c.claimed_until.is_(None), ~_waits(result.finished_at))
+        connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
+
+
+def pieces_of(connection: Connection, run_id: int) -> Pieces:
+    """The pieces of the run's lists by arm, in order."""
+    pieces: dict[Arm, list[bytes]] = defaultdict(list)
+    query = select(kept_lists).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
+    for row in connection.execute(query):
+        pieces[Arm(row.arm)].append(row.payload)
+    return pieces
+
+
+def unpacked(run_id: int, pieces: Pieces) -> KeptLists | None:
+    """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
+    if not pieces:
+        return None
+    try:
+        return list_encoding.unpack(pieces)
+    except ValueError as error:
+        msg = f"the lists kept with run {run_id} are damaged ({error}): delete its rows in kept_lists, or run its slot again"
+        raise DatabaseError(msg) from None
+
+
+def last_run(connection: Connection, comparison: str, before: datetime) -> int | None:
+    """The newest ok run of an earlier slot that kept its lists."""
+    is_earlier = and_(runs.c.comparison == comparison, runs.c.scheduled_for < before, runs.c.status == RunStatus.OK)
+    newest = select(runs.c.id).where(is_earlier, HAS_LISTS).order_by(runs.c.scheduled_for.desc()).limit(1)
+    return connection.scalar(newest)
+
+
+def unneeded(before: datetime, now: datetime) -> Select[tuple[int]]:
+    """Settled runs whose lists can go: older than ``before``, or neither a comparison's newest ok run nor within relevance."""
+    later = runs.alias("later")
+    newest = select(func.max(later.c.scheduled_for)).where(
+        later.c.comparison == runs.c.comparison,
+        later.c.status == RunStatus.OK,
+        exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == later.c.id)),
+    )
+    is_past = or_(
+        runs.c.scheduled_for < before, and_(runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(), ~_waits(now))
+    )
+    is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
+    return select(runs.c.id).where(is_settled, HAS_LISTS, is_past)
+
+
+def _waits(now: datetime) -> ColumnElement[bool]:
+    """Whether relevance may still come for a run, or come again where the slot is run again: until its labels' time is over."""
+    return and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)

@@ -1,0 +1,296 @@
+"""What a run measured, as rows of the tables that belong to it, and back as dataclasses."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+from sqlalchemy import Connection, Table, delete, select
+
+from monitor.model import (
+    PARTS,
+    Arm,
+    ArmScore,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    Evidence,
+    EvidenceKind,
+    Expectation,
+    Histogram,
+    Lesson,
+    RunResult,
+    Summary,
+    to_lessons,
+)
+from monitor.storage import user_scores as per_user
+from monitor.storage.tables import (
+    arm_scores,
+    coverage,
+    coverage_reasons,
+    evidence,
+    expectations,
+    explanations,
+    kept_lists,
+    lessons,
+    scores,
+    splits,
+    stages,
+    statistics,
+    summaries,
+)
+
+RUN_TABLES: tuple[Table, ...] = (
+    stages,
+    coverage_reasons,
+    coverage,
+    statistics,
+    summaries,
+    arm_scores,
+    expectations,
+    lessons,
+    evidence,
+    splits,
+    explanations,
+    kept_lists,
+    scores,
+)
+"""Tables whose rows belong to a run, in an order in which they can be deleted."""
+
+
+def replace(connection: Connection, result: RunResult) -> None:
+    """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
+    run_id = result.claim.run_id
+    for table in RUN_TABLES:
+        connection.execute(delete(table).where(table.c.run_id == run_id))
+    _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
+    rows = result.coverage.rows if result.coverage else ()
+    _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
+    _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
+    put_summaries(connection, run_id, result.summaries)
+    _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
+    _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
+    _put(connection, lessons, run_id, rows_of(result.expectations))
+    _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
+    if result.scores is not None:
+        per_user.store(connection, run_id, result.scores)
+
+
+def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:
+    """Insert summaries of the run, in this order, from position ``first`` on."""
+    _put(connection, summaries, run_id, [_summary_row(position, each) for position, each in enumerate(found, start=first)])
+    _put(connection, statistics, run_id, [row for each in found for row in _statistic_rows(each)])
+
+
+def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
+    """Arm-wide scores of the runs in the order they were stored."""
+    found: dict[int, list[ArmScore]] = defaultdict(list)
+    query = select(arm_scores).where(arm_scores.c.run_id.in_(run_ids)).order_by(arm_scores.c.position)
+    for row in connection.execute(query):
+        score = ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
+        found[row.run_id].append(score)
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
+    """What was expected of the runs, by alert and segment."""
+    found: dict[int, list[Expectation]] = defaultdict(list)
+    query = (
+        select(expectations).where(expectations.c.run_id.in_(run_ids)).order_by(expectations.c.alert, expectations.c.segment)
+    )
+    for row in connection.execute(query):
+        expectation = Expectation(
+            alert=row.alert,
+            segment=row.segment,
+            runs=row.learned_from,
+            expected=row.expected,
+            limit=row.bound,
+            opposite=row.opposite_bound,
+            z=row.z,
+            evidence=row.evidence,
+            evidence_limit=row.evidence_bound,
+        )
+        found[row.run_id].append(expectation)
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def _expectation_row(each: Expectation) -> dict[str, Any]:
+    return {
+        "alert": each.alert,
+        "segment": each.segment,
+        "learned_from": each.runs,
+        "expected": number(each.expected),
+        "bound": number(each.limit),
+        "opposite_bound": number(each.opposite),
+        "z": number(each.z),
+        "evidence": number(each.evidence),
+        "evidence_bound": number(each.evidence_limit),
+    }
+
+
+def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
+    """Coverage of those of the runs that have one."""
+    reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
+    for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
+        reasons[row.run_id, row.segment][Arm(row.arm), CoverageReason(row.reason)] = row.users
+    rows: dict[int, list[CoverageRow]] = defaultdict(list)
+    for row in connection.execute(select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)):
+        of_segment = reasons.get((row.run_id, row.segment), {})
+        rows[row.run_id].append(CoverageRow(segment=row.segment, asked=row.asked, paired=row.paired, reasons=of_segment))
+    return {run_id: Coverage(rows=tuple(found)) for run_id, found in rows.items()}
+
+
+def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Summary, ...]]:
+    """Summaries of the runs in the order they were stored."""
+    values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
+    for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
+        values[row.run_id, row.segment, row.metric][row.statistic] = row.value
+    found: dict[int, list[Summary]] = defaultdict(list)
+    query = select(summaries).where(summaries.c.run_id.in_(run_ids)).order_by(summaries.c.position)
+    for row in connection.execute(query):
+        found[row.run_id].append(_summary(row, values.get((row.run_id, row.segment, row.metric), {})))
+    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+
+def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
+    """Evidence of the run: the worst users first, then the representative ones, each by position."""
+    rows = connection.execute(select(evidence).where(evidence.c.run_id == run_id)).all()
+    order = {kind.value: number for number, kind in enumerate(EvidenceKind)}
+    return tuple(
+        Evidence(
+            kind=EvidenceKind(row.kind),
+            position=row.position,
+            user=row.user_id,
+            baseline=tuple(row.baseline),
+            candidate=tuple(row.candidate),
+            scores=row.scores,
+        )
+        for row in sorted(rows, key=lambda row: (order[row.kind], row.position))
+    )
+
+
+def number(value: float | None) -> float | None:
+    """A plain float; None for what is no number."""
+    return None if value is None or math.isnan(value) else float(value)
+
+
+def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mapping[str, object]]) -> None:
+    owned = [{"run_id": run_id, **row} for row in rows]
+    if owned:
+        connection.execute(table.insert(), owned)
+
+
+def _coverage_row(position: int, row: CoverageRow) -> dict[str, object]:
+    return {"segment": row.segment, "position": position, "asked": int(row.asked), "paired": int(row.paired)}
+
+
+def _reason_rows(row: CoverageRow) -> list[dict[str, object]]:
+    return [
+        {"segment": row.segment, "arm": arm, "reason": reason, "users": int(users)}
+        for (arm, reason), users in row.reasons.items()
+    ]
+
+
+def _summary_row(position: int, summary: Summary) -> dict[str, object]:
+    return {
+        "segment": summary.segment,
+        "metric": summary.metric,
+        "position": position,
+        "n": int(summary.n),
+        "n_undefined": int(summary.n_undefined),
+        "mean": number(summary.mean),
+        "standard_error": number(summary.standard_error),
+        "histogram_low": float(summary.histogram.low),
+        "histogram_high": float(summary.histogram.high),
+        "histogram_counts": [int(count) for count in summary.histogram.counts],
+    }
+
+
+def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
+    """Values that are no numbers are left out: no value is stored as no row."""
+    return [
+        {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
+        for statistic, raw in summary.statistics.items()
+        if (value := number(raw)) is not None
+    ]
+
+
+def _arm_row(position: int, score: ArmScore) -> dict[str, object]:
+    return {
+        "segment": score.segment,
+        "arm": score.arm,
+        "metric": score.metric,
+        "position": position,
+        "value": number(score.value),
+        "n": int(score.n),
+    }
+
+
+def _evidence_row(item: Evidence) -> dict[str, object]:
+    return {
+        "kind": item.kind,
+        "position": item.position,
+        "user_id": item.user,
+        "baseline": item.baseline,
+        "candidate": item.candidate,
+        "scores": {metric: number(value) for metric, value in item.scores.items()},
+    }
+
+
+def _summary(row: Any, values: Mapping[str, float]) -> Summary:  # noqa: ANN401 - a row of summaries
+    counts = tuple(row.histogram_counts)
+    return Summary(
+        segment=row.segment,
+        metric=row.metric,
+        n=row.n,
+        n_undefined=row.n_undefined,
+        mean=row.mean,
+        standard_error=row.standard_error,
+        statistics=values,
+        histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
+    )
+
+
+_DOUBLES = np.dtype("<f8")
+
+_About = tuple[tuple[str, str, tuple[str, ...]], ...]
+"""Alert, series and segments of each lesson."""
+
+
+def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
+    """The lessons of one run as one row; none where no expectation tells what it is about."""
+    taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
+    if not taught:
+        return []
+    about = [[alert, each.series, each.segments] for alert, each in taught.items()]
+    numbers = np.concatenate([each.numbers for each in taught.values()], axis=1)
+    return [{"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}]
+
+
+def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
+    """Lessons of the runs by alert. A run whose numbers do not fit has none: its summaries still speak."""
+    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
+    return {run_id: _unpack(_read(about), numbers) for run_id, about, numbers in connection.execute(query)}
+
+
+def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
+    ends = [0, *accumulate(len(segments) for _, _, segments in about)]
+    if len(numbers) != PARTS * ends[-1] * _DOUBLES.itemsize:
+        return {}
+    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, ends[-1])
+    return {
+        alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])
+        for (alert, series, segments), (begin, end) in zip(about, pairwise(ends), strict=True)
+    }
+
+
+@lru_cache(maxsize=64)
+def _read(about: str) -> _About:
+    """Runs mostly tell of the same."""
+    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))

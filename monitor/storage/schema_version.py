@@ -1,0 +1,267 @@
+"""The schema's version: reading, migrating and checking it, and who works with the database meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from alembic.script.revision import RevisionError
+from alembic.util import CommandError
+from pydantic import SecretStr
+from sqlalchemy import Connection, create_engine, func, inspect, select, text
+
+from monitor.errors import DatabaseError, SchemaError
+from monitor.storage.database_errors import UPGRADE
+from monitor.storage.database_url import describe, file_of, parse_url
+from monitor.storage.dialects import is_sqlite
+from monitor.storage.file_lock import holder_of
+from monitor.storage.leases import standing
+from monitor.storage.partitions import without_partitions
+from monitor.storage.tables import leases, metadata, runs
+from monitor.storage.transactions import Database, require_file
+
+_LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
+_OLDEST_POSTGRES = (14,)
+
+
+def migrations() -> Path:
+    """The directory of the migrations: inside the package when installed, at the root of a checkout."""
+    installed = Path(__file__).parent / "migrations"
+    return installed if installed.is_dir() else Path(__file__).parents[2] / "migrations"
+
+
+def head() -> str:
+    """The newest version, the one that this program works with."""
+    return _known()[0]
+
+
+def upgrade(url: SecretStr | str, revision: str = "head") -> None:
+    """Move the schema forward, creating a SQLite file that is not there. Everything or nothing; one at a time."""
+    with _opened(url) as database:
+        _migrate(database, revision)
+
+
+def downgrade(url: SecretStr | str, revision: str) -> None:
+    """Move the schema back to ``revision``, ``base`` being no tables at all. What newer versions stored is lost."""
+    with _existing(url) as database, _migrating(database) as config:
+        command.downgrade(config, revision)
+
+
+def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
+    """Tables that `downgrade` to this revision drops, and how many rows are in them; empty ones, and columns, left out."""
+    with _existing(url) as database, database.read() as connection:
+        there = metadata.tables.keys() & set(inspect(connection).get_table_names())
+        going = sorted(there - _tables_below(version_of(connection), revision, there))
+        rows = {
+            name: connection.execute(select(func.count()).select_from(metadata.tables[name])).scalar_one() for name in going
+        }
+    return {name: count for name, count in rows.items() if count}
+
+
+def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
+    """Tables that the schema at ``revision`` has, seen by making it in memory; ``there`` where nobody knows that revision."""
+    engine = create_engine("sqlite://")
+    try:
+        undone = list(ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision))
+        target = undone[-1].down_revision if undone else version
+        with engine.begin() as connection:
+            if isinstance(target, str):
+                command.upgrade(_config(connection), target)
+            return set(inspect(connection).get_table_names())
+    except (CommandError, RevisionError):
+        return there
+    finally:
+        engine.dispose()
+
+
+def current(url: SecretStr | str) -> str | None:
+    """The version that the database has; None when it has no tables of ours, or when there is no such SQLite file."""
+    file = file_of(parse_url(url))
+    if file is not None and not file.exists():
+        return None
+    with _opened(url) as database, database.read() as connection:
+        return version_of(connection)
+
+
+def check(url: SecretStr | str) -> list[str]:
+    """Differences between the database and what this version expects, one a line; empty when there are none."""
+    with _existing(url) as database, database.read() as connection:
+        version = version_of(connection)
+        if version != head():
+            return [f"the schema has version {version or '(none)'}, this program needs {head()}: {advise(version)}"]
+        options: dict[str, Any] = {
+            "compare_type": True,
+            "compare_server_default": True,
+            "include_name": without_partitions(connection),
+        }
+        return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
+
+
+def draft(url: SecretStr | str, message: str) -> None:
+    """For developers: write a new migration from the difference between this database and the tables."""
+    with _existing(url) as database, database.write() as connection:
+        command.revision(_config(connection), message, autogenerate=True)
+
+
+def create(database: Database) -> None:
+    """Give a database without our tables those of this version; any other stays as it is. Several may do so at once."""
+    with database.read() as connection:
+        if version_of(connection) is not None:
+            return
+    _migrate(database, "head", only_if_empty=True)
+
+
+def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) -> None:
+    if database.is_sqlite:
+        database.use_write_ahead_log()
+    with _migrating(database) as config:
+        if not (only_if_empty and version_of(config.attributes["connection"]) is not None):
+            command.upgrade(config, revision)
+
+
+def version_of(connection: Connection) -> str | None:
+    """The version of the schema seen over this connection; SchemaError for tables whose version cannot be told."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    versions = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
+    if len(versions) == 1 and isinstance(versions[0], str) and versions[0]:
+        return versions[0]
+    if versions or inspect(connection).has_table(runs.name):
+        msg = (
+            "alembic_version, the table that holds the version of the schema, is empty or damaged: restore the database from a "
+            "backup, or write the version into it that the tables have"
+        )
+        raise SchemaError(msg)
+    return None  # as `downgrade base` leaves it
+
+
+def rewrite(connection: Connection) -> None:
+    """Write what stands there already, in such a way that the database has to write it out."""
+    if is_sqlite(connection):
+        number = connection.execute(text("PRAGMA user_version")).scalar_one()
+        connection.execute(text(f"PRAGMA user_version = {int(number)}"))
+    else:
+        connection.execute(text("UPDATE alembic_version SET version_num = version_num"))
+
+
+def require_head(connection: Connection, place: str) -> None:
+    """SchemaError unless the schema is the one that this program works with; DatabaseError for a server that is too old."""
+    if not is_sqlite(connection):
+        _require_version(connection, place)
+    version = version_of(connection)
+    if version == head():
+        return
+    if version is None:
+        msg = f"{place} holds no tables of rankwatch yet: {UPGRADE}"
+    elif version in _known():
+        msg = f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}"
+    else:
+        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
+    raise SchemaError(msg)
+
+
+def advise(version: str | None) -> str:
+    """What to do about a database of this version, which is not the newest one that this program knows."""
+    return UPGRADE if version is None or version in _known() else _newer()
+
+
+def _newer() -> str:
+    return "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
+
+
+@contextmanager
+def _opened(url: SecretStr | str) -> Iterator[Database]:
+    database = Database(parse_url(url))
+    try:
+        yield database
+    finally:
+        database.close()
+
+
+@contextmanager
+def _existing(url: SecretStr | str) -> Iterator[Database]:
+    require_file(parse_url(url))
+    with _opened(url) as database:
+        yield database
+
+
+@contextmanager
+def _migrating(database: Database) -> Iterator[Config]:
+    """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
+    with database.write(is_fenced=False) as connection:
+        if not database.is_sqlite:
+            _require_version(connection, describe(database.url))
+            connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+        _refuse_unknown(connection, describe(database.url))
+        try:
+            yield _config(connection)
+        except CommandError as error:
+            msg = f"{describe(database.url)} cannot be migrated: {error}: known versions are base, {', '.join(_known()[::-1])}"
+            raise SchemaError(msg) from None
+
+
+def _require_version(connection: Connection, place: str) -> None:
+    found = connection.dialect.server_version_info or _OLDEST_POSTGRES
+    if found < _OLDEST_POSTGRES:
+        msg = f"{place} runs PostgreSQL {'.'.join(map(str, found))}: rankwatch needs {_OLDEST_POSTGRES[0]} or newer"
+        raise DatabaseError(msg)
+
+
+def _refuse_unknown(connection: Connection, place: str) -> None:
+    version = version_of(connection)
+    if version is not None and version not in _known():
+        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
+        raise SchemaError(msg)
+
+
+def _config(connection: Connection | None = None) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    return config
+
+
+@cache
+def _known() -> tuple[str, ...]:
+    """Every version, newest first."""
+    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+
+
+def user_of(url: SecretStr | str) -> str | None:
+    """Who does, in words; None for nobody.
+
+    On SQLite whoever holds the lock beside the file; on PostgreSQL who has the lease, or runs a slot, by the server's clock.
+    """
+    parsed = parse_url(url)
+    file = file_of(parsed)
+    if file is not None:
+        return holder_of(file)
+    database = Database(parsed)
+    try:
+        with database.read() as connection:
+            return _leader(connection) or _runner(connection)
+    finally:
+        database.close()
+
+
+def _leader(connection: Connection) -> str | None:
+    found = standing(connection) if inspect(connection).has_table(leases.name) else None
+    return None if found is None else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
+
+
+def _runner(connection: Connection) -> str | None:
+    if not inspect(connection).has_table(runs.name):
+        return None
+    held = select(runs.c.owner, runs.c.comparison).where(runs.c.claimed_until > func.clock_timestamp()).limit(1)
+    row = connection.execute(held).one_or_none()
+    return None if row is None else f"{row.owner} (runs {row.comparison})"

@@ -1,0 +1,144 @@
+"""Tables of alerts: states, transitions, deliveries, notifications and silences."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    PrimaryKeyConstraint,
+    Table,
+    UniqueConstraint,
+    false,
+    text,
+)
+
+from monitor.model import DeliveryStatus, Direction, Outcome, Severity, State
+from monitor.storage.column_types import Document, Id, Instant, Name, Words
+from monitor.storage.tables.metadata import closed, metadata
+
+alert_states = Table(
+    "alert_states",
+    metadata,
+    Column("comparison", Name, nullable=False),
+    Column("alert", Name, nullable=False),
+    Column("segment", Name, nullable=False),
+    *closed("state", State),
+    Column("since", Instant, nullable=False),
+    Column("streak", Integer, nullable=False),
+    Column("judged_slot", Instant, nullable=False),
+    *closed("outcome", Outcome),
+    Column("reason", Words, nullable=False),
+    Column("value", Double),
+    Column("users", Integer, nullable=False),
+    Column("threshold", Double, nullable=False),
+    *closed("severity", Severity),
+    Column("dedup_key", Words),
+    Column("incident", Words),
+    Column("acknowledged_by", Words),
+    PrimaryKeyConstraint("comparison", "alert", "segment"),
+    Index(None, "state"),
+    sqlite_with_rowid=False,
+)
+
+transitions = Table(
+    "transitions",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("comparison", Name, nullable=False),
+    Column("alert", Name, nullable=False),
+    Column("segment", Name, nullable=False),
+    Column("scheduled_for", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    *closed("from_state", State),
+    *closed("to_state", State),
+    Column("reason", Words, nullable=False),
+    Column("value", Double),
+    *closed("direction", Direction),
+    Column("threshold", Double, nullable=False),
+    Column("users", Integer, nullable=False),
+    Column("metric", Words, nullable=False),
+    Column("statistic", Words, nullable=False),
+    *closed("severity", Severity),
+    Column("since", Instant, nullable=False),
+    Column("dedup_key", Words),
+    Column("runbook_url", Words),
+    Column("labels", Document, nullable=False),
+    Column("explanation", Words),
+    Column("interval_low", Double),
+    Column("interval_high", Double),
+    Column("normal", Double),
+    Column("incident", Words),
+    UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
+    Index(None, "scheduled_for"),
+    Index(None, "incident"),
+    sqlite_autoincrement=True,
+)
+
+deliveries = Table(
+    "deliveries",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("transition_id", Id, ForeignKey("transitions.id", ondelete="CASCADE"), nullable=False),
+    Column("receiver", Name, nullable=False),
+    *closed("status", DeliveryStatus),
+    Column("attempts", Integer, nullable=False),
+    Column("next_attempt_at", Instant, nullable=False),
+    Column("leased_by", Words),
+    Column("leased_until", Instant),
+    Column("may_be_known", Boolean, nullable=False, server_default=false()),
+    Column("reason", Words),
+    Column("settled_at", Instant),
+    Column("repeat_at", Instant),
+    UniqueConstraint("transition_id", "receiver"),
+    Index(
+        "ix_deliveries_waiting",
+        "receiver",
+        "next_attempt_at",
+        sqlite_where=text("status IN ('pending', 'held')"),
+        postgresql_where=text("status IN ('pending', 'held')"),
+    ),
+    Index(
+        "ix_deliveries_repeated",
+        "receiver",
+        "repeat_at",
+        sqlite_where=text("repeat_at IS NOT NULL"),
+        postgresql_where=text("repeat_at IS NOT NULL"),
+    ),
+    sqlite_autoincrement=True,
+)
+"""The outbox: one row for each announced transition and each receiver.
+
+``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
+``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be told again."""
+
+notifications = Table(
+    "notifications",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("delivery_id", Id, ForeignKey("deliveries.id", ondelete="CASCADE"), nullable=False),
+    Column("attempted_at", Instant, nullable=False),
+    *closed("status", DeliveryStatus),
+    Column("reason", Words),
+    Column("next_attempt_at", Instant),
+    Index(None, "delivery_id"),
+    sqlite_autoincrement=True,
+)
+"""What became of deliveries: one row whenever an attempt ended otherwise than the one before."""
+
+silences = Table(
+    "silences",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("matchers", Document, nullable=False),
+    Column("author", Words, nullable=False),
+    Column("comment", Words, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("starts_at", Instant, nullable=False),
+    Column("ends_at", Instant, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""Who wants not to be told of what, until when; ``matchers`` as they were written, all of which must match."""

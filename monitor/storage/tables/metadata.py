@@ -1,0 +1,31 @@
+"""The schema's metadata: names of constraints, columns of closed sets, the foreign key to a run."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Column, ForeignKey, MetaData, String
+
+from monitor.storage.column_types import Id
+
+metadata = MetaData(
+    naming_convention={
+        "pk": "pk_%(table_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(referred_table_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+    }
+)
+
+
+def closed(name: str, members: type[StrEnum]) -> tuple[Column[str], CheckConstraint]:
+    """A column that holds only members of the enumeration."""
+    listed = ", ".join(f"'{member.value}'" for member in members)
+    return Column(name, String(20), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
+
+
+def of_run() -> Column[Any]:
+    """The run a row belongs to and goes away with."""
+    return Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)

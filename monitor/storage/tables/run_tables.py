@@ -1,0 +1,283 @@
+"""Tables of runs and what they measured, of the daily roll-up and of the lease."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    Column,
+    Double,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    LargeBinary,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from monitor.model import Arm, CoverageReason, EvidenceKind, RunStatus
+from monitor.storage.column_types import Document, Id, Instant, Name, Words
+from monitor.storage.tables.metadata import closed, metadata, of_run
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("comparison", Name, nullable=False),
+    Column("scheduled_for", Instant, nullable=False),
+    *closed("status", RunStatus),
+    Column("reason", Words),
+    Column("config_hash", Words, nullable=False),
+    Column("k", Integer),
+    Column("owner", Words, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("claimed_until", Instant),
+    Column("started_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+    Column("catalogue_size", Id),
+    Column("labels_until", Instant),
+    Column("labelled_at", Instant),
+    Column("epoch", Id),
+    UniqueConstraint("comparison", "scheduled_for"),
+    Index(None, "comparison", "status", "scheduled_for"),
+    Index(None, "scheduled_for"),
+    sqlite_autoincrement=True,
+)
+"""``claimed_until`` is set while somebody runs the slot, also for a rerun of a finished run, whose other columns then stay.
+
+``labels_until`` is set where measures of relevance are wanted, ``labelled_at`` once they are stored. ``epoch``: of the
+lease under which a daemon claimed the slot; NULL for a command."""
+
+stages = Table(
+    "stages",
+    metadata,
+    of_run(),
+    Column("stage", Name, nullable=False),
+    Column("seconds", Double, nullable=False),
+    PrimaryKeyConstraint("run_id", "stage"),
+    sqlite_with_rowid=False,
+)
+
+coverage = Table(
+    "coverage",
+    metadata,
+    of_run(),
+    Column("segment", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("asked", Integer, nullable=False),
+    Column("paired", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment"),
+    sqlite_with_rowid=False,
+)
+
+coverage_reasons = Table(
+    "coverage_reasons",
+    metadata,
+    Column("run_id", Id, nullable=False),
+    Column("segment", Name, nullable=False),
+    *closed("arm", Arm),
+    *closed("reason", CoverageReason),
+    Column("users", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "arm", "reason"),
+    ForeignKeyConstraint(["run_id", "segment"], ["coverage.run_id", "coverage.segment"], ondelete="CASCADE"),
+    sqlite_with_rowid=False,
+)
+
+summaries = Table(
+    "summaries",
+    metadata,
+    of_run(),
+    Column("segment", Name, nullable=False),
+    Column("metric", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("n_undefined", Integer, nullable=False),
+    Column("mean", Double),
+    Column("standard_error", Double),
+    Column("histogram_low", Double, nullable=False),
+    Column("histogram_high", Double, nullable=False),
+    Column("histogram_counts", Document, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "metric"),
+    sqlite_with_rowid=False,
+)
+
+statistics = Table(
+    "statistics",
+    metadata,
+    Column("run_id", Id, nullable=False),
+    Column("segment", Name, nullable=False),
+    Column("metric", Name, nullable=False),
+    Column("statistic", Name, nullable=False),
+    Column("value", Double, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "metric", "statistic"),
+    ForeignKeyConstraint(
+        ["run_id", "segment", "metric"],
+        ["summaries.run_id", "summaries.segment", "summaries.metric"],
+        ondelete="CASCADE",
+    ),
+    sqlite_with_rowid=False,
+)
+
+metrics = Table(
+    "metrics",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", Name, nullable=False),
+    UniqueConstraint("name"),
+)
+"""Numbers that stand for metrics in ``scores``; everywhere else metrics go by their names."""
+
+scores = Table(
+    "scores",
+    metadata,
+    Column("run_id", Id, nullable=False),
+    Column("user_id", Name, nullable=False),
+    Column("metric_id", Integer, nullable=False),
+    Column("value", Double),
+    PrimaryKeyConstraint("run_id", "user_id", "metric_id"),
+    sqlite_with_rowid=False,
+    postgresql_partition_by="RANGE (run_id)",
+)
+"""One row a user and metric; NULL where undefined. No foreign keys: checking them for each of millions of rows would cost
+more than storing them. Rows come in the order of the key, so they are appended, and one user of one run is one lookup.
+On PostgreSQL in partitions of about a day of runs, see `monitor.storage.partitions`."""
+
+evidence = Table(
+    "evidence",
+    metadata,
+    of_run(),
+    *closed("kind", EvidenceKind),
+    Column("position", Integer, nullable=False),
+    Column("user_id", Words, nullable=False),
+    Column("baseline", Document, nullable=False),
+    Column("candidate", Document, nullable=False),
+    Column("scores", Document, nullable=False),
+    PrimaryKeyConstraint("run_id", "kind", "position"),
+    sqlite_with_rowid=False,
+)
+
+arm_scores = Table(
+    "arm_scores",
+    metadata,
+    of_run(),
+    Column("segment", Name, nullable=False),
+    *closed("arm", Arm),
+    Column("metric", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("value", Double),
+    Column("n", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "segment", "arm", "metric"),
+    sqlite_with_rowid=False,
+)
+
+expectations = Table(
+    "expectations",
+    metadata,
+    of_run(),
+    Column("alert", Name, nullable=False),
+    Column("segment", Name, nullable=False),
+    Column("learned_from", Integer, nullable=False),
+    Column("expected", Double),
+    Column("bound", Double),
+    Column("z", Double),
+    Column("evidence", Double),
+    Column("evidence_bound", Double),
+    Column("opposite_bound", Double),
+    PrimaryKeyConstraint("run_id", "alert", "segment"),
+    sqlite_with_rowid=False,
+)
+"""What rules that learn what is normal expected of the run: NULL while too few runs had been seen (``learned_from``)."""
+
+lessons = Table(
+    "lessons",
+    metadata,
+    Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("about", Text, nullable=False),
+    Column("numbers", LargeBinary, nullable=False),
+)
+"""What later runs learn from, packed: a history is then read in a tenth of the time that its summaries take, or less.
+
+``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
+the value on the scale that is judged, then for all its sampling error, how far out it lay, the share of users without a
+score, and what it added to evidence over runs; NaN for none."""
+splits = Table(
+    "splits",
+    metadata,
+    of_run(),
+    Column("segment", Name, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("metric", Name, nullable=False),
+    Column("asked", Integer, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("by_membership", Double),
+    Column("by_order", Double),
+    Column("by_length", Double),
+    Column("spread", Double),
+    Column("kinds", Document),
+    PrimaryKeyConstraint("run_id", "segment"),
+    sqlite_with_rowid=False,
+)
+"""The mean distance from identical lists by part, of one metric a run, and shares of lists by kind of change: what later runs
+are held against. NULL where nobody was compared."""
+
+explanations = Table(
+    "explanations",
+    metadata,
+    of_run(),
+    Column("sentence", Words, nullable=False),
+    Column("details", Document, nullable=False),
+    PrimaryKeyConstraint("run_id"),
+)
+"""Why a run's mean fell; holds users and their lists, and goes with the evidence."""
+
+kept_lists = Table(
+    "kept_lists",
+    metadata,
+    of_run(),
+    *closed("arm", Arm),
+    Column("part", Integer, nullable=False),
+    Column("payload", LargeBinary, nullable=False),
+    PrimaryKeyConstraint("run_id", "arm", "part"),
+)
+"""Lists of all compared users as Parquet, so many users a part; `monitor.storage.list_encoding` says how they look."""
+
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Name, primary_key=True),
+    Column("epoch", Id, nullable=False),
+    Column("holder", Words, nullable=False),
+    Column("acquired_at", Instant, nullable=False),
+    Column("expires_at", Instant),
+    sqlite_with_rowid=False,
+)
+"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease."""
+
+daily = Table(
+    "daily",
+    metadata,
+    Column("comparison", Name, nullable=False),
+    Column("day", Instant, nullable=False),
+    Column("segment", Name, nullable=False),
+    Column("metric", Name, nullable=False),
+    Column("runs", Integer, nullable=False),
+    Column("n", Id, nullable=False),
+    Column("n_undefined", Id, nullable=False),
+    Column("mean", Double),
+    Column("standard_error", Double),
+    Column("lowest", Double),
+    Column("highest", Double),
+    Column("shares_below", Document, nullable=False),
+    Column("histogram_low", Double),
+    Column("histogram_high", Double),
+    Column("histogram_counts", Document),
+    Column("built_at", Instant, nullable=False),
+    PrimaryKeyConstraint("comparison", "day", "segment", "metric"),
+    Index(None, "built_at"),
+    sqlite_with_rowid=False,
+)
+"""What the ok runs of slots of one UTC day came to together; stays when they are gone. `monitor.storage.daily_rollup` says how.
+
+``built_at``: when the newest of these runs ended or got its labels."""

@@ -1,0 +1,222 @@
+"""Connections and transactions of one database, with the driver's errors translated."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from typing import Any, Protocol
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from monitor.errors import ConfigError, DatabaseError
+from monitor.storage.database_errors import translated
+from monitor.storage.database_url import describe, file_of
+from monitor.storage.file_lock import identity
+
+LOCK_WAIT_S = 30.0
+"""How long a transaction waits for another one that writes."""
+
+# FULL: what was committed survives a power cut. It costs one flush a commit, and a run has few commits.
+_SQLITE_SETTINGS = ("foreign_keys = ON", "synchronous = FULL", "journal_size_limit = 67108864")
+
+# Prepared statements would break behind a pooler that hands each transaction to another server connection.
+_POSTGRES_SETTINGS: dict[str, Any] = {
+    "application_name": "rankwatch",
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "tcp_user_timeout": 60_000,
+    "prepare_threshold": None,
+}
+
+
+class Fence(Protocol):
+    """What every transaction that writes must pass, twice; raises DatabaseError, and then nothing is committed."""
+
+    def enter(self, connection: Connection) -> None:
+        """At its beginning."""
+
+    def leave(self, connection: Connection) -> None:
+        """Right before its commit."""
+
+
+class Database:
+    """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
+
+    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database. ``fence``:
+    what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
+    that does not answer.
+    """
+
+    def __init__(self, url: URL, *, patience_s: float | None = None) -> None:
+        self.url = url
+        self.on_error: Callable[[DatabaseError], None] = lambda _: None
+        self.is_sqlite = url.get_backend_name() == "sqlite"
+        self.fence: Fence | None = None
+        self._pinned: tuple[int, int] | None = None
+        self._lock_wait_s = patience_s or LOCK_WAIT_S
+        self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
+        driver = self._engine.dialect.dbapi
+        self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that sees one moment of the database and changes nothing."""
+        options: dict[str, Any] = {} if self.is_sqlite else {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+        with self._transaction(**options) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, is_fenced: bool = True) -> Iterator[Connection]:
+        """A transaction that may write; on SQLite the only one at this moment. Rolled back by any exception.
+
+        ``is_fenced`` False is for what any daemon may do at any time, leading or not.
+        """
+        fence = self.fence if is_fenced else None
+        with self._transaction(is_writing=True) as connection:
+            if not self.is_sqlite:
+                connection.execute(text(f"SET LOCAL lock_timeout = {self._lock_wait_s * 1000:.0f}"))
+            if fence is not None:
+                fence.enter(connection)
+            yield connection
+            if fence is not None:
+                fence.leave(connection)
+            self._require_pinned()  # once more: it may have been replaced meanwhile
+
+    def alone(self, statement: str, *, patience_s: float) -> bool:
+        """Run a statement that permits no transaction around it; False when it took too long and was given up.
+
+        Asked to end by a message of its own: a limit set for the session would stay on behind a pooler. Not fenced.
+        """
+        if self.is_sqlite:
+            with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as raw:
+                raw.cursor().execute(statement)
+            return True
+        with translated(self.url, self._driver_error), self._engine.connect() as connection:
+            driver: Any = connection.execution_options(isolation_level="AUTOCOMMIT").connection.driver_connection
+            given_up = threading.Event()
+
+            def give_up() -> None:
+                given_up.set()
+                with suppress(self._driver_error):
+                    driver.cancel_safe(timeout=patience_s)
+
+            timer = threading.Timer(patience_s, give_up)
+            timer.start()
+            try:
+                connection.execute(text(statement))
+            except DBAPIError:
+                if not given_up.is_set():
+                    raise
+                return False
+            finally:
+                timer.cancel()
+                timer.join()  # or it might end what somebody else does over this connection later
+            return True
+
+    def pin(self) -> None:
+        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
+
+        What is open would go on with a file that nobody sees, what is opened anew with another.
+        """
+        file = file_of(self.url)
+        if file is not None and self._pinned is None:
+            self._pinned = identity(file)
+
+    def _require_pinned(self) -> None:
+        file = file_of(self.url)
+        if self._pinned is None or file is None or identity(file) == self._pinned:
+            return
+        found, todo = "was deleted or moved away", "put it back, or restart rankwatch"
+        if file.exists():
+            found, todo = "was replaced by another file", "restart rankwatch"
+        msg = f"{describe(self.url)} {found} while in use: nothing is written any more: {todo}"
+        raise DatabaseError(msg)
+
+    def use_write_ahead_log(self) -> None:
+        """Let readers and the writer of a SQLite file work side by side; the file remembers it.
+
+        SQLite does not wait for the lock that the change takes, so we do.
+        """
+        deadline = time.monotonic() + LOCK_WAIT_S
+        while True:
+            try:
+                with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as connection:
+                    connection.cursor().execute("PRAGMA journal_mode = WAL")
+            except DatabaseError as error:
+                if error.permanent or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
+            else:
+                return
+
+    @contextmanager
+    def _transaction(self, **options: Any) -> Iterator[Connection]:  # noqa: ANN401 - execution options
+        try:
+            self._require_pinned()
+            with (
+                translated(self.url, self._driver_error),
+                self._engine.connect() as connection,
+                connection.execution_options(**options).begin(),
+            ):
+                yield connection
+        except DatabaseError as error:
+            self.on_error(error)
+            raise
+
+    def renew(self) -> None:
+        """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        old = self._engine.pool
+        self._engine.dispose()
+        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
+
+    def close(self) -> None:
+        """Close the connections of the pool."""
+        self._engine.dispose()
+
+    def __repr__(self) -> str:
+        return f"Database({describe(self.url)})"
+
+
+def require_file(url: URL) -> None:
+    """DatabaseError for a SQLite file that is not there: opening it would make an empty one."""
+    file = file_of(url)
+    if file is not None and not file.exists():
+        msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
+        raise DatabaseError(msg)
+
+
+def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
+    record.invalidate()
+
+
+def _sqlite_engine(url: URL) -> Engine:
+    arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
+    engine = create_engine(url, connect_args=arguments, hide_parameters=True)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own
+        connection.isolation_level = None  # the driver begins no transaction by itself; `begin` below does
+        for setting in _SQLITE_SETTINGS:
+            connection.execute(f"PRAGMA {setting}")
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that reads first and writes later cannot wait for its lock; one that will write takes it at once.
+        is_writing = connection.get_execution_options().get("is_writing")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if is_writing else "BEGIN")
+
+    return engine
+
+
+def _postgres_engine(url: URL, patience_s: float | None) -> Engine:
+    arguments = {name: value for name, value in _POSTGRES_SETTINGS.items() if name not in url.query}
+    if patience_s is not None:
+        arguments |= {"connect_timeout": max(2, int(patience_s)), "tcp_user_timeout": int(patience_s * 1000)}
+    try:
+        return create_engine(url, connect_args=arguments, pool_pre_ping=True, pool_recycle=1800, hide_parameters=True)
+    except ModuleNotFoundError:
+        msg = "database: PostgreSQL needs an extra: install it with pip install 'rankwatch[postgres]'"
+        raise ConfigError(msg) from None

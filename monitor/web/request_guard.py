@@ -1,0 +1,116 @@
+"""ASGI middleware before the pages: asks for credentials, limits the rate, refuses oversized requests, adds headers."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections import Counter
+from collections.abc import Mapping
+
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from monitor.web.access import Access, Credentials
+
+PROBES = frozenset({"/-/healthy", "/-/ready"})
+"""Answered without credentials, which probes can hardly send; strangers are told yes or no, and no reason."""
+
+IS_AUTHENTICATED = "rankwatch.is_known"
+"""In the scope of a request: whether who asks may read everything."""
+
+_MOST_HEADERS = 100
+_MOST_WAITING = 32
+_MOST_WAITING_OF_ONE = 4
+_PLAIN = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class RequestGuard:
+    """The application behind ``access``, which may be replaced at any moment from any thread.
+
+    bcrypt runs in one thread, and few wait for it, fewer from one address: wrong passwords, however many, take one core and
+    never hold up those whose password was right before.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access, *, header_bytes: int) -> None:
+        self.access = access
+        self._app, self._header_bytes = app, header_bytes
+        self._thread = CapacityLimiter(1)
+        self._waiting: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or let the application do so."""
+        access = self.access
+        scope[IS_AUTHENTICATED] = False
+        refusal = await self._refuse(access, scope)
+        await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
+
+    async def _refuse(self, access: Access, scope: Scope) -> Response | None:
+        """The answer to who may not go on; else None, and the scope says whether they are known."""
+        if _is_oversized(scope, self._header_bytes):
+            return _say(431, "request header too large")
+        if refusal := await self._identify(access.credentials, scope):
+            return refusal
+        if access.bucket is not None and scope["path"] not in PROBES and not access.bucket.take():
+            return _say(429, "too many requests", {"Retry-After": "1"})
+        return None
+
+    async def _identify(self, credentials: Credentials, scope: Scope) -> Response | None:
+        given = [value for name, value in scope["headers"] if name == b"authorization"]
+        if not credentials:
+            scope[IS_AUTHENTICATED] = True
+            return None
+        if not given and scope["path"] in PROBES:
+            return None
+        pair = _read_basic(given[0]) if len(given) == 1 else None
+        if pair is not None and not credentials.remembers(*pair):
+            who = (scope.get("client") or ("",))[0]
+            if self._waiting.total() >= _MOST_WAITING or self._waiting[who] >= _MOST_WAITING_OF_ONE:
+                return _say(503, "too many passwords to verify", {"Retry-After": "1"})
+            pair = pair if await self._verify(credentials, pair, who) else None
+        scope[IS_AUTHENTICATED] = pair is not None
+        return None if pair else _say(401, "unauthorized", {"WWW-Authenticate": 'Basic realm="rankwatch", charset="UTF-8"'})
+
+    async def _verify(self, credentials: Credentials, pair: tuple[bytes, bytes], who: str) -> bool:
+        self._waiting[who] += 1
+        try:
+            return await run_sync(credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True)
+        finally:
+            self._waiting[who] -= 1
+            self._waiting += Counter()  # forgets who does not wait any more
+
+
+def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
+    return PlainTextResponse(f"{text}\n", status, headers={**_PLAIN, **(headers or {})})
+
+
+def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:
+    """User and password of a header; None when it is not of that form."""
+    scheme, _, coded = header.strip().partition(b" ")
+    try:
+        user, colon, password = base64.b64decode(coded.strip(), validate=True).partition(b":")
+    except (binascii.Error, ValueError):
+        return None
+    return (user, password) if scheme.lower() == b"basic" and colon else None
+
+
+def _is_oversized(scope: Scope, most: int) -> bool:
+    """What comes in one piece passes the parser's own limit, which is on what is incomplete."""
+    size = len(scope["raw_path"]) + len(scope["query_string"]) + sum(len(name) + len(value) for name, value in scope["headers"])
+    return size > most or len(scope["headers"]) > _MOST_HEADERS
+
+
+def _with_headers(send: Send, headers: Mapping[str, str], *, stays: bool) -> Send:
+    """Adds headers in place of the page's own. Strangers' connections end, so that they are the first to go, not the last."""
+    extra = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    extra += [] if stays else [(b"connection", b"close")]
+    replaced = {name for name, _ in extra}
+
+    async def send_on(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            own = [pair for pair in message.get("headers", ()) if pair[0].lower() not in replaced]
+            message = {**message, "headers": [*own, *extra]}
+        await send(message)
+
+    return send_on

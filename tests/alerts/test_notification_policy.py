@@ -1,0 +1,248 @@
+"""What becomes of everything that is owed, cell by cell."""
+
+from dataclasses import replace
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from factories import SLOT, transition
+from monitor.alerts import (
+    Addressee,
+    Dispatch,
+    MaintenanceWindow,
+    Matcher,
+    NotificationPolicy,
+    Route,
+    compose_messages,
+    compose_repetitions,
+)
+from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition
+
+SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
+MINUTE = timedelta(minutes=1)
+START = transition(incident="i")
+ACKNOWLEDGEMENT = replace(START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna")
+END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
+KEY = START.dedup_key or ""
+
+
+def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
+    numbers = count(1)
+    return [
+        Delivery(id=n, transition_id=n, receiver="chat", attempts=0, transition=change, may_be_known=known and change.is_start)
+        for n, change in zip(numbers, changes, strict=False)
+    ]
+
+
+def decide(
+    *changes: Transition,
+    lasting: tuple[Transition, ...] = (START,),
+    told: tuple[str, ...] = (),
+    known: bool = False,
+    policy: NotificationPolicy | None = None,
+    silences: tuple[Silence, ...] = (),
+    ungrouped: bool = False,
+) -> list[tuple[DeliveryStatus, str | None]]:
+    situation = FiringSnapshot(firing=lasting, told=frozenset(told), silences=silences)
+    to = Addressee(name="chat", is_ungrouped=ungrouped)
+    telling = Dispatch(situation=situation, policy=policy or NotificationPolicy(), to=to, now=SLOT)
+    return [(each.status, each.reason) for each in telling.decide(owed(*changes, known=known))]
+
+
+def test_start_of_a_firing_that_lasts_is_sent() -> None:
+    assert decide(START) == [(SENT, None)]
+
+
+def test_start_of_a_firing_that_is_over_is_dropped() -> None:
+    assert decide(START, lasting=()) == [(DROPPED, "it ended before it could be told")]
+
+
+def test_start_that_may_be_known_is_sent_again_while_it_lasts() -> None:
+    assert decide(START, known=True) == [(SENT, None)]
+
+
+def test_start_and_end_that_were_never_told_are_dropped() -> None:
+    reasons = ["it ended before it could be told", "its start was never told"]
+    assert decide(START, END, lasting=()) == [(DROPPED, reason) for reason in reasons]
+
+
+def test_end_is_sent_when_its_start_may_be_known() -> None:
+    assert decide(START, END, lasting=(), known=True) == [(DROPPED, "it ended before it could be told"), (SENT, None)]
+
+
+def test_end_is_sent_when_its_start_was_told() -> None:
+    assert decide(END, lasting=(), told=(KEY,)) == [(SENT, None)]
+
+
+def test_end_whose_start_was_never_told_is_dropped() -> None:
+    assert decide(END, lasting=()) == [(DROPPED, "its start was never told")]
+
+
+def test_end_is_sent_although_another_firing_of_the_alert_has_begun() -> None:
+    again = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
+    assert decide(END, again, lasting=(again,), told=(KEY,)) == [(SENT, None), (SENT, None)]
+
+
+def test_acknowledgement_is_sent_with_its_start_and_after_it() -> None:
+    assert decide(START, ACKNOWLEDGEMENT) == [(SENT, None), (SENT, None)]
+    assert decide(ACKNOWLEDGEMENT, told=(KEY,)) == [(SENT, None)]
+
+
+def test_acknowledgement_of_what_was_never_told_or_is_over_is_dropped() -> None:
+    assert decide(ACKNOWLEDGEMENT) == [(DROPPED, "its start was never told")]
+    assert decide(ACKNOWLEDGEMENT, lasting=(), told=(KEY,)) == [(DROPPED, "it ended before it could be told")]
+
+
+SILENCE = Silence(
+    id=3,
+    matchers=("alert=SimilarityLow",),
+    author="anna",
+    comment="known",
+    created_at=SLOT,
+    starts_at=SLOT,
+    ends_at=SLOT + MINUTE,
+)
+WINDOW = MaintenanceWindow(name="retraining", matchers=(Matcher.parse("team=ranking"),), ends_at=lambda _: SLOT + MINUTE)
+
+
+@pytest.mark.parametrize(
+    ("policy", "silences", "reason"),
+    [
+        (NotificationPolicy(), (SILENCE,), "silence 3 of anna until 2024-01-08 00:01 UTC: known"),
+        (NotificationPolicy(windows=(WINDOW,)), (), "maintenance retraining until 2024-01-08 00:01 UTC"),
+        (NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})), (), "dry run"),
+    ],
+    ids=["silence", "maintenance", "dry run"],
+)
+@pytest.mark.parametrize("ungrouped", [False, True])
+def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(
+    policy: NotificationPolicy, silences: tuple[Silence, ...], reason: str, *, ungrouped: bool
+) -> None:
+    assert decide(START, policy=policy, silences=silences, ungrouped=ungrouped) == [(HELD, reason)]
+    assert decide(END, lasting=(), told=(KEY,), policy=policy, silences=silences) == [(SENT, None)]
+    assert decide(START, END, lasting=(), policy=policy, silences=silences)[1] == (DROPPED, "its start was never told")
+
+
+def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() -> None:
+    for other in (
+        replace(SILENCE, ends_at=SLOT),
+        replace(SILENCE, starts_at=SLOT + MINUTE),
+        replace(SILENCE, matchers=("alert=SimilarityLow", "segment=country=UK")),
+    ):
+        assert decide(START, silences=(other,)) == [(SENT, None)]
+
+
+def condition(statistic: str) -> Transition:
+    return transition(alert="NoData", metric=CONDITION, statistic=statistic, dedup_key="condition")
+
+
+@pytest.mark.parametrize(
+    ("statistic", "status"), [("error", HELD), ("no_data", HELD), ("stale", HELD), ("too_few", SENT)], ids=str
+)
+def test_drift_is_held_while_nothing_can_be_said_of_it(statistic: str, status: DeliveryStatus) -> None:
+    firing = condition(statistic)
+    assert decide(START, lasting=(START, firing))[0][0] is status
+    assert decide(firing, lasting=(START, firing)) == [(SENT, None)]
+    assert decide(START, lasting=(START, firing), ungrouped=True) == [(SENT, None)]
+
+
+@pytest.mark.parametrize(("segment", "status"), [(ALL, HELD), ("country=UK", HELD), ("country=FR", SENT)], ids=str)
+def test_a_condition_of_one_segment_holds_back_drift_of_that_one_only(segment: str, status: DeliveryStatus) -> None:
+    drift = replace(START, segment="country=UK")
+    assert [found for found, _ in decide(drift, lasting=(drift, replace(condition("no_data"), segment=segment)))] == [status]
+    assert decide(START, lasting=(START, replace(condition("no_data"), segment="country=UK"))) == [(SENT, None)]
+
+
+def test_a_silence_that_cannot_be_read_holds_nothing_back() -> None:
+    silence = Silence(
+        id=1, matchers=("segment=~(",), author="a", comment="", created_at=SLOT, starts_at=SLOT, ends_at=SLOT + MINUTE
+    )
+    assert decide(START, silences=(silence,)) == [(SENT, None)]
+
+
+def test_a_condition_whose_rule_is_muted_holds_nothing_back() -> None:
+    muted = NotificationPolicy(muted=frozenset({("home-feed", "NoData")}))
+    assert decide(START, lasting=(START, condition("error")), policy=muted) == [(SENT, None)]
+
+
+SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUTE)
+
+
+def test_segment_is_held_while_all_users_were_told_of_in_an_earlier_run() -> None:
+    ((status, reason),) = decide(SEGMENT, lasting=(START, SEGMENT), told=(KEY,))
+    assert (status, reason) == (HELD, "SimilarityLow fires for all users, who stand for their segments")
+    assert decide(SEGMENT, lasting=(START, SEGMENT), told=(KEY,), ungrouped=True) == [(SENT, None)]
+
+
+def test_segment_that_begins_with_all_users_is_told_with_them() -> None:
+    together = replace(SEGMENT, slot=SLOT)
+    assert decide(together, START, lasting=(START, together)) == [(SENT, None), (SENT, None)]
+
+
+def test_segment_is_told_when_all_users_were_not_told_of_or_another_rule_fires_for_them() -> None:
+    assert decide(SEGMENT, lasting=(START, SEGMENT)) == [(SENT, None)]
+    other = replace(START, alert="Other")
+    assert decide(SEGMENT, lasting=(other, SEGMENT), told=(KEY,)) == [(SENT, None)]
+
+
+def test_end_of_a_segment_waits_for_that_of_all_users() -> None:
+    end = replace(END, segment="country=UK", dedup_key="uk")
+    ((status, reason),) = decide(end, lasting=(START,), told=(KEY, "uk"))
+    assert (status, reason) == (HELD, "to be told with the end of SimilarityLow for all users")
+    assert decide(end, END, lasting=(), told=(KEY, "uk")) == [(SENT, None), (SENT, None)]
+    assert decide(end, lasting=(START,), told=(KEY, "uk"), ungrouped=True) == [(SENT, None)]
+
+
+def routed(*routes: tuple[str, set[str], bool]) -> NotificationPolicy:
+    return NotificationPolicy(
+        routes=tuple(
+            Route(matchers=(Matcher.parse(text),), receivers=frozenset(names), goes_on=goes_on)
+            for text, names, goes_on in routes
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_told"),
+    [
+        (NotificationPolicy(), True),
+        (routed(("severity=critical", {"chat"}, False)), True),
+        (routed(("severity=critical", {"pager"}, False)), False),
+        (routed(("severity=critical", {"pager"}, False), ("team=ranking", {"chat"}, False)), False),
+        (routed(("severity=critical", {"pager"}, True), ("team=ranking", {"chat"}, False)), True),
+        (routed(("severity=info", {"pager"}, False)), True),
+    ],
+    ids=["no routes", "routed here", "elsewhere", "first match decides", "first match goes on", "no match tells all"],
+)
+def test_routes_choose_who_is_told_and_nothing_falls_between_them(policy: NotificationPolicy, *, is_told: bool) -> None:
+    assert decide(START, policy=policy) == [(SENT, None) if is_told else (DROPPED, "routed to other receivers")]
+    assert decide(END, lasting=(), told=(KEY,), policy=policy) == [(SENT, None)]  # who was told hears of the end
+
+
+def test_one_message_an_incident_with_what_fires_of_it() -> None:
+    other = replace(START, severity=START.severity, dedup_key="other", incident="j", alert="Other")
+    situation = FiringSnapshot(firing=(START, SEGMENT, other), told=frozenset({"uk"}))
+    first, second = compose_messages([START, other], situation)
+    assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
+    assert (second.incident, second.changes, second.firing) == ("j", (other,), (other,))
+
+
+def test_an_incident_is_resolved_with_its_last_firing() -> None:
+    end = replace(END, segment="country=UK", dedup_key="uk")
+    (partly,) = compose_messages([end], FiringSnapshot(firing=(START,), told=frozenset({KEY, "uk"})))
+    (wholly,) = compose_messages([END], FiringSnapshot(firing=(), told=frozenset({KEY, "uk"})))
+    assert (partly.status, wholly.status) == ("firing", "resolved")
+
+
+def test_repetitions_tell_what_lasts_by_incident() -> None:
+    other = replace(START, dedup_key="other", incident="j")
+    first, second = compose_repetitions([START, other, SEGMENT])
+    assert (first.firing, first.changes, first.is_repetition, first.status) == ((START, SEGMENT), (), True, "firing")
+    assert second.firing == (other,)
+
+
+def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:
+    old = replace(START, incident=None)
+    (message,) = compose_messages([old], FiringSnapshot(firing=(old,), told=frozenset()))
+    assert (message.incident, message.firing, old.segment) == (KEY, (old,), ALL)

@@ -1,0 +1,235 @@
+import math
+from dataclasses import replace
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernels import reference
+from metrics import knowing
+from monitor.attribution import Parts, split_distances
+from monitor.metrics import METRICS, Metric, parse, score_all
+from monitor.model import ByArm, PairBatch
+
+Pair = tuple[list[int], list[int]]
+
+
+def score_of(metric: Metric, batch: PairBatch) -> np.ndarray:
+    return score_all(batch, [metric])[str(metric)]
+
+
+def split(name: str, batch: PairBatch) -> Parts:
+    metric = parse(name)
+    return split_distances(batch, lambda each: score_of(metric, each), higher_is_more_alike=metric.higher_is_more_alike)
+
+
+def split_one(name: str, baseline: list[int], candidate: list[int]) -> tuple[float, ...]:
+    """Membership, order and length of one pair."""
+    parts = split(name, reference.batch([(baseline, candidate)]))
+    return tuple(float(values[0]) for values in (parts.membership, parts.order, parts.length))
+
+
+@pytest.mark.parametrize(
+    ("name", "baseline", "candidate", "membership", "order", "length"),
+    [
+        # Average overlap of [1, 2, 3]: 9 on top is (0 + 1/2 + 2/3) / 3 = 7/18, and what it pushes down has not moved.
+        ("average_overlap", [1, 2, 3], [9, 1, 2], 11 / 18, 0, 0),
+        # [1, 2, 9] is (1 + 1 + 2/3) / 3 = 8/9; swapping its head leaves (0 + 1 + 2/3) / 3 = 5/9.
+        ("average_overlap", [1, 2, 3], [2, 1, 9], 1 / 9, 3 / 9, 0),
+        ("average_overlap", [1, 2, 3], [7, 8, 9], 1, 0, 0),
+        ("average_overlap", [1, 2, 3], [1, 2, 3], 0, 0, 0),
+        # [1, 2] is 2/3 of [1, 2, 3]; with 9 for its tail 1 of 4 items is shared.
+        ("jaccard", [1, 2, 3], [1, 9], 2 / 3 - 1 / 4, 0, 1 / 3),
+        ("jaccard", [1, 2, 3], [1, 2], 0, 0, 1 / 3),
+        # A longer list: swapped among its first two, which sets do not see; then one more item.
+        ("jaccard", [1, 2], [2, 1, 9], 0, 0, 1 / 3),
+        ("overlap", list(range(10)), list(range(5)), 0, 0, 0.5),
+        # A prefix is all that rank-biased overlap asks for.
+        ("rbo(p=0.9)", list(range(10)), list(range(5)), 0, 0, 0),
+        # An empty list is a list of length 0.
+        ("overlap", [1, 2, 3], [], 0, 0, 1),
+        # A distance: one swap costs one pair.
+        ("kendall_distance", [1, 2, 3], [2, 1, 3], 0, 1, 0),
+    ],
+)
+def test_parts_agree_with_the_hand_worked_values(
+    name: str, baseline: list[int], candidate: list[int], membership: float, order: float, length: float
+) -> None:
+    assert split_one(name, baseline, candidate) == pytest.approx((membership, order, length), abs=1e-12)
+
+
+def test_an_item_from_below_the_cut_is_a_replaced_item() -> None:
+    assert split_one("overlap", [1, 2, 3, 4], [1, 4]) == pytest.approx((0, 0, 0.5))
+    assert split_one("average_overlap", [1, 2, 3, 4], [1, 4])[0] > 0
+
+
+@pytest.mark.parametrize(("baseline", "candidate"), [([], [1, 2]), ([], [])])
+def test_a_user_without_a_baseline_has_no_parts(baseline: list[int], candidate: list[int]) -> None:
+    assert all(math.isnan(part) for part in split_one("rbo", baseline, candidate))
+
+
+def test_a_user_with_one_undefined_step_has_no_part_at_all() -> None:
+    def score(batch: PairBatch) -> np.ndarray:
+        return np.where(batch.candidate_lengths == 2, np.nan, batch.candidate_lengths.astype(np.float64))
+
+    parts = split_distances(reference.batch([([1, 2, 3], [1, 2]), ([1, 2, 3], [1])]), score)
+    for values in (parts.membership, parts.order, parts.length, parts.whole):
+        assert np.isnan(values).tolist() == [True, False]
+
+
+def test_infinite_scores_count_as_undefined() -> None:
+    parts = split_distances(reference.batch([([1], [2])]), lambda batch: np.full(len(batch), np.inf))
+    assert np.isnan(parts.whole).all()
+
+
+def test_no_users_have_no_parts() -> None:
+    empty = PairBatch(
+        baseline=np.empty((0, 3), np.int32),
+        candidate=np.empty((0, 3), np.int32),
+        baseline_lengths=np.empty(0, np.int32),
+        candidate_lengths=np.empty(0, np.int32),
+    )
+    assert len(split("rbo", empty)) == 0
+
+
+lists = st.lists(st.integers(0, 12), unique=True, max_size=8)
+pairs = st.lists(st.tuples(lists, lists), min_size=1, max_size=12)
+
+
+@given(pairs)
+@settings(max_examples=10, deadline=None)
+@pytest.mark.parametrize("name", sorted(METRICS))
+def test_parts_sum_to_what_the_score_lost(name: str, drawn: list[Pair]) -> None:
+    """For every measure, those that need scores, weights and relevance too: they follow the walk."""
+    metric, batch = parse(name), knowing.batch(drawn)
+    sign = 1 if metric.higher_is_more_alike else -1
+    lost = sign * (score_of(metric, twice(batch)) - score_of(metric, batch))
+    whole = split(name, batch).whole
+    known = ~np.isnan(whole)
+    np.testing.assert_allclose(whole[known], lost[known], atol=1e-9)
+    assert np.isnan(whole[~np.isfinite(lost)]).all()
+
+
+def twice(batch: PairBatch) -> PairBatch:
+    """The baseline in place of the candidate."""
+    assert batch.scores is not None
+    assert batch.weights is not None
+    assert batch.labels is not None
+    grades = batch.labels.grades.baseline
+    return replace(
+        batch,
+        candidate=batch.baseline,
+        candidate_lengths=batch.baseline_lengths,
+        scores=ByArm(baseline=batch.scores.baseline, candidate=batch.scores.baseline),
+        weights=ByArm(baseline=batch.weights.baseline, candidate=batch.weights.baseline),
+        labels=replace(batch.labels, grades=ByArm(baseline=grades, candidate=grades)),
+    )
+
+
+SIMILAR = ["extended_tau", "rbo(p=0.9)", "average_overlap", "overlap", "topk_kendall_normalized", "topk_footrule"]
+even = st.integers(1, 7).flatmap(
+    lambda size: st.tuples(*[st.lists(st.integers(0, 12), unique=True, min_size=size, max_size=size)] * 2)
+)
+
+
+@given(pairs)
+@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("name", SIMILAR)
+def test_every_user_whose_score_is_defined_has_parts(name: str, drawn: list[Pair]) -> None:
+    batch = reference.batch(drawn)
+    scores = np.where(batch.baseline_lengths > 0, score_of(parse(name), batch), np.nan)
+    np.testing.assert_array_equal(np.isnan(split(name, batch).whole), np.isnan(scores))
+
+
+@given(st.lists(even, min_size=1, max_size=12))
+@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("name", SIMILAR)
+def test_parts_of_even_lists_are_never_negative_and_know_no_length(name: str, drawn: list[Pair]) -> None:
+    parts = split(name, reference.batch(drawn))
+    assert (parts.membership >= -1e-12).all()
+    assert (parts.order >= -1e-12).all()
+    assert (parts.length == 0).all()
+
+
+def in_baseline_order(baseline: list[int], candidate: list[int]) -> list[int]:
+    """The slow way: pick the next common item of the baseline wherever the candidate holds a common one."""
+    waiting = iter([item for item in baseline if item in candidate])
+    return [next(waiting) if item in baseline else item for item in candidate]
+
+
+def on_baseline_places(baseline: list[int], candidate: list[int], short: int) -> list[int]:
+    """The slow way: common items where the baseline has them, then place by place what is left."""
+    placed = {place: item for place, item in enumerate(baseline[:short]) if item in candidate}
+    left = [item for item in candidate if item not in placed.values()]
+    left.sort(key=lambda item: baseline.index(item) if item in baseline else len(baseline))
+    return [placed[place] if place in placed else left.pop(0) for place in range(short)]
+
+
+def test_a_list_turned_upside_down_has_moved_even_where_a_new_item_came_up_with_it() -> None:
+    """[9, 3, 2, 1] for [1, 2, 3, 4], average overlap: 9 for 4 alone costs 1/16; the common ones turned around alone, from
+    [9, 1, 2, 3] with (0 + 1/2 + 2/3 + 3/4) / 4 to (0 + 0 + 2/3 + 3/4) / 4, cost 1/8; the rest, 11/24, is shared 1 to 2.
+    """
+    both = (1 - 1 / 16) - (1 / 2 + 2 / 3 + 3 / 4) / 4
+    found = split_one("average_overlap", [1, 2, 3, 4], [9, 3, 2, 1])
+    assert found == pytest.approx((1 / 16 + both / 3, 1 / 8 + 2 * both / 3, 0))
+
+
+@given(pairs)
+@settings(max_examples=20, deadline=None)
+@pytest.mark.parametrize("name", SIMILAR)
+def test_every_step_agrees_with_lists_built_one_by_one(name: str, drawn: list[Pair]) -> None:
+    metric = parse(name)
+    sign = 1 if metric.higher_is_more_alike else -1
+    parts = split(name, reference.batch(drawn))
+    for row, (baseline, candidate) in enumerate(drawn):
+        short = min(len(baseline), len(candidate))
+        cut = candidate[:short]
+        walk = [baseline, baseline[:short], in_baseline_order(baseline, cut), cut, candidate]
+        scores = [float(score_of(metric, reference.batch([(baseline, step)]))[0]) for step in walk]
+        steps = [sign * (earlier - later) for earlier, later in pairwise(scores)]
+        placed = on_baseline_places(baseline, cut, short)
+        alone = sign * (scores[1] - float(score_of(metric, reference.batch([(baseline, placed)]))[0]))
+        weight = abs(alone) + abs(steps[2])
+        both = (abs(steps[2]) / weight if weight > 1e-12 else 0.0) * (steps[1] - alone)
+        expected = (steps[1] - both, steps[2] + both, steps[0] + steps[3])
+        found = tuple(float(values[row]) for values in (parts.membership, parts.order, parts.length))
+        assert found == pytest.approx(expected if not math.isnan(sum(expected)) else (math.nan,) * 3, abs=1e-9, nan_ok=True)
+
+
+@given(pairs, st.randoms())
+@settings(max_examples=50, deadline=None)
+def test_names_of_items_padding_and_other_users_change_nothing(drawn: list[Pair], random: Random) -> None:
+    names = list(range(100, 113))
+    random.shuffle(names)
+    renamed = [([names[i] for i in a], [names[i] for i in b]) for a, b in drawn]
+    plain, wide = split("extended_tau", reference.batch(drawn)), split("extended_tau", reference.batch(renamed, 11))
+    alone = [split("extended_tau", reference.batch([pair])) for pair in drawn]
+    for part in ("membership", "order", "length"):
+        np.testing.assert_allclose(getattr(plain, part), getattr(wide, part), atol=1e-12)
+        np.testing.assert_allclose(getattr(plain, part), np.concatenate([getattr(each, part) for each in alone]), atol=1e-12)
+
+
+@given(pairs)
+@settings(max_examples=50, deadline=None)
+def test_a_weight_and_a_grade_go_with_their_item(drawn: list[Pair]) -> None:
+    seen: list[PairBatch] = []
+
+    def watch(batch: PairBatch) -> np.ndarray:
+        seen.append(batch)
+        return np.zeros(len(batch))
+
+    batch = knowing.batch(drawn)
+    split_distances(batch, watch)
+    for step in seen:
+        assert step.weights is not None
+        assert step.labels is not None
+        rows = [[item for item in row if item >= 0] for row in step.candidate.tolist()]
+        direct = knowing.batch([(a, row) for (a, _), row in zip(drawn, rows, strict=True)], step.candidate.shape[1])
+        assert direct.weights is not None
+        assert direct.labels is not None
+        np.testing.assert_array_equal(step.weights.candidate, direct.weights.candidate)
+        np.testing.assert_array_equal(step.labels.grades.candidate, direct.labels.grades.candidate)
+        np.testing.assert_array_equal((step.candidate >= 0).sum(axis=1), step.candidate_lengths)

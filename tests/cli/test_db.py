@@ -1,0 +1,231 @@
+"""The command `db`: what it prints for people and for machines, and its exit codes."""
+
+import json
+import os
+import sqlite3
+import subprocess
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from monitor.cli.db import _print_pruned
+from monitor.cli.main import app
+from monitor.errors import DatabaseError, SchemaError
+from monitor.model import Lease, Pruned
+from monitor.storage import open_leases, open_store, parse_url, schema_version
+from monitor.storage.file_lock import FileLock
+from servers import missing, require
+from storage.worked import run
+
+DAY = timedelta(days=1)
+CONFIG = """database: sqlite:///rankwatch.db
+retention: {scores: 30d, evidence: 30d, max_size: 1GB}
+comparisons:
+  - name: home-feed
+    every: 1d
+    baseline: {file: {path: a.jsonl, user: user, items: items}}
+    candidate: {file: {path: b.jsonl, user: user, items: items}}
+    users: {all: true}
+"""
+
+
+@pytest.fixture
+def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rankwatch.yaml").write_text(CONFIG, encoding="utf-8")
+    return lambda *args: CliRunner().invoke(app, ["db", *args])
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> None:
+    now = datetime.now(UTC).replace(microsecond=0)
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        for days in (60, 40, 2):
+            run(store, now - days * DAY)
+
+
+def test_current_and_check_speak_to_machines(db: Callable[..., Any]) -> None:
+    assert json.loads(db("current", "--json").stdout) == {"schema": None, "wanted": schema_version.head()}
+    db("upgrade")
+    expected = {"schema": schema_version.head(), "wanted": schema_version.head(), "as_expected": True, "differences": []}
+    assert json.loads(db("check", "--json").stdout) == expected
+    db("downgrade", "0001")
+    old = db("check", "--json")
+    assert (type(old.exception), json.loads(old.stdout)["as_expected"]) == (SchemaError, False)
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize("revision", ["0007", "-2"])
+def test_downgrade_tells_which_tables_go_with_what_is_in_them(db: Callable[..., Any], revision: str) -> None:
+    db("prune")
+
+    assert "drops" not in db("downgrade", "0009").stdout
+    told = db("downgrade", "--", revision).stdout.splitlines()
+    assert told == ["drops daily (6 rows)", "schema 0007"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable[..., Any]) -> None:
+    told = " ".join(db("downgrade", "base").stdout.split())
+    assert "runs (3 rows)" in told
+    assert "scores (18 rows)" in told
+    assert "silences" not in told
+    assert "known versions are" in str(db("downgrade", "nope").exception)
+
+
+@pytest.mark.usefixtures("filled")
+def test_size_tells_each_kind_what_it_costs_and_when_the_largest_size_is_reached(db: Callable[..., Any]) -> None:
+    found = json.loads(db("size", "--json").stdout)
+    kinds = {each["kind"]: each for each in found["kinds"]}
+    assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (18, 6, True)
+    assert found["max_bytes"] == 10**9
+    assert found["days_to_max_size"] > 1000
+
+    printed = db("size").stdout
+    assert "scores" in printed
+    assert "retention.max_size 1.0 GB: reached in" in printed
+
+
+@pytest.mark.usefixtures("filled")
+def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any]) -> None:
+    foreseen = json.loads(db("prune", "--dry-run", "--json").stdout)
+    assert foreseen["rows"] == {"scores": 12, "evidence": 4}
+    assert "would be deleted" in db("prune", "--dry-run").stdout
+    done = json.loads(db("prune", "--vacuum", "--json").stdout)
+    assert (done["rows"], done["aged"], done["early"]) == (foreseen["rows"] | done["rows"], foreseen["aged"], {})
+    assert "nothing deleted" in db("prune").stdout
+
+
+def test_prune_deletes_nothing_and_says_so_where_no_run_bears_the_clock_out(db: Callable[..., Any], tmp_path: Path) -> None:
+    long_ago = datetime(2024, 1, 8, tzinfo=UTC)
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        run(store, long_ago)
+
+    told = db("prune").stdout
+    machine = json.loads(db("prune", "--json").stdout)
+
+    assert "bear out no more than 2024-01-11T00:00:00Z: ages are counted back from there" in " ".join(told.split())
+    assert "nothing deleted" in told
+    assert (machine["rows"], machine["reckoned_from"]) == ({}, "2024-01-11T00:00:00Z")
+    assert json.loads(db("prune", "--dry-run", "--json").stdout)["reckoned_from"] == "2024-01-11T00:00:00Z"
+
+
+def test_prune_tells_what_was_put_off_and_what_stays_whatever_the_size(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "scores_from_1 was not dropped: process 7 (psql, idle in transaction for 9 s) holds it: tried again the next time"
+    found = Pruned(used_bytes=5000, excess_bytes=4000, lasting_bytes=3000, put_off=(why,))
+
+    _print_pruned(found, 1000, is_dry_run=False)
+
+    told = capsys.readouterr().out
+    assert f"put off: {why}" in told
+    assert "5.0 kB are used, 4.0 kB more than retention.max_size: what was put off is left to go" in told
+    assert "3.0 kB stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison" in told
+
+
+def version_in(place: Path, version: object) -> None:
+    with closing(sqlite3.connect(place / "rankwatch.db", isolation_level=None)) as connection:
+        connection.execute("DELETE FROM alembic_version")
+        if version is not None:
+            connection.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+
+
+def test_no_schema_is_taken_from_under_a_daemon_but_by_force_while_an_upgrade_only_warns(
+    db: Callable[..., Any], tmp_path: Path
+) -> None:
+    db("upgrade", "0008")
+    lock = FileLock(file=tmp_path / "rankwatch.db", holder="host:7")
+    lock.take()
+
+    refused = db("downgrade", "0007")
+    assert isinstance(refused.exception, DatabaseError)
+    assert "worked with, by host:7 since" in str(refused.exception)
+    assert "stop it first, or give --force" in str(refused.exception)
+    assert "beside host:7" in db("upgrade").stderr
+    assert db("upgrade").stderr == ""
+    assert json.loads(db("downgrade", "0007", "--force", "--json").stdout)["after"] == "0007"
+    lock.release()
+    assert db("downgrade", "0006").stdout == "schema 0006\n"
+    assert db("upgrade").stderr == ""
+
+
+def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_out(
+    db: Callable[..., Any], tmp_path: Path, postgres_url: str
+) -> None:
+    (tmp_path / "rankwatch.yaml").write_text(CONFIG.replace("sqlite:///rankwatch.db", postgres_url), encoding="utf-8")
+    db("upgrade")
+    with closing(open_leases(parse_url(postgres_url), holder="host:7", lasts=timedelta(minutes=5))) as leases:
+        lease = leases.acquire()
+        assert isinstance(lease, Lease)
+        assert "worked with, by host:7 (leads, for " in str(db("downgrade", "--", "-1").exception)
+        leases.release(lease)
+    now = datetime.now(UTC)
+    with closing(open_store(postgres_url, create=False)) as store:
+        for name, owner, until in (("old", "host:6", now - DAY), ("feed", "host:8", now + DAY)):
+            assert store.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
+    assert "worked with, by host:8 (runs feed)" in str(db("downgrade", "--", "-1").exception)
+    assert db("downgrade", "--force", "--", "-1").exit_code == 0
+    assert "host:8 (runs feed)" in str(db("downgrade", "0001").exception)  # with tables of an older version
+
+
+def test_moves_speak_to_machines(db: Callable[..., Any]) -> None:
+    assert json.loads(db("upgrade", "--json").stdout) == {"before": None, "after": schema_version.head()}
+    assert json.loads(db("downgrade", "base", "--json").stdout) == {
+        "before": schema_version.head(),
+        "after": None,
+        "dropped": {},
+    }
+
+
+@pytest.mark.parametrize("command", ["upgrade", "downgrade"])
+@pytest.mark.parametrize("revision", ["", " "])
+def test_no_revision_is_wrong_usage(db: Callable[..., Any], command: str, revision: str) -> None:
+    done = db(command, revision)
+    assert done.exit_code == 2
+    assert "a step such as -1" in " ".join(done.stderr.replace("│", " ").split())
+
+
+def test_of_a_newer_schema_the_newer_program_is_advised(db: Callable[..., Any], tmp_path: Path) -> None:
+    db("upgrade")
+    version_in(tmp_path, "9999")
+    for told in (str(db("check").exception), db("current").stdout):
+        assert "install the newer rankwatch" in told
+        assert "run `rankwatch db upgrade`" not in told
+
+
+@pytest.mark.parametrize("version", [None, b"\x00\xff", ""])
+def test_tables_whose_version_cannot_be_told_are_one_clear_error(
+    db: Callable[..., Any], tmp_path: Path, version: object
+) -> None:
+    db("upgrade")
+    version_in(tmp_path, version)
+    for command in (("current",), ("check",), ("upgrade",), ("downgrade", "0007"), ("size",)):
+        error = db(*command).exception
+        assert isinstance(error, SchemaError)
+        assert "is empty or damaged" in str(error)
+
+
+def test_check_tells_of_a_file_that_is_not_there_and_makes_none(db: Callable[..., Any], tmp_path: Path) -> None:
+    assert "rankwatch.db does not exist" in str(db("check").exception)
+    assert not (tmp_path / "rankwatch.db").exists()
+    (tmp_path / "rankwatch.db").touch()
+    assert "the schema is empty" in str(db("check").exception)
+
+
+def test_a_file_system_that_cannot_be_written_is_named(db: Callable[..., Any], tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        missing("only root may mount a disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    (tmp_path / "rankwatch.yaml").write_text(CONFIG.replace("rankwatch.db", "disk/rankwatch.db"), encoding="utf-8")
+    subprocess.run([require("mount"), "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)], check=True)
+    try:
+        db("upgrade")
+        subprocess.run([require("mount"), "-o", "remount,ro", str(disk)], check=True)
+        assert "lies on a file system that is read-only" in str(db("size").exception)
+    finally:
+        subprocess.run([require("umount"), "--lazy", str(disk)], check=True)

@@ -1,0 +1,88 @@
+"""What on-call types: acknowledge, resolve, silence."""
+
+import getpass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.test_commands import objects, one_line
+from forking import rankwatch
+from service.lists_world import APART, write_lists, write_world
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Path:
+    """A comparison whose alert fires since 2024-01-09."""
+    write_world(tmp_path, "sqlite:///rankwatch.db", every="1d")
+    write_lists(tmp_path / "candidate.jsonl", APART)
+    for day in ("2024-01-08", "2024-01-09"):
+        assert rankwatch("run-once", "--slot", day, cwd=tmp_path).returncode == 0
+    return tmp_path
+
+
+def drift(world: Path) -> dict[str, Any]:
+    """Where the alert of the configuration's own rule stands."""
+    states = objects(rankwatch("alerts", "--states", "--json", cwd=world))
+    return next(each for each in states if each["alert"] == "SimilarityLow")
+
+
+def test_alerts_lists_without_a_command_and_by_name(world: Path) -> None:
+    for arguments in ((), ("ls",), ("feed",), ("ls", "feed"), ("--comparison", "feed")):
+        table = rankwatch("alerts", *arguments, cwd=world).stdout
+        assert "firing" in table, arguments
+
+
+def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand(world: Path) -> None:
+    (done,) = objects(rankwatch("alerts", "ack", "feed", "--by", "anna", "-m", "known", "--json", cwd=world))
+    assert (done["from"], done["to"], done["reason"]) == ("firing", "firing", "acknowledged by anna: known")
+    state = drift(world)
+    assert (state["state"], state["acknowledged_by"]) == ("firing", "anna")
+    assert "firing, anna looks after it" in rankwatch("alerts", cwd=world).stdout
+
+    (done,) = objects(rankwatch("alerts", "resolve", "--alert", state["alert"], "--json", cwd=world))
+    assert (done["to"], done["reason"]) == ("quiet", f"resolved by {getpass.getuser()}")
+    state = drift(world)
+    assert (state["state"], state["acknowledged_by"]) == ("quiet", None)
+
+
+@pytest.mark.parametrize("command", ["ack", "resolve"])
+def test_to_mean_nothing_that_fires_is_an_error(world: Path, command: str) -> None:
+    done = rankwatch("alerts", command, "--segment", "country=UK", cwd=world)
+    assert (done.returncode, one_line(done)) == (2, "rankwatch: nothing that fires is meant: see `rankwatch alerts`")
+
+
+def test_silences_are_added_listed_and_ended(world: Path) -> None:
+    wanted = ('alert=~"Similarity.*"', "segment=all")
+    (added,) = objects(rankwatch("silence", "add", *wanted, "--for", "2h", "--by", "anna", "-m", "known", "--json", cwd=world))
+    assert (added["id"], added["matchers"], added["author"], added["comment"]) == (1, list(wanted), "anna", "known")
+
+    assert objects(rankwatch("silence", "--json", cwd=world)) == [added]
+    assert "anna" in rankwatch("silence", "ls", cwd=world).stdout
+    assert rankwatch("silence", "expire", "1", "--json", cwd=world).stdout == '{"ended": [1]}\n'
+    assert objects(rankwatch("silence", "ls", "--json", cwd=world)) == []
+    (ended,) = objects(rankwatch("silence", "ls", "--all", "--json", cwd=world))
+    assert ended["ends_at"] < added["ends_at"]
+    done = rankwatch("silence", "expire", "1", cwd=world)
+    assert (done.returncode, one_line(done)) == (
+        2,
+        "rankwatch: no silence 1 that has not ended yet: see `rankwatch silence ls`",
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["alert"], "'alert' is no matcher"),
+        (["alert=x"], "give either --for or --until"),
+        (["alert=x", "--for", "1h", "--until", "2024-01-08"], "give either --for or --until"),
+        (["alert=x", "--until", "2024-01-08"], "nothing would be held back"),
+        (["alert=~(", "--for", "1h"], "is no regular expression"),
+        (["--for", "1h"], "Missing argument"),
+    ],
+    ids=str,
+)
+def test_what_is_no_silence_is_refused(world: Path, arguments: list[str], told: str) -> None:
+    done = rankwatch("silence", "add", *arguments, cwd=world)
+    assert done.returncode == 2
+    assert told in " ".join(done.stderr.replace("│", " ").split())

@@ -1,0 +1,158 @@
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from monitor.demo import run_demo
+from monitor.demo import run_demo as running
+from monitor.demo.workspace import EXPECTED_ALERTS
+from monitor.errors import ConfigError
+from monitor.service.daemon.daemon import Daemon
+from monitor.settings import load_settings
+from monitor.storage import open_store
+
+Factory = Callable[[Path], Any]
+
+
+def perform(directory: Path, daemon_factory: Factory, *, fast: bool) -> tuple[int, str]:
+    out = StringIO()
+    code = run_demo(fast=fast, directory=directory, console=Console(file=out, width=120), daemon_factory=daemon_factory)
+    return code, out.getvalue()
+
+
+def interrupt_after(looks: int, how: Callable[[], None]) -> Callable[[], None]:
+    left = iter(range(looks))
+
+    def look() -> None:
+        if next(left, None) is None:
+            how()
+
+    return look
+
+
+def press_ctrl_c() -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def made(daemon_on: Factory) -> tuple[Factory, list[Any]]:
+    daemons: list[Any] = []
+
+    def factory(config: Path) -> Any:
+        daemons.append(daemon_on(config))
+        return daemons[-1]
+
+    return factory, daemons
+
+
+@dataclass(frozen=True)
+class Played:
+    directory: Path
+    code: int
+    text: str
+    threads_left: int
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
+    """One fast demo on the real daemon."""
+    directory = tmp_path_factory.mktemp("demo")
+    before = threading.active_count()
+    code, text = perform(directory, Daemon, fast=True)
+    return Played(directory, code, text, threading.active_count() - before)
+
+
+def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) -> None:
+    assert played.code == 0, played.text
+    lines = [line.split(maxsplit=2)[1:] for line in played.text.splitlines() if line[2:3] == ":"]
+    told = [rest if kind == "STORY" else kind for kind, rest in lines if kind != "RUN"]
+    assert told[0] == "both arms are healthy"
+    assert told[1].startswith("fault let into the candidate")
+    assert told[2:4] == ["FIRING", "FIRING"]
+    assert told.index("fault repaired") < told.index("RESOLVED")
+    assert told.count("TOLD") == 4
+    assert "The demo went as it should" in played.text
+
+
+def test_every_thread_of_daemon_and_recommenders_has_ended(played: Played) -> None:
+    assert played.threads_left == 0
+
+
+def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
+    store = open_store(load_settings(played.directory / "rankwatch.yaml").database, create=False)
+    transitions = store.transitions(comparison="home-feed", limit=None)
+    store.close()
+    firing = sorted((one.alert, one.segment) for one in transitions if one.is_start)
+    assert firing == sorted(EXPECTED_ALERTS)
+
+
+def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
+    tmp_path: Path, made: tuple[Factory, list[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "_PATIENCE_S", 0.5)
+    code, text = perform(tmp_path, made[0], fast=True)
+    assert code == 1
+    assert "demo failed: No run ended ok." in text
+    assert "demo failed: SimilarityLow country=DE never fired, for the fault was never let in." in text
+    assert "demo failed: /metrics shows no rankwatch_similarity_mean of home-feed." in text
+    assert str(tmp_path / "rankwatch.log") in text
+
+
+@pytest.mark.parametrize(("fast", "code"), [(False, 0), (True, 130)])
+def test_ctrl_c_stops_everything(tmp_path: Path, made: tuple[Factory, list[Any]], store: Any, *, fast: bool, code: int) -> None:
+    before = threading.active_count()
+    store.on_look = interrupt_after(2, press_ctrl_c)
+    factory, daemons = made
+    got, text = perform(tmp_path, factory, fast=fast)
+    assert got == code
+    assert daemons[0].calls == ["start", "stop"]
+    assert threading.active_count() == before
+    assert f"Stopped. To look at what it left: rankwatch runs --config {tmp_path / 'rankwatch.yaml'}" in text
+
+
+def test_sigterm_ends_the_demo_like_ctrl_c_and_the_handler_is_put_back(
+    tmp_path: Path, made: tuple[Factory, list[Any]], store: Any
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    store.on_look = interrupt_after(2, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    factory, daemons = made
+    assert perform(tmp_path, factory, fast=False)[0] == 0
+    assert daemons[0].calls == ["start", "stop"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_daemon_that_cannot_start_takes_the_stage_down_with_it(tmp_path: Path, daemon_on: Factory) -> None:
+    def factory(config: Path) -> Any:
+        daemon = daemon_on(config)
+        daemon.start = refuse
+        return daemon
+
+    def refuse() -> None:
+        message = "cannot listen there"
+        raise ConfigError(message)
+
+    before = threading.active_count()
+    with pytest.raises(ConfigError, match="cannot listen there"):
+        perform(tmp_path, factory, fast=True)
+    assert threading.active_count() == before
+
+
+def test_the_log_goes_to_the_file_and_logging_is_put_back(tmp_path: Path, made: tuple[Factory, list[Any]], store: Any) -> None:
+    def speak() -> None:
+        logging.getLogger("monitor.test").warning("said in the demo")
+        raise KeyboardInterrupt
+
+    before = (logging.getLogger().handlers[:], logging.getLogger().level)
+    store.on_look = speak
+    _, text = perform(tmp_path, made[0], fast=False)
+    assert "said in the demo" in (tmp_path / "rankwatch.log").read_text(encoding="utf-8")
+    assert "said in the demo" not in text
+    assert (logging.getLogger().handlers, logging.getLogger().level) == before

@@ -1,0 +1,140 @@
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from monitor.demo.environment import DemoArms, Environment
+from monitor.demo.http_servers import OnCallServer, ReceivedAlert
+from monitor.demo.recommenders import BROKEN_COUNTRY, retrain
+from monitor.demo.simulation import SEGMENTS, NoteKind, Simulation, StoreReader
+from monitor.demo.story import Chapter, Story
+from monitor.demo.workspace import Workspace
+from monitor.demo.world import World
+from monitor.model import State
+
+STORY = Story(day_s=10.0, every="1s", healthy_days=1, broken_days=1, calm_days=None, runs_first=1)
+
+
+class Clock:
+    """Both clocks at once; they stand still until told."""
+
+    def __init__(self, make: Any) -> None:
+        self.make, self.seconds = make, 0.0
+
+    def now(self) -> Any:
+        return self.make.at(self.seconds)
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.seconds
+
+
+@pytest.fixture
+def clock(make: Any) -> Clock:
+    return Clock(make)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Environment:
+    small = World(items=60, joining=2)
+    arms = DemoArms(place=Workspace(tmp_path), world=small)
+    arms.serve(arms.train(0, is_broken=False))
+    return Environment(place=arms.place, arms=arms, on_call=OnCallServer("secret"))
+
+
+@pytest.fixture
+def play(stage: Environment, store: Any, clock: Clock) -> Simulation:
+    play = Simulation(
+        stage=stage,
+        story=STORY,
+        watcher=StoreReader(store),
+        metrics_url="http://x/metrics",
+        now=clock.now,
+        monotonic=clock.monotonic,
+    )
+    play.begin()
+    return play
+
+
+def test_within_a_day_nothing_is_retrained(play: Simulation, clock: Clock) -> None:
+    lists = play.stage.arms.baseline.lists
+    clock.seconds = 9.9
+    status = play.step()
+    assert status.scene.day == 0
+    assert status.elapsed_s == pytest.approx(9.9)
+    assert play.stage.arms.baseline.lists is lists
+
+
+def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Simulation, clock: Clock) -> None:
+    clock.seconds = 10.0
+    status = play.step()
+    expected = retrain(play.stage.arms.world, 1, is_broken=False)
+    assert status.scene.day == 1
+    assert play.stage.arms.baseline.lists.items() >= expected.baseline.items()
+    assert play.stage.arms.candidate.lists.items() >= expected.candidate.items()
+    users = play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]
+    assert [line.split(",")[0] for line in users] == expected.history.users.ids
+
+
+def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(play: Simulation, clock: Clock) -> None:
+    first = dict(play.stage.arms.baseline.lists)
+    for day in (1, 2):
+        clock.seconds = 10.0 * day
+        play.step()
+    world, served = play.stage.arms.world, play.stage.arms.baseline.lists
+    assert set(served) == set(world.users(1).ids) | set(world.users(2).ids)
+    assert set(first) - set(served) == set(world.left_on(1))
+
+
+def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
+    play: Simulation, clock: Clock, store: Any, make: Any
+) -> None:
+    store.shown = (make.run(1),)
+    clock.seconds = 10.0
+    status = play.step()
+    assert status.scene.chapter is Chapter.BROKEN
+    assert play.stage.arms.candidate.lists.items() >= retrain(play.stage.arms.world, 1, is_broken=True).candidate.items()
+    assert (play.turns[-1].chapter, play.turns[-1].at) == (Chapter.BROKEN, make.at(10))
+    assert BROKEN_COUNTRY in status.notes[-1].text
+
+
+def test_runs_of_an_earlier_chapter_do_not_count_for_this_one(play: Simulation, clock: Clock, store: Any, make: Any) -> None:
+    store.shown = (make.run(1),)
+    clock.seconds = 10.0
+    play.step()
+    store.alerts = (make.alert(State.FIRING), make.alert(State.FIRING, alert="ManyUsersApart", segment="all"))
+    clock.seconds = 20.0
+    assert play.step().scene.chapter is Chapter.BROKEN
+    store.shown = (make.run(21), make.run(1))
+    clock.seconds = 30.0
+    assert play.step().scene.chapter is Chapter.HEALED
+
+
+def test_starts_ends_and_messages_are_noted_in_order_and_pending_is_not(
+    play: Simulation, store: Any, make: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.changes = (
+        make.transition(3, State.QUIET, State.PENDING),
+        make.transition(5, State.PENDING, State.FIRING),
+        make.transition(9, State.FIRING, State.QUIET),
+    )
+    told = ReceivedAlert(at=make.at(6), is_signed=True, status="firing", alert="SimilarityLow", segment="country=DE")
+    forged = replace(told, at=told.at + timedelta(seconds=1), is_signed=False)
+    monkeypatch.setattr(play.stage.on_call, "_notices", [told, forged])
+    notes = play.step().notes
+    assert [note.kind for note in notes] == [
+        NoteKind.STORY,
+        NoteKind.FIRING,
+        NoteKind.TOLD,
+        NoteKind.WRONG,
+        NoteKind.RESOLVED,
+    ]
+    assert notes[1].text == "SimilarityLow country=DE: mean 0.21 is below 0.45"
+    assert notes[2].text == "on-call, with a valid signature: SimilarityLow country=DE firing"
+
+
+def test_the_segments_shown_are_those_of_the_users_file(play: Simulation) -> None:
+    rows = [line.split(",") for line in play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]]
+    named = {f"activity={row[1]}" for row in rows} | {f"country={row[2]}" for row in rows}
+    assert named <= set(SEGMENTS)

@@ -1,0 +1,201 @@
+"""monitor.compare_many: many users, every shape of input."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import monitor
+from monitor.errors import InputError
+from monitor.frames import batches
+
+LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
+OTHERS = {"u3": ["g", "f"], "u1": ["a", "c", "x"], "u9": ["z"]}
+
+
+def long(lists: dict[Any, list[Any]], shuffle: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+    rows = [(user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, start=1)]
+    frame = pd.DataFrame(rows, columns=["user", "item", "rank"])
+    return frame.sample(frac=1, random_state=2) if shuffle else frame
+
+
+def wide(lists: dict[Any, list[Any]]) -> pd.DataFrame:
+    return pd.DataFrame({"user": list(lists), "items": list(lists.values())})
+
+
+def arrays(lists: dict[Any, list[Any]]) -> pd.DataFrame:
+    return pd.DataFrame({"user": list(lists), "items": [np.array(items, dtype=object) for items in lists.values()]})
+
+
+SHAPES: dict[str, Callable[[dict[Any, list[Any]]], Any]] = {
+    "dict": dict,
+    "dict of arrays": lambda lists: {user: np.array(items) for user, items in lists.items()},
+    "dict of series": lambda lists: {user: pd.Series(items) for user, items in lists.items()},
+    "long": long,
+    "long, shuffled": lambda lists: long(lists, shuffle=True),
+    "long, user in the index": lambda lists: long(lists).set_index("user"),
+    "long, object columns": lambda lists: long(lists).astype({"user": object, "item": object}),
+    "long, categorical": lambda lists: long(lists).astype({"user": "category", "item": "category"}),
+    "wide": wide,
+    "wide, arrays": arrays,
+    "wide, user is the index": lambda lists: wide(lists).set_index("user"),
+}
+
+
+@pytest.mark.parametrize("theirs", SHAPES)
+@pytest.mark.parametrize("ours", SHAPES)
+def test_every_shape_may_meet_every_other(ours: str, theirs: str) -> None:
+    found = monitor.compare_many(SHAPES[ours](LISTS), SHAPES[theirs](OTHERS))
+
+    expected = {user: monitor.compare(LISTS[user], OTHERS[user]) for user in ("u1", "u3")}
+    assert sorted(found.index) == ["u1", "u3"]
+    assert found.to_dict(orient="index") == expected
+    assert set(found.attrs["only_baseline"]) == {"u2"}
+    assert set(found.attrs["only_candidate"]) == {"u9"}
+    assert (found.attrs["duplicated_baseline"], found.attrs["duplicated_candidate"]) == (1, 0)
+
+
+def test_the_frame_is_indexed_by_user_in_the_baselines_order_with_a_float_column_a_metric() -> None:
+    found = monitor.compare_many({"b": [1], "a": [2]}, {"a": [2], "b": [3]}, metrics=("overlap", "rbo"))
+
+    assert (found.index.name, list(found.index), list(found.columns)) == ("user", ["b", "a"], ["overlap", "rbo(p=0.9)"])
+    assert (found.dtypes == np.float64).all()
+    assert found["overlap"].tolist() == [0.0, 1.0]
+
+
+def test_rows_of_arrays_are_users() -> None:
+    found = monitor.compare_many(np.array([[1, 2], [3, 4]]), np.array([[1, 2], [5, 6]]), metrics="overlap")
+
+    assert found["overlap"].to_dict() == {0: 1.0, 1: 0.0}
+
+
+def test_an_array_may_meet_a_dict_by_row_number() -> None:
+    found = monitor.compare_many(np.array([["a", "b"], ["c", "d"]]), {1: ["c", "d"], 7: ["a"]}, metrics="overlap")
+
+    assert found["overlap"].to_dict() == {1: 1.0}
+    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == ((0,), (7,))
+
+
+def test_a_sequence_of_lists_is_read_as_rows() -> None:
+    assert monitor.compare_many([["a"], ["b", "c"]], [["a"], ["c"]], metrics="overlap")["overlap"].tolist() == [1.0, 0.5]
+
+
+def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
+    frame = pd.DataFrame({"who": [1, 2, 1], "what": ["a", "c", "b"], "at": [2, 1, 1]})
+
+    by_rank = monitor.compare_many(frame, {1: ["b", "a"], 2: ["c"]}, "rbo", user="who", item="what", rank="at")
+    by_row = monitor.compare_many(frame, {1: ["a", "b"], 2: ["c"]}, "rbo", user="who", item="what", rank=None)
+
+    assert by_rank.to_numpy().tolist() == by_row.to_numpy().tolist() == [[1.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "expected"),
+    [
+        (["1"], [1], 0.0),
+        ([1], [1.0], 1.0),
+        ([1.5], [1.5], 1.0),
+        ([True], [1], 1.0),
+        ([2**40], [2**40], 1.0),
+        ([-5], [-5], 1.0),
+        ([2**65], [2**65], 1.0),
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", [lambda items: {"u": items}, lambda items: long({"u": items}), lambda items: np.array([items])]
+)
+def test_item_ids_are_equal_as_python_says(shape: Any, baseline: list[Any], candidate: list[Any], expected: float) -> None:
+    found = monitor.compare_many(shape(baseline), shape(candidate), metrics="overlap")
+
+    assert found["overlap"].tolist() == [expected]
+
+
+@pytest.mark.parametrize("dtype", ["str", "string", "int64", "Int64", "uint8", "float64", "boolean", "datetime64[ns]"])
+def test_every_type_of_column_is_read(dtype: str) -> None:
+    items = pd.Series([0, 1] if dtype == "boolean" else [3, 1]).astype(pd.api.types.pandas_dtype(dtype))
+    frame = pd.DataFrame({"user": ["u", "u"], "item": items, "rank": [1, 2]})
+
+    assert monitor.compare_many(frame, frame, metrics="extended_tau")["extended_tau"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize("k", [None, 1, 2, 60])
+@pytest.mark.parametrize("cells", [1, 7, 100, 1 << 22])
+def test_many_users_of_any_length_in_chunks_score_like_each_alone(
+    k: int | None, cells: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(5)
+    arms = [{i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist() for i in rng.permutation(40).tolist()} for _ in "ab"]
+    monkeypatch.setattr(batches, "_CHUNK_CELLS", cells)
+    done: list[int] = []
+
+    found = monitor.compare_many(arms[0], arms[1], k=k, progress=done.append)
+
+    expected = pd.DataFrame({i: monitor.compare(arms[0][i], arms[1][i], k=k) for i in arms[0]}).T
+    np.testing.assert_array_equal(found.to_numpy(), expected.to_numpy())
+    assert list(found.index) == list(arms[0])
+    assert sum(done) == 40
+    clean = [sum(len(set(row[:k])) == len(row[:k]) for row in arm.values()) for arm in arms]
+    assert [40 - found.attrs["duplicated_baseline"], 40 - found.attrs["duplicated_candidate"]] == clean
+
+
+def test_users_without_any_item_are_undefined() -> None:
+    assert monitor.compare_many({"a": [], "b": []}, {"b": [], "a": []}).isna().all(axis=None)
+
+
+def test_no_users_on_one_side_give_an_empty_frame_that_says_who_was_left_out() -> None:
+    found = monitor.compare_many({}, {"a": [1]})
+
+    assert found.empty
+    assert found.attrs["only_candidate"] == ("a",)
+
+
+FRAME = long(LISTS)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (5, "baseline is of type int: expected a dict"),
+        ("abc", "baseline is of type str: expected a dict"),
+        (None, "baseline is of type NoneType"),
+        ({"u1": "abc"}, "lists of the baseline: found a value of type str"),
+        ({"u1": None}, "lists of the baseline: found a value of type NoneType"),
+        ({"u1": 3}, "lists of the baseline: found a value of type int"),
+        ({"u1": {"a"}}, "lists of the baseline: found a value of type set"),
+        ({"u1": ["a", None]}, "lists of the baseline: found None where an item id"),
+        ({"u1": ["a", ["b"]]}, "lists of the baseline: found an item of type list"),
+        ({None: ["a"]}, "baseline holds a missing user id"),
+        (["abc"], "lists of the baseline: found a value of type str"),
+        (np.zeros(3), "baseline is a 1-dimensional array: expected two"),
+        (np.array([[1.0, np.nan]]), "found .*nan.* where an item id"),
+        (FRAME.drop(columns="user"), "baseline has no column 'user'; found 'item', 'rank': name the right one with user="),
+        (FRAME.drop(columns="item"), "neither a column 'item' .* nor 'items' .*; found 'user', 'rank'"),
+        (FRAME.drop(columns="rank"), "baseline has no column 'rank'"),
+        (FRAME.assign(items="x"), "both a column 'item' .* and 'items'"),
+        (FRAME.assign(rank=1), "two items at rank 1 of user 'u1'"),
+        (FRAME.assign(rank="first"), "rank column 'rank' must hold numbers"),
+        (FRAME.assign(rank=np.nan), "rank column 'rank' must hold numbers"),
+        (FRAME.assign(item=None), "found None where an item id"),
+        (FRAME.assign(item=np.nan), "found .*nan.* where an item id"),
+        (FRAME.assign(user=None), "baseline holds a missing user id"),
+        (pd.concat([FRAME, FRAME[["item"]]], axis=1), "several columns 'item'"),
+        (pd.concat([wide(LISTS), wide(LISTS)]), "baseline lists user 'u1' twice"),
+        (wide(LISTS).assign(items="abc"), "found a value of type str where a list"),
+        ({1: ["a"]}, "no user is in both arms: baseline has users such as 1, candidate such as 'u3'"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_name(data: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        monitor.compare_many(data, OTHERS)
+
+
+def test_the_candidate_is_named_too() -> None:
+    with pytest.raises(InputError, match="lists of the candidate: found a value of type str"):
+        monitor.compare_many(LISTS, {"u1": "abc"})
+
+
+def test_arrays_of_unequal_height_are_refused() -> None:
+    with pytest.raises(InputError, match="baseline has 2 rows and candidate 3"):
+        monitor.compare_many(np.zeros((2, 2)), np.zeros((3, 2)))

@@ -1,0 +1,158 @@
+"""Weights and relevance brought to the places of a batch; 42 and "42" name one item here too."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from factories import pull
+from monitor.metrics import METRICS, Need, parse, score_all
+from monitor.model import ItemWeights, Pairing, Panel, Pull, RelevanceTable
+from monitor.pairing import keep_lists, pair, unweighted_note
+from monitor.pairing.ids import codes_of, encode
+
+NAN = float("nan")
+BIG = 2**40
+
+
+def panel(*users: str) -> Panel:
+    return Panel(users=pd.Index(users, dtype="str"), segments={"all": np.arange(len(users), dtype=np.intp)})
+
+
+def ids(items: list[Any]) -> Any:
+    return np.array(items, dtype=np.int64) if all(isinstance(item, int) for item in items) else pd.array(items, dtype="str")
+
+
+def weights(known: dict[Any, float]) -> ItemWeights:
+    return ItemWeights(items=ids(list(known)), weights=np.array(list(known.values()), dtype=np.float64))
+
+
+def relevance(known: dict[str, dict[Any, float]]) -> RelevanceTable:
+    return RelevanceTable(
+        users=pd.Index(list(known), dtype="str"),
+        offsets=np.cumsum([0, *map(len, known.values())], dtype=np.int64),
+        items=ids([item for graded in known.values() for item in graded]),
+        grades=np.array([grade for graded in known.values() for grade in graded.values()], dtype=np.float64),
+    )
+
+
+def spelt(spell: str, *items: int) -> list[Any]:
+    return [str(item) for item in items] if spell == "text" else list(items)
+
+
+def same(found: Any, expected: Any) -> bool:
+    return np.array_equal(np.asarray(found), np.asarray(expected, dtype=np.float64), equal_nan=True)
+
+
+every_spelling = pytest.mark.parametrize(
+    ("baseline", "candidate", "known"),
+    [(a, b, c) for a in ("number", "text") for b in ("number", "text") for c in ("number", "text")],
+)
+
+
+@every_spelling
+@pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
+def test_each_place_has_the_weight_of_its_item(baseline: str, candidate: str, known: str, large: int) -> None:
+    table = weights(dict(zip(spelt(known, 42, large, 77), (0.5, 2.0, 9.0), strict=True)))
+
+    arms = (pull({"a": spelt(baseline, 42, large)}), pull({"a": spelt(candidate, large, 3)}))
+    found = pair(panel("a"), *arms, 3, item_weights=table).batch.weights
+
+    assert found is not None
+    assert same(found.baseline, [[0.5, 2.0, NAN]])
+    assert same(found.candidate, [[2.0, NAN, NAN]])
+
+
+@every_spelling
+@pytest.mark.parametrize("large", [5, BIG, -5], ids=["own codes", "large", "negative"])
+def test_each_place_has_the_grade_of_its_user_and_item(baseline: str, candidate: str, known: str, large: int) -> None:
+    graded = relevance(
+        {"b": dict(zip(spelt(known, 42), (3.0,), strict=True)), "a": dict(zip(spelt(known, 9, large), (1.0, 2.0), strict=True))}
+    )
+
+    arms = (
+        pull({"a": spelt(baseline, 42, large), "b": spelt(baseline, 1)}),
+        pull({"b": spelt(candidate, 42), "a": spelt(candidate, 7)}),
+    )
+    labels = pair(panel("a", "b", "c"), *arms, 2, relevance=graded).batch.labels
+
+    assert labels is not None
+    assert same(labels.grades.baseline, [[0, 2], [0, 0]])
+    assert same(labels.grades.candidate, [[0, 0], [3, 0]])
+    assert same(labels.ideal, [[2, 1], [3, 0]])
+    assert labels.relevant.tolist() == [2, 1]
+
+
+def test_nothing_is_known_unless_it_is_given() -> None:
+    batch = pair(panel("a"), pull({"a": [1]}), pull({"a": [1]}), 1).batch
+
+    assert batch.weights is None
+    assert batch.labels is None
+    assert unweighted_note(batch) is None
+
+
+def test_a_user_whom_nobody_graded_has_nothing_relevant() -> None:
+    labels = pair(panel("a"), pull({"a": [1]}), pull({"a": [1]}), 1, relevance=relevance({"z": {1: 1.0}})).batch.labels
+
+    assert labels is not None
+    assert labels.relevant.tolist() == [0]
+
+
+@pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
+def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
+    assert codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
+
+
+@pytest.mark.parametrize("lists", [([3, 42], [7]), ([BIG, 42], [-7]), (["x", "42"], [7])], ids=["own", "numbers", "texts"])
+def test_ids_from_elsewhere_find_their_codes(lists: tuple[list[Any], list[Any]]) -> None:
+    (baseline, candidate), vocabulary = encode(ids(lists[0]), ids(lists[1]))
+
+    for other in ([*lists[1], 42, 1000], [str(item) for item in [*lists[1], 42, 1000]]):
+        assert codes_of(ids(other), vocabulary).tolist() == [candidate[0], baseline[1], -1 if vocabulary is not None else 1000]
+
+
+def test_the_note_counts_items_and_users_without_a_weight() -> None:
+    baseline, candidate = pull({"a": [1, 2], "b": [1], "c": [9]}), pull({"a": [3, 1], "b": [1, 3], "c": [9]})
+
+    some = pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=weights({1: 1.0, 9: 1.0})).batch
+    every = pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=weights({1: 1.0, 9: 1.0, 2: 1.0, 3: 2.0})).batch
+
+    assert unweighted_note(some) == (
+        "item_weights: 2 of 4 listed items have no weight, so 2 of 3 users are left out where weights are needed"
+    )
+    assert unweighted_note(every) is None
+
+
+@pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.need is Need.ITEM_WEIGHTS])
+def test_a_user_whose_items_lack_a_weight_has_no_weighted_score(name: str) -> None:
+    baseline = pull({"a": [1, 2, 3], "b": [1, 4, 3]})
+    candidate = pull({"a": [2, 1, 3], "b": [4, 1, 3]})
+    batch = pair(panel("a", "b"), baseline, candidate, 3, item_weights=weights({1: 1.0, 2: 2.0, 3: 1.0})).batch
+
+    (scores,) = score_all(batch, [parse(name)]).values()
+
+    assert np.isfinite(scores[0])
+    assert np.isnan(scores[1])
+
+
+def unkept(pairing: Pairing) -> list[Any]:
+    return [np.asarray(part) for part in (pairing.batch.baseline, pairing.batch.candidate)]
+
+
+@pytest.mark.parametrize("items", [[[1, 2], [3]], [[BIG, 2], [3]], [["x", "2"], ["3"]]], ids=["own", "numbers", "texts"])
+def test_lists_that_were_kept_pair_again_as_they_did(items: list[list[Any]]) -> None:
+    segments = {"all": np.arange(2), "x=y": np.array([1])}
+    first = pair(panel("a", "n", "b"), pull({"a": items[0], "b": items[1]}), pull({"b": items[0], "a": items[1]}), 3)
+
+    kept = keep_lists(first, panel("a", "n", "b").users[first.panel_rows], segments)
+    again = pair(kept.panel, Pull(rankings=kept.baseline, failures={}), Pull(rankings=kept.candidate, failures={}), 3)
+
+    assert kept.baseline.users.tolist() == ["a", "b"]
+    assert again.panel_rows.tolist() == [0, 1]
+    assert again.coverage.rows[1].paired == 1
+    assert kept.baseline.scores is None
+    spell = {str(item) for row in items for item in row}
+    assert {str(item) for item in kept.baseline.items} == spell
+    for left, right in zip(unkept(first), unkept(again), strict=True):
+        assert ((left < 0) == (right < 0)).all()

@@ -1,0 +1,279 @@
+"""What rules that learn expect of a run, from hand-made histories and from simulated ones."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from factories import SLOT, comparison, rule, summary
+from monitor.model import (
+    Comparison,
+    Direction,
+    Expectation,
+    PastRun,
+    Rule,
+    RuleKind,
+    State,
+    Summary,
+    to_lessons,
+)
+from monitor.pipeline.expectations import NEAR_DROP_Z, compute_expectations, learning_rules
+from monitor.reference.budget import SAFETY
+
+DAY = timedelta(days=1)
+N = 10_000
+
+
+def drop(**changes: Any) -> Rule:
+    return rule(**{"kind": RuleKind.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1, **changes})
+
+
+def watched(*rules: Rule, **changes: Any) -> Comparison:
+    return comparison(**{"rules": rules or (drop(),), "runs_a_false_page": 90.0, **changes})
+
+
+def measured(mean: float | None, **changes: Any) -> Summary:
+    return summary(**{"mean": mean, "n": N, "standard_error": 0.0001, **changes})
+
+
+def history(means: Sequence[float], states: dict[int, State] | None = None) -> list[PastRun]:
+    named = states or {}
+    return [
+        PastRun(
+            slot=SLOT + day * DAY,
+            summaries=(measured(mean),),
+            states={("SimilarityLow", "all"): named[day]} if day in named else {},
+        )
+        for day, mean in enumerate(means)
+    ]
+
+
+def look(past: Sequence[PastRun], mean: float, what: Comparison | None = None) -> Expectation:
+    slot = SLOT + len(past) * DAY
+    (found,) = compute_expectations(what or watched(), slot, [measured(mean)], past, ())
+    return found
+
+
+MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
+
+
+def test_the_limit_is_the_prediction_limit_of_students_t_at_the_share_that_the_budget_leaves() -> None:
+    found = look(history(MEANS), 0.52)
+
+    spread, h = float(np.std(MEANS, ddof=1)), len(MEANS)
+    share = 1 / (SAFETY * 90)  # one rule on one segment has the whole budget
+    limit = np.mean(MEANS) - stats.t.isf(share, h - 1) * spread * np.sqrt(1 + 1 / h)
+    assert found.expected == pytest.approx(np.mean(MEANS), abs=1e-9)
+    assert found.limit == pytest.approx(limit, rel=1e-3)
+    assert found.opposite == pytest.approx(2 * np.mean(MEANS) - limit, rel=1e-3)
+    p = stats.t.cdf((0.52 - np.mean(MEANS)) / (spread * np.sqrt(1 + 1 / h)), h - 1)
+    assert found.z == pytest.approx(-stats.norm.ppf(p), rel=1e-3)
+    assert (found.runs, found.evidence) == (h, None)
+
+
+@pytest.mark.parametrize("runs", [0, 1, 4])
+def test_nothing_is_expected_after_fewer_than_five_healthy_runs(runs: int) -> None:
+    found = look(history(MEANS[:runs]), -1.0)
+
+    assert (found.runs, found.expected, found.limit, found.z) == (runs, None, None, None)
+
+
+def test_runs_in_alarm_are_no_part_of_what_is_normal() -> None:
+    past = history([*MEANS, 0.1, 0.1], {7: State.PENDING, 8: State.FIRING})
+
+    assert look(past, 0.5).expected == pytest.approx(look(history(MEANS), 0.5).expected)
+
+
+def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_does_not() -> None:
+    two = watched(drop(), drop(alert="Other"), rule(alert="Absolute"))
+    past = history([*MEANS, 0.1])
+    other = [*past[:-1], replace(past[-1], states={("Other", "all"): State.FIRING})]
+    absolute = [*past[:-1], replace(past[-1], states={("Absolute", "all"): State.FIRING})]
+    slot = SLOT + len(past) * DAY
+
+    assert compute_expectations(two, slot, [measured(0.5)], other, ())[0].runs == len(MEANS)
+    assert compute_expectations(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
+
+
+def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone() -> None:
+    each = watched(drop(segments="each"), rule(alert="Frozen", kind=RuleKind.FROZEN, metric="frozen", statistic="candidate"))
+    seen = [measured(0.5), measured(0.5, segment="country=DE")]
+    past = [PastRun(slot=SLOT + day * DAY, summaries=tuple(seen), states={}) for day in range(8)]
+
+    def count(alert: str, segment: str) -> list[int]:
+        alarmed = [*past[:-1], replace(past[-1], states={(alert, segment): State.FIRING})]
+        return [found.runs for found in compute_expectations(each, SLOT + 8 * DAY, seen, alarmed, ())]
+
+    assert count("SimilarityLow", "all") == [7, 7]
+    assert count("SimilarityLow", "country=DE") == [8, 7]
+    assert count("Frozen", "all") == [7, 7]
+
+
+def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
+    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    none = {"statistics": {"share_below(0)": 0.0}}
+    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, n=700 + day, **none),), states={}) for day in range(7)]
+    (found,) = compute_expectations(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
+
+    assert found.expected == 0.0
+    assert found.limit is not None
+    assert 0 < found.limit < 0.03
+    assert found.opposite == 0.0
+
+
+def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
+    far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    shares = [0.06, 0.08, 0.07, 0.05, 0.06, 0.07]
+    past = [
+        PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, statistics={"share_below(0)": each}),), states={})
+        for day, each in enumerate(shares)
+    ]
+    (found,) = compute_expectations(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
+
+    assert found.expected == pytest.approx(0.065, abs=2e-3)
+    assert found.limit is not None
+    assert 0.08 < found.limit < 0.2
+    assert found.z is not None
+    assert found.z > 3
+
+
+def test_too_few_users_neither_teach_nor_are_judged() -> None:
+    past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(mean, n=20),), states={}) for day, mean in enumerate(MEANS)]
+
+    assert look(past, 0.5, watched(drop(min_users=30))).runs == 0
+
+
+def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[tuple[Expectation, ...]]]:
+    """The history as it is stored run by run, without summaries, and what was expected of each run."""
+    past: list[PastRun] = []
+    expected = []
+    for day, mean in enumerate(means):
+        slot = SLOT + day * DAY
+        expected.append(compute_expectations(what, slot, [measured(mean)], past, ()))
+        past.append(PastRun(slot=slot, states={}, lessons=to_lessons(expected[-1])))
+    return past, expected
+
+
+def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
+    return told(means, what)[0]
+
+
+def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
+    rng = np.random.default_rng(3)
+    what = watched(drop(), drop(alert="Trend", kind=RuleKind.TREND))
+    healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
+    _, expected = told([*healthy, *falling], what)
+
+    trends = [trend for _, trend in expected]
+    assert all(each.evidence is None or each.evidence < (each.evidence_limit or 0) for each in trends[:30])
+    assert any((each.evidence or 0) >= (each.evidence_limit or np.inf) for each in trends[30:])
+    assert all((each.judged or 0) >= (each.limit or -1) for each, _ in expected[30:])
+
+
+def test_a_drift_under_way_is_not_taken_for_normal() -> None:
+    rng = np.random.default_rng(4)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)
+
+    (found,) = compute_expectations(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
+    assert found.expected == pytest.approx(0.5, abs=0.02)
+
+
+def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
+    rng = np.random.default_rng(11)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    healthy, fallen = 0.5 + 0.02 * rng.normal(size=9), 0.44 + 0.005 * rng.normal(size=9)
+    _, expected = told([*healthy, *fallen], what)
+
+    evidence = np.array([each.evidence or 0.0 for (each,) in expected[9:]])
+    assert np.all(evidence[1:] > 0.9 * evidence[:-1])
+    assert evidence[-1] > (expected[-1][0].evidence_limit or np.inf)
+
+
+def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -> None:
+    what = watched(drop(), runs_a_false_page=1e6)  # so rarely that evidence of a trend casts no suspicion
+    past = remembered([*MEANS * 2, 0.41], what)
+    lessons = past[-1].lessons["SimilarityLow"]
+    assert NEAR_DROP_Z < lessons.numbers[2, 0] < 6
+
+    seen = []
+    for day in range(5):
+        (found,) = compute_expectations(what, SLOT + (len(MEANS) * 2 + 1 + day) * DAY, [measured(MEANS[0])], past, ())
+        seen.append(found.runs)
+        past.append(PastRun(slot=SLOT + (len(MEANS) * 2 + 1 + day) * DAY, states={}, lessons=to_lessons([found])))
+    first = 2 * len(MEANS)
+    assert seen[:3] == [first, first + 1, first + 2]
+    assert seen[3] >= first + 3
+
+
+def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
+    rng = np.random.default_rng(4)
+    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)
+    firing = [replace(run, states={("Trend", "all"): State.FIRING} if day >= 35 else {}) for day, run in enumerate(past)]
+
+    (found,) = compute_expectations(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
+    assert found.expected == pytest.approx(0.5, abs=0.02)
+    assert found.evidence is not None
+    assert found.evidence < 100
+
+
+def test_only_rules_that_learn_look_back() -> None:
+    assert learning_rules(comparison()) == ()
+    assert [rule.alert for rule in learning_rules(watched())] == ["SimilarityLow"]
+    assert compute_expectations(comparison(), SLOT, [summary()], (), ()) == ()
+
+
+def test_the_same_history_gives_the_same_expectations() -> None:
+    past = history(MEANS)
+
+    assert look(past, 0.3) == look(past, 0.3)
+
+
+def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summary]:
+    """Runs of a few users to a few thousand, now and then without a value, without a segment, or without an error."""
+    found = []
+    for segment in segments:
+        n = int(rng.integers(1, 3000))
+        value = None if rng.random() < 0.1 else float(rng.normal(0.5, 0.05))
+        quantiles = {name: float(rng.normal(level, 0.02)) for name, level in (("p01", -0.5), ("p05", -0.2), ("p10", 0.0))}
+        shares = {"share_below(0)": float(rng.integers(0, n + 1) / n)}
+        error = None if rng.random() < 0.1 else 0.3 / n**0.5
+        if rng.random() > 0.1:
+            found.append(measured(value, segment=segment, n=n, standard_error=error, statistics={**quantiles, **shares}))
+    return found
+
+
+def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> None:
+    """The slow reference: every value measured anew from every summary of every past run."""
+    rng = np.random.default_rng(11)
+    watches = [drop(alert="Mean"), drop(alert="Tail", statistic="p05"), drop(alert="Trend", kind=RuleKind.TREND)]
+    far = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
+    what = watched(*(replace(each, segments="each", min_users=30) for each in (*watches, far)))
+    fast: list[PastRun] = []
+    slow: list[PastRun] = []
+    for day in range(45):
+        slot, run = SLOT + day * DAY, random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
+        found, expected = compute_expectations(what, slot, run, fast, ()), compute_expectations(what, slot, run, slow, ())
+        assert found == expected
+        states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
+        lessons = to_lessons(found)
+        fast.append(PastRun(slot=slot, states=states, lessons=lessons))
+        other = {alert: replace(each, series="something else") for alert, each in lessons.items()}
+        slow.append(PastRun(slot=slot, states=states, lessons=other, summaries=tuple(run)))
+    assert sum(each.limit is not None for each in found) >= 8
+
+
+def test_a_rule_that_looks_at_something_else_than_before_learns_from_the_summaries() -> None:
+    past = remembered(MEANS, watched())
+    changed = watched(drop(statistic="p50"))
+    quantiles = [measured(0.5, statistics={"p50": mean, "p25": mean - 0.1, "p75": mean + 0.1}) for mean in MEANS]
+
+    bare = look(past, 0.5, changed)
+    full = look([replace(run, summaries=(each,)) for run, each in zip(past, quantiles, strict=True)], 0.5, changed)
+    assert (bare.runs, full.runs) == (0, len(MEANS))
+    assert full.expected == pytest.approx(np.mean(MEANS), abs=1e-3)

@@ -1,0 +1,231 @@
+"""Stored runs judged again by rules that learn: histories as nobody wants them, each with what is said of it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+
+from factories import SLOT, comparison, rule, summary
+from monitor.model import (
+    AlertState,
+    Comparison,
+    Coverage,
+    CoverageRow,
+    Outcome,
+    Rule,
+    RuleKind,
+    Run,
+    RunRecord,
+    RunStatus,
+    State,
+    Summary,
+    Transition,
+)
+from monitor.pipeline.rejudgement import Rejudgement
+
+DAY = timedelta(days=1)
+DROP = rule(kind=RuleKind.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)
+TREND = rule(alert="Trend", kind=RuleKind.TREND, threshold=-1.0, resolve_at=-1.0, for_runs=1)
+MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
+WATCH = ("SimilarityLow", "all")
+
+
+def watched(*rules: Rule) -> Comparison:
+    return comparison(rules=rules or (DROP,))
+
+
+def measured(mean: float | None, **changes: Any) -> Summary:
+    return summary(**{"mean": None if mean is None else float(mean), "n": 1000, "standard_error": 0.001, **changes})
+
+
+def record(day: float, *summaries: Summary, status: RunStatus = RunStatus.OK, **changes: Any) -> RunRecord:
+    run = Run(
+        id=1,
+        comparison="home-feed",
+        slot=SLOT + day * DAY,
+        status=status,
+        reason=None,
+        attempt=1,
+        owner="a:1",
+        config_hash="hash",
+        k=10,
+        asked=1000,
+        paired=1000,
+        started_at=SLOT,
+        finished_at=None,
+    )
+    whole = Coverage(rows=(CoverageRow(segment="all", asked=1000, paired=1000, reasons={}),))
+    return RunRecord(run=replace(run, **changes), coverage=None if status is RunStatus.FAILED else whole, summaries=summaries)
+
+
+def judged(records: Sequence[RunRecord], what: Comparison | None = None) -> Rejudgement:
+    rejudging = Rejudgement(comparison=what or watched())
+    for each in records:
+        rejudging.judge(each)
+    return rejudging
+
+
+def state(records: Sequence[RunRecord], what: Comparison | None = None) -> AlertState:
+    return judged(records, what).states[WATCH]
+
+
+def days(means: Sequence[float | None], **changes: Any) -> list[RunRecord]:
+    return [record(day, measured(mean, **changes)) for day, mean in enumerate(means)]
+
+
+def test_identical_arms_stay_ok_and_the_first_change_is_a_drop() -> None:
+    same = days([1.0] * 8, standard_error=0.0)
+
+    assert state(same).outcome is Outcome.OK
+    changed = state([*same, record(8, measured(0.999, standard_error=0.0))])
+    assert (changed.state, changed.outcome) == (State.FIRING, Outcome.BREACH)
+    assert "1 was expected after 8 healthy runs" in changed.reason
+
+
+@pytest.mark.parametrize("runs", [0, 1, 4])
+def test_a_short_history_is_said_to_be_learning(runs: int) -> None:
+    found = state([*days(MEANS[:runs]), record(runs, measured(-1.0))])
+
+    assert (found.state, found.outcome) == (State.QUIET, Outcome.TOO_FEW)
+    assert found.reason == f"learning what is normal: {runs} of 5 healthy runs"
+
+
+@pytest.mark.parametrize("mean", [None, float("nan")])
+def test_a_summary_without_a_number_is_no_data_and_teaches_nothing(mean: float | None) -> None:
+    found = state([*days(MEANS), record(7, measured(mean))])
+    assert (found.state, found.outcome, found.reason) == (
+        State.QUIET,
+        Outcome.NO_DATA,
+        "mean of extended_tau has no value over 1,000 users",
+    )
+
+    gap = judged([*days(MEANS), record(7, measured(mean)), record(8, measured(0.1))]).states[WATCH]
+    assert "after 7 healthy runs" in gap.reason
+
+
+def test_a_mean_without_an_error_is_too_uncertain_to_be_judged() -> None:
+    found = state([*days(MEANS), record(7, measured(0.1, n=1, standard_error=None))])
+
+    assert (found.outcome, found.reason) == (Outcome.NO_DATA, "mean of extended_tau over 1 user is too uncertain to be judged")
+
+
+@pytest.mark.parametrize("users", [1, 2, 10, 5_000, 10**7])
+def test_any_number_of_users_is_judged_by_what_it_can_tell(users: int) -> None:
+    """A day of two users lies low by chance; one of ten million does not, nor one of none."""
+    error = None if users == 1 else 0.31 / np.sqrt(users)
+    found = state([*days(MEANS, n=5_000, standard_error=0.0044), record(7, measured(0.3, n=users, standard_error=error))])
+
+    assert (found.outcome is Outcome.BREACH) == (users >= 5_000)
+    assert found.outcome is not Outcome.ERROR
+
+
+def test_histories_from_one_user_to_ten_million_are_learned_from_alike() -> None:
+    sizes = [1, 2, 30, 1_000, 10**5, 10**6, 10**7]
+    records = [
+        record(day, measured(mean, n=n, standard_error=None if n == 1 else 0.31 / n**0.5))
+        for day, (mean, n) in enumerate(zip(MEANS, sizes, strict=True))
+    ]
+
+    assert state([*records, record(7, measured(0.52))]).outcome is Outcome.OK
+    assert "after 6 healthy runs" in state([*records, record(7, measured(0.52))]).reason
+
+
+def with_segment(day: int, mean: float, segment: str = "x=new") -> RunRecord:
+    return record(day, measured(0.5 + 0.01 * (day % 3)), measured(mean, segment=segment))
+
+
+def test_a_segment_that_appears_learns_by_itself_and_one_that_vanishes_is_no_data() -> None:
+    each = watched(replace(DROP, segments="each"))
+    start = days(MEANS)
+    appeared = judged([*start, with_segment(7, 0.4)], each).states["SimilarityLow", "x=new"]
+    assert appeared.reason == "learning what is normal: 0 of 5 healthy runs"
+
+    vanished = judged([*start, with_segment(7, 0.4), record(8, measured(0.5))], each).states["SimilarityLow", "x=new"]
+    assert (vanished.outcome, vanished.state) == (Outcome.NO_DATA, State.QUIET)
+    assert "belongs to x=new" in vanished.reason
+
+    later = [with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7, 13)]
+    assert judged([*start, *later, with_segment(13, 0.1)], each).states["SimilarityLow", "x=new"].state is State.FIRING
+
+
+def test_a_firing_segment_that_vanishes_goes_on_firing_without_data() -> None:
+    each = watched(replace(DROP, segments="each"))
+    fired = [*(with_segment(day, 0.4 + 0.01 * (day % 2)) for day in range(7)), with_segment(7, -0.5)]
+
+    found = judged([*fired, record(8, measured(0.5))], each).states["SimilarityLow", "x=new"]
+    assert (found.state, found.outcome) == (State.FIRING, Outcome.NO_DATA)
+
+
+def test_a_metric_that_appears_or_vanishes_is_told_and_learned_from_its_first_run_on() -> None:
+    other = watched(replace(DROP, metric="overlap"))
+    assert state(days(MEANS), other).reason == "no user has a value of overlap"
+
+    both = [record(7 + day, measured(0.5), measured(mean, metric="overlap")) for day, mean in enumerate(MEANS)]
+    assert "after 6 healthy runs" in state([*days(MEANS), *both], other).reason
+    gone = state([*days(MEANS), *both, record(14, measured(0.5))], other)
+    assert (gone.outcome, gone.state) == (Outcome.NO_DATA, State.QUIET)
+
+
+def test_another_configuration_learns_anew_and_the_old_reference_stands_when_it_returns() -> None:
+    before = days(MEANS)
+    changed = [record(7 + day, measured(0.9), config_hash="other") for day in range(3)]
+
+    assert state([*before, *changed]).reason == "learning what is normal: 2 of 5 healthy runs"
+    back = state([*before, *changed, record(10, measured(0.1))])
+    assert back.state is State.FIRING
+    assert "0.52 was expected after 7 healthy runs" in back.reason
+
+
+def test_a_gap_of_months_changes_nothing_but_the_dates() -> None:
+    gap = state([*days(MEANS), record(200.25, measured(0.1))])
+
+    assert gap.state is State.FIRING
+    assert "after 7 healthy runs" in gap.reason
+    assert gap.since == SLOT + 200.25 * DAY
+
+
+def failed(day: int) -> RunRecord:
+    return record(day, status=RunStatus.FAILED, reason="candidate: connection refused")
+
+
+def test_a_week_of_failed_runs_holds_every_state_with_its_reason_and_teaches_nothing() -> None:
+    week = [failed(day) for day in range(7, 14)]
+    quiet = state([*days(MEANS), *week])
+    assert (quiet.state, quiet.outcome) == (State.QUIET, Outcome.ERROR)
+    assert quiet.reason == "the run failed: candidate: connection refused"
+    assert "after 7 healthy runs" in state([*days(MEANS), *week, record(14, measured(0.5))]).reason
+
+    firing = [*days(MEANS), record(7, measured(0.1)), *(failed(day) for day in range(8, 15))]
+    assert state(firing).state is State.FIRING
+    assert state([*firing, record(15, measured(0.52))]).state is State.QUIET
+
+
+def test_insufficient_runs_hold_the_state_and_teach_nothing_and_abandoned_ones_do_not_even_tell() -> None:
+    thin = record(7, measured(0.1), status=RunStatus.INSUFFICIENT, reason="only 3 of 1,000 users")
+    found = state([*days(MEANS), thin])
+    assert (found.state, found.outcome) == (State.QUIET, Outcome.NO_DATA)
+
+    abandoned = record(8, status=RunStatus.ABANDONED)
+    assert state([*days(MEANS), abandoned]) == state(days(MEANS))
+    assert "after 7 healthy runs" in state([*days(MEANS), thin, abandoned, record(9, measured(0.5))]).reason
+
+
+def changes(records: Sequence[RunRecord], what: Comparison) -> list[tuple[datetime, str, State]]:
+    rejudging = Rejudgement(comparison=what)
+    found: list[Transition] = [change for each in records for change in rejudging.judge(each)]
+    return [(each.slot, each.alert, each.to_state) for each in found]
+
+
+def test_the_fold_of_the_parts_is_the_fold_of_the_whole_and_a_slot_judged_before_moves_nothing() -> None:
+    rng = np.random.default_rng(9)
+    what = watched(DROP, TREND)
+    records = days([*(0.5 + 0.02 * rng.normal(size=25)), *(0.42 + 0.02 * rng.normal(size=10)), 0.1, 0.5])
+    whole = changes(records, what)
+    assert {alert for _, alert, _ in whole} == {"SimilarityLow", "Trend"}
+
+    rejudging = Rejudgement(comparison=what)
+    again = [change for each in (*records[:20], records[19], *records[20:]) for change in rejudging.judge(each)]
+    assert [(each.slot, each.alert, each.to_state) for each in again] == whole

@@ -1,0 +1,172 @@
+"""What a run explains, by which metric, and what its alerts say of it."""
+
+import math
+import threading
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from factories import claim, comparison, pull, rule, transition
+from monitor.errors import SourceError
+from monitor.metrics import parse
+from monitor.model import COVERAGE, Comparison, RunResult, RunStatus, Split, State
+from monitor.pipeline.run import execute
+from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
+from pipeline.canned import CannedTitles, StillClock, arms, users
+
+NAMES = [f"u{number}" for number in range(8)]
+SAME = {name: [1, 2, 3] for name in NAMES}
+OTHER = {name: [7, 8, 9] if name in NAMES[:4] else [1, 2, 3] for name in NAMES}
+TWO = comparison(k=3, rules=(rule(for_runs=1, min_users=1),), evidence_users=2)
+COUNTRIES = ["DE"] * 4 + ["UK"] * 4
+
+
+def run(candidate: dict[str, list[int]], past: tuple[Split, ...] = (), what: Comparison = TWO, **more: Any) -> RunResult:
+    opened = arms(pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES))
+    return execute(what, opened, claim(), (), StillClock(), splits=past, **more)
+
+
+def split_of(result: RunResult) -> Split:
+    assert result.split is not None
+    return result.split
+
+
+def chosen(metrics: list[str], *watched: str) -> str | None:
+    rules = tuple(rule(metric=name) for name in watched)
+    found = choose_metric(comparison(rules=rules), [parse(name) for name in metrics])
+    return None if found is None else str(found)
+
+
+def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else_the_first() -> None:
+    metrics = ["extended_tau", "rbo(p=0.9)", "overlap"]
+    assert chosen(metrics, "overlap", "extended_tau") == "overlap"
+    assert chosen(metrics, "jaccard", "rbo(p=0.9)") == "rbo(p=0.9)"
+    assert chosen(metrics, COVERAGE) == "extended_tau"
+    assert chosen(metrics, "over_floor(rbo(p=0.9))") == "rbo(p=0.9)"
+    assert chosen([], "overlap") is None
+
+
+def test_a_metric_of_relevance_is_never_explained() -> None:
+    assert chosen(["ndcg", "overlap"], "ndcg") == "overlap"
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("extended_tau", 2.0), ("rbo(p=0.9)", 1.0), ("kendall_distance", 3.0), ("generalized_footrule", math.inf)],
+)
+def test_the_farthest_that_lists_can_be_is_what_the_bounds_say(name: str, expected: float) -> None:
+    assert find_farthest(parse(name), 3) == pytest.approx(expected)
+
+
+def test_the_first_run_tells_what_sets_lists_apart_and_explains_no_drop() -> None:
+    found = run(OTHER).explanation
+    assert found is not None
+    assert found.sentence == "No healthy run to hold this against: lists lie 1.0000 from identical ones; membership 100 %."
+    assert (found.runs, found.before, found.causes, found.falls, found.rises) == (0, None, (), (), ())
+    assert [item.item for item in found.gained] == ["7", "8", "9"]
+    assert found.groups[0].examples[0].candidate == ("7", "8", "9")
+
+
+def test_a_run_with_a_past_explains_its_drop_by_segment_items_and_users() -> None:
+    past = (split_of(run(SAME)), split_of(run(SAME)))
+    found = run(OTHER, past).explanation
+    assert found is not None
+    assert (found.runs, found.before, found.now, found.segment) == (2, 0.0, 1.0, "country=DE")
+    assert found.sentence.startswith("All of the drop: country=DE, 3 items left their lists")
+    assert {fall.segment: fall.whole for fall in found.falls} == {"country=DE": 1.0, "country=UK": 0.0}
+    assert [(group.change, group.users, group.share_before) for group in found.groups] == [("replaced", 4, 0.0)]
+    assert [example.user for example in found.groups[0].examples] == ["u0", "u1"]
+
+
+def test_splits_of_another_metric_are_no_past() -> None:
+    past = (replace(split_of(run(SAME)), metric="overlap"),)
+    found = run(OTHER, past).explanation
+    assert found is not None
+    assert found.runs == 0
+
+
+def test_where_no_lists_are_to_be_kept_no_user_is_told() -> None:
+    found = run(OTHER, what=replace(TWO, evidence_users=0)).explanation
+    assert found is not None
+    assert [group.examples for group in found.groups] == [(), ()]
+
+
+def test_a_run_that_is_not_ok_leaves_neither_split_nor_explanation() -> None:
+    result = run({"u0": [1, 2, 3]})
+    assert result.status is RunStatus.INSUFFICIENT
+    assert (result.split, result.explanation) == (None, None)
+
+
+def test_an_alert_fires_and_is_told_where_nothing_can_be_explained() -> None:
+    related = replace(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
+    result = run({name: [7, 8, 9] for name in NAMES}, what=related)
+    assert [(each.to_state, each.explanation) for each in result.transitions] == [(State.FIRING, None)]
+    assert (result.split, result.explanation) == (None, None)
+
+
+def test_an_alert_says_why_for_its_segment_first() -> None:
+    each = replace(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
+    result = run(OTHER, (split_of(run(SAME)),), each)
+    said = {alert.segment: alert.explanation for alert in result.transitions}
+    items = "Items shown in country=DE more: 7, 8, 9; less: 1, 2, 3."
+    sentence = result.explanation.sentence if result.explanation else ""
+    assert said == {
+        "all": f"{sentence} {items}",
+        "country=DE": (
+            "In country=DE the mean fell by 2.0000, 100 % of everybody's drop; membership 100 %. "
+            f"All users: a{sentence[1:]} {items}"
+        ),
+    }
+
+
+def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_the_one_explained() -> None:
+    found = run(OTHER).explanation
+    assert found is not None
+    alerts = (
+        transition(metric=COVERAGE, statistic="missing"),
+        transition(from_state=State.FIRING, to_state=State.QUIET),
+        transition(metric="overlap"),
+        transition(metric="over_floor(extended_tau)"),
+    )
+    said = [alert.explanation for alert in add_explanations(alerts, found)]
+    assert said[:2] == [None, None]
+    assert str(said[2]).startswith("By extended_tau: No healthy run")
+    assert str(said[3]).startswith("No healthy run")
+    assert [alert.explanation for alert in add_explanations(alerts, None)] == [None] * 4
+
+
+def test_hostile_ids_stay_on_one_bounded_line() -> None:
+    evil = "x" * 500 + "\x1b[31m\n"
+    opened = arms(pull({"a": ["i1"]}), pull({"a": [evil]}), users("a", country=[evil]))
+    watched = replace(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
+    for alert in execute(watched, opened, claim(), (), StillClock()).transitions:
+        assert alert.explanation is not None
+        assert alert.explanation.isprintable()
+        assert len(alert.explanation) < 600
+
+
+def titled(answer: Any) -> RunResult:
+    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
+    return execute(TWO, opened, claim(), (), StillClock())
+
+
+def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
+    result = titled({"7": "Tea", "1": "Kettle", "99": "never listed"})
+    assert result.explanation is not None
+    assert [(item.item, item.title) for item in result.explanation.gained] == [("7", "Tea"), ("8", None), ("9", None)]
+    assert "more: Tea, 8, 9; less: Kettle, 2, 3." in str(result.transitions[0].explanation)
+    assert result.reason is None
+
+
+@pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])
+def test_a_catalogue_that_fails_or_hangs_costs_the_titles_and_nothing_else(answer: Any) -> None:
+    quick = replace(TWO, deadline=timedelta(seconds=1))
+    opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
+    result = execute(quick, opened, claim(), (), StillClock())
+    assert result.status is RunStatus.OK
+    assert str(result.reason).startswith("item_titles: ")
+    assert result.explanation is not None
+    assert {item.title for item in result.explanation.gained} == {None}
+    assert [each.to_state for each in result.transitions] == [State.FIRING]

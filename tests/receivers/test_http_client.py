@@ -1,0 +1,238 @@
+import gc
+import subprocess
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from ssl import PROTOCOL_TLS_SERVER, SSLContext
+
+import pytest
+
+from monitor.errors import DeliveryError
+from monitor.receivers.http_client import MAX_BODY_BYTES, HttpClient
+from monitor.redaction import origin
+from servers import free_port, require
+from servers.webhook import (
+    Collector,
+    Reply,
+    answer,
+    disconnect,
+    flood_chunk_size,
+    flood_headers,
+    gzip_bomb,
+    hang,
+    serve,
+    trickle_body,
+    trickle_headers,
+)
+
+
+@contextmanager
+def guarding(url: str, timeout_s: float = 5.0, ca_file: str | None = None) -> Iterator[HttpClient]:
+    with closing(HttpClient(url, who="hook", timeout_s=timeout_s, ca_file=ca_file)) as guard:
+        yield guard
+
+
+def failure(guard: HttpClient, body: bytes = b"{}") -> DeliveryError:
+    with pytest.raises(DeliveryError) as caught:
+        guard.post(body, {})
+    assert not caught.value.permanent
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    return caught.value
+
+
+def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None:
+    collector.default = answer(429, {"Retry-After": "7"}, b"slow down")
+    with guarding(f"{collector.url}/a?b=c") as guard:
+        got = guard.post(b"hello", {"X-One": "1"})
+    assert (got.status, got.headers["retry-after"]) == (429, "7")
+    (request,) = collector.requests
+    assert (request.method, request.path, request.body, request.headers["X-One"]) == ("POST", "/a?b=c", b"hello", "1")
+    assert request.headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".internal"])
+def test_a_host_that_is_no_name_is_told_like_one_that_nobody_knows(host: str) -> None:
+    with guarding(f"http://{host}:9/") as guard:
+        assert "has a host name that cannot be resolved: check the URL" in str(failure(guard))
+
+
+def test_it_tells_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
+    collector.replies.extend([answer(400, {}, b"invalid_payload"), answer(200, {}, b"x" * 100_000), trickle_body])
+    with guarding(collector.url, timeout_s=0.5) as guard:
+        bodies = [guard.post(b"", {}).body for _ in range(3)]
+    assert bodies == [b"invalid_payload", b"x" * MAX_BODY_BYTES, None]
+
+
+@pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
+def test_what_was_sent_and_not_answered_may_be_known(collector: Collector, reply: Reply) -> None:
+    collector.default = reply
+    with guarding(collector.url, timeout_s=0.3) as guard:
+        assert failure(guard).may_be_known
+
+
+def test_what_was_not_sent_is_not_known(collector: Collector) -> None:
+    with guarding(f"http://127.0.0.1:{free_port()}") as guard:
+        assert not failure(guard).may_be_known
+    with guarding(collector.url.replace("http:", "https:"), timeout_s=0.3) as guard:
+        assert not failure(guard).may_be_known
+
+
+def test_a_connection_is_used_again(collector: Collector) -> None:
+    collector.default = answer(200, {}, b"x" * 1000)
+    with guarding(collector.url) as guard:
+        for _ in range(3):
+            guard.post(b"", {})
+    assert (len(collector.requests), collector.connections) == (3, 1)
+
+
+@pytest.mark.parametrize("reply", [hang, trickle_headers], ids=["hangs", "trickles its headers"])
+def test_a_server_that_does_not_answer_in_time_is_cut_at_the_deadline(collector: Collector, reply: Reply) -> None:
+    collector.default = reply
+    started = time.monotonic()
+    with guarding(collector.url, timeout_s=0.5) as guard:
+        error = failure(guard)
+    assert 0.45 < time.monotonic() - started < 1.5
+    assert str(error) == f"hook at {collector.url} did not answer within 0.5 s"
+
+
+def test_a_trickling_body_is_cut_at_the_deadline_and_the_status_counts(collector: Collector) -> None:
+    collector.default = trickle_body
+    started = time.monotonic()
+    with guarding(collector.url, timeout_s=0.5) as guard:
+        assert guard.post(b"", {}).status == 200
+    assert 0.45 < time.monotonic() - started < 1.5
+
+
+def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
+    import socket  # noqa: PLC0415 - a bare listener, for this test alone
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        started = time.monotonic()
+        with guarding(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5) as guard:
+            assert not failure(guard, bytes(64 * 1024 * 1024)).may_be_known
+        assert 0.45 < time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("reply", "is_taken"),
+    [(gzip_bomb, True), (flood_chunk_size, True), (flood_headers, False)],
+    ids=["gzip_bomb", "flood_chunk_size", "flood_headers"],
+)
+def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Collector, reply: Reply, is_taken: bool) -> None:  # noqa: FBT001 - a parameter
+    collector.default = reply
+    gc.collect()
+    tracemalloc.start()
+    started = time.monotonic()
+    with guarding(collector.url) as guard:
+        if is_taken:
+            assert guard.post(b"", {}).status == 200
+        else:
+            failure(guard)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 * 1024 * 1024
+    assert time.monotonic() - started < 3
+
+
+def test_a_redirect_is_not_followed(collector: Collector) -> None:
+    collector.default = answer(307, {"Location": f"{collector.url}/elsewhere"})
+    with guarding(collector.url) as guard:
+        assert guard.post(b"secret", {}).status == 307
+    assert len(collector.requests) == 1
+
+
+def test_cookies_are_not_kept(collector: Collector) -> None:
+    collector.default = answer(200, {"Set-Cookie": "id=1; Path=/"})
+    with guarding(collector.url) as guard:
+        guard.post(b"", {})
+        guard.post(b"", {})
+    assert "Cookie" not in collector.requests[1].headers
+
+
+def test_the_environment_s_proxies_are_not_used(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    with guarding(collector.url) as guard:
+        assert guard.post(b"", {}).status == 200
+
+
+def test_a_refused_connection_says_so_without_the_path() -> None:
+    place = f"http://127.0.0.1:{free_port()}"
+    with guarding(f"{place}/canary-path?canary=1") as guard:
+        error = failure(guard)
+    assert str(error) == f"hook at {place} refused the connection: check that it runs and listens there"
+
+
+def test_an_unknown_host_says_so() -> None:
+    with guarding("http://nowhere.invalid/canary") as guard:
+        error = failure(guard)
+    assert str(error) == "hook at http://nowhere.invalid has a host name that cannot be resolved: check the URL"
+
+
+def test_a_broken_connection_says_so(collector: Collector) -> None:
+    collector.default = disconnect
+    with guarding(collector.url) as guard:
+        assert str(failure(guard)) == f"hook at {collector.url} broke the connection or did not speak HTTP"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    pem = tmp_path / "server.pem"
+    key = tmp_path / "key.pem"
+    subprocess.run(
+        [
+            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
+            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    pem.write_text(pem.read_text() + key.read_text())
+    return pem
+
+
+@pytest.fixture
+def tls_collector(certificate: Path) -> Iterator[Collector]:
+    context = SSLContext(PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    yield from serve(context)
+
+
+def test_a_certificate_nobody_vouches_for_is_refused_and_its_authority_may_be_given(
+    tls_collector: Collector, certificate: Path
+) -> None:
+    with guarding(tls_collector.url) as guard:
+        assert "has no certificate that can be trusted" in str(failure(guard))
+    assert tls_collector.requests == []
+    with guarding(tls_collector.url, ca_file=str(certificate)) as guard:
+        assert guard.post(b"hi", {}).status == 200
+
+
+def test_tls_obeys_the_deadline_too(tls_collector: Collector, certificate: Path) -> None:
+    tls_collector.default = trickle_headers
+    started = time.monotonic()
+    with guarding(tls_collector.url, timeout_s=0.5, ca_file=str(certificate)) as guard:
+        assert "did not answer within 0.5 s" in str(failure(guard))
+    assert time.monotonic() - started < 1.5
+
+
+def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: Collector) -> None:
+    started = time.monotonic()
+    with guarding(collector.url.replace("http:", "https:"), timeout_s=0.5) as guard:
+        failure(guard)
+    assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://user:pw@Hooks.test/secret?x=1", "https://hooks.test"),
+        ("http://[::1]:9093/x", "http://[::1]:9093"),
+        ("http://am:9093", "http://am:9093"),
+    ],
+)
+def test_an_origin_holds_no_secret(url: str, shown: str) -> None:
+    assert origin(url) == shown

@@ -1,0 +1,163 @@
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from structlog.testing import LogCapture
+
+from factories import SLOT, claim
+from logs import captured
+from monitor.receivers import PingOptions, open_pings
+from monitor.receivers import pings as module
+from monitor.receivers.pings import RunPings
+from servers.healthchecks import CHECK, signals_of
+from servers.webhook import Collector, Reply, answer, disconnect
+
+CLOSING_S = 10.0
+
+
+@pytest.fixture
+def logged(monkeypatch: pytest.MonkeyPatch) -> LogCapture:
+    return captured(monkeypatch, module)
+
+
+@contextmanager
+def pinging(url: str, **options: Any) -> Iterator[RunPings]:
+    """Rests take no time."""
+    man = RunPings(PingOptions.model_validate({"url": url, **options}), rest=lambda _: False)
+    yield man
+    man.close(CLOSING_S)
+
+
+def held_until(go_on: threading.Event) -> Reply:
+    """An answer that comes when it may."""
+
+    def reply(collector: Collector, sock: socket.socket) -> None:
+        assert go_on.wait(30)
+        answer(200)(collector, sock)
+
+    return reply
+
+
+def test_a_run_that_is_well_pings_its_start_and_its_end_under_one_uuid(collector: Collector) -> None:
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+        man.run_finished(claim(), None)
+    start, end = signals_of(collector.requests)
+    assert (start.kind, end.kind, end.body) == ("start", "success", "")
+    assert start.rid == end.rid
+
+
+def test_a_failure_tells_its_reason_short_and_on_one_line(collector: Collector) -> None:
+    with pinging(collector.url + CHECK) as man:
+        man.run_finished(claim(), "failed: no such\nfile " + "x" * 1_000_000)
+    (failed,) = signals_of(collector.requests)
+    assert failed.kind == "fail"
+    assert failed.body.startswith("failed: no such file xxx")
+    assert len(failed.body) <= 1000
+
+
+def test_each_attempt_slot_and_comparison_has_a_uuid_of_its_own(collector: Collector) -> None:
+    runs = [claim(), claim(attempt=2), claim(slot=SLOT + timedelta(days=1)), claim(comparison="other")]
+    with pinging(collector.url + CHECK) as man:
+        for run in runs:
+            man.run_started(run)
+    assert len({signal.rid for signal in signals_of(collector.requests)}) == 4
+
+
+def test_only_the_named_comparisons_are_pinged(collector: Collector) -> None:
+    with pinging(collector.url + CHECK, comparisons=["other"]) as man:
+        man.run_started(claim())
+        man.run_started(claim(comparison="other"))
+    assert len(collector.requests) == 1
+
+
+def test_a_query_of_the_url_is_kept(collector: Collector) -> None:
+    with pinging(f"{collector.url}{CHECK}/?create=1") as man:
+        man.run_started(claim())
+    assert collector.requests[0].path.startswith(f"{CHECK}/start?create=1&rid=")
+
+
+@pytest.mark.parametrize("reply", [answer(500), answer(429), disconnect])
+def test_a_ping_that_did_not_get_through_is_tried_three_times_and_logged_without_the_url(
+    collector: Collector, reply: Any, logged: LogCapture
+) -> None:
+    collector.default = reply
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+    assert len(collector.requests) == 3
+    (entry,) = logged.entries
+    assert (entry["event"], entry["ping"], entry["log_level"]) == ("ping not sent", "ping", "warning")
+    assert CHECK.rpartition("/")[2] not in str(entry)
+
+
+def test_a_url_that_is_wrong_is_not_tried_again(collector: Collector, logged: LogCapture) -> None:
+    collector.default = answer(404)
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+    assert len(collector.requests) == 1
+    assert logged.entries[0]["reason"] == f"ping at {collector.url} answered 404 Not Found: check its URL"
+
+
+def test_a_ping_that_gets_through_at_the_third_try_is_not_logged(collector: Collector, logged: LogCapture) -> None:
+    collector.replies.extend([answer(503), disconnect])
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+    assert (len(collector.requests), logged.entries) == (3, [])
+
+
+def test_a_server_that_hangs_holds_up_no_run_and_the_newest_pings_win(collector: Collector, logged: LogCapture) -> None:
+    go_on = threading.Event()
+    collector.replies.append(held_until(go_on))
+    with pinging(collector.url + CHECK) as man:
+        man.run_started(claim())
+        collector.wait_for(1)
+        for attempt in range(1, 101):
+            man.run_finished(claim(attempt=attempt), None)
+        go_on.set()
+    rids = [signal.rid for signal in signals_of(collector.requests)[1:]]
+    assert len(rids) == 64
+    assert [entry["event"] for entry in logged.entries].count("ping dropped: too many wait") == 36
+
+
+def test_closing_waits_no_longer_than_told_and_nothing_is_sent_afterwards(collector: Collector) -> None:
+    go_on = threading.Event()
+    collector.default = held_until(go_on)
+    man = RunPings(PingOptions.model_validate({"url": collector.url + CHECK}))
+    man.run_started(claim())
+    collector.wait_for(1)
+    man.close(0.0)
+    man.run_finished(claim(), None)
+    go_on.set()
+    man.close(CLOSING_S)
+    assert len(collector.requests) == 1
+    assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
+
+
+def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
+    (man,) = open_pings([PingOptions.model_validate({"url": "https://hc.test/canary"})])
+    assert not [thread for thread in threading.enumerate() if thread.name == "ping-ping"]
+    assert "canary" not in repr(man)
+    man.close(0.0)
+
+
+def test_what_becomes_of_each_ping_is_told(collector: Collector) -> None:
+    heard: list[tuple[str, str]] = []
+    go_on = threading.Event()
+    collector.replies.extend([answer(200), answer(404), held_until(go_on)])
+    options = PingOptions.model_validate({"url": collector.url + CHECK, "name": "hc"})
+    man = RunPings(options, rest=lambda _: False, on_outcome=lambda *outcome: heard.append(outcome))
+    for attempt in range(3):
+        man.run_started(claim(attempt=attempt))
+    collector.wait_for(3)
+    for attempt in range(3, 3 + 65):
+        man.run_started(claim(attempt=attempt))
+    go_on.set()
+    man.close(CLOSING_S)
+
+    assert heard[:2] == [("hc", "sent"), ("hc", "failed")]
+    assert Counter(heard) == {("hc", "sent"): 66, ("hc", "failed"): 1, ("hc", "dropped"): 1}

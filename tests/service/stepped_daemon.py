@@ -1,0 +1,93 @@
+"""A daemon in this process under a clock that a test sets, and what it shows."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from threading import Lock
+from time import monotonic
+
+import requests
+
+from monitor.model import Run, RunStatus
+from monitor.service.daemon.daemon import Daemon
+from servers.daemon import wait_for
+
+START = datetime(2026, 3, 10, 12, 0, 10, tzinfo=UTC)
+
+
+@dataclass
+class SteppedClock:
+    """Both clocks go on by themselves; a test may set the wall clock, or let time pass at once."""
+
+    start: datetime = START
+    begun: float = field(default_factory=monotonic)
+    set_by: timedelta = timedelta(0)
+    passed: timedelta = timedelta(0)
+    lock: Lock = field(default_factory=Lock)
+
+    def now(self) -> datetime:
+        with self.lock:
+            return self.start + timedelta(seconds=monotonic() - self.begun) + self.passed + self.set_by
+
+    def monotonic(self) -> float:
+        with self.lock:
+            return monotonic() + self.passed.total_seconds()
+
+    def set(self, by: timedelta) -> None:
+        """Set the wall clock, or sleep: the steady clock does not see it."""
+        with self.lock:
+            self.set_by += by
+
+    def let_pass(self, time: timedelta) -> None:
+        with self.lock:
+            self.passed += time
+
+
+@dataclass
+class Watched:
+    """The daemon under test, its clock, and its pages."""
+
+    daemon: Daemon
+    clock: SteppedClock
+
+    def status_of(self, path: str) -> int:
+        return requests.get(self.daemon.url + path, timeout=10).status_code
+
+    def value(self, series: str) -> float | None:
+        page = requests.get(f"{self.daemon.url}/metrics", timeout=10).text
+        found = re.search(rf"^rankwatch_{re.escape(series)} (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else None
+
+    def runs(self) -> dict[datetime, Run]:
+        return {run.slot: run for run in self.daemon.store.runs(comparison=None, limit=1000)}
+
+    def await_run(self, slot: datetime, *, attempt: int = 1) -> Run:
+        def look() -> Run | None:
+            run = self.runs().get(slot)
+            return run if run and run.status is RunStatus.OK and run.attempt >= attempt else None
+
+        run = wait_for(look, f"run of {slot}", timeout_s=30)
+        assert run is not None
+        return run
+
+    def pass_until(self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10)) -> None:
+        """Let time pass by steps until it is seen."""
+
+        def seen() -> bool:
+            if look():
+                return True
+            self.clock.let_pass(step)
+            return False
+
+        wait_for(seen, what, timeout_s=30)
+
+
+@contextmanager
+def watching(config: Path) -> Iterator[Watched]:
+    clock = SteppedClock()
+    with Daemon(config, clock=clock) as daemon:
+        daemon.start()
+        yield Watched(daemon, clock)

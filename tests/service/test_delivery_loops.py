@@ -1,0 +1,46 @@
+"""One loop of one receiver, turn by turn."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from factories import SLOT, comparison, rule
+from monitor.errors import DeliveryError
+from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
+from monitor.storage import SqlStore, open_store
+from pipeline.outbox_process import store_run
+from pipeline.test_delivery import DAY, FakeClock, FakeReceiver, outlet
+
+BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
+        yield opened
+
+
+def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store: SqlStore) -> None:
+    clock, receiver = FakeClock(), FakeReceiver(errors=[BUSY], resend_every_s=1)
+    loop = DeliveryLoop(outlet=outlet(store, receiver, clock))
+    store_run(store, 0.1)
+    assert loop.take_turn() == LONGEST_REST_S
+    store_run(store, 0.1, watched=comparison(name="search", rules=(rule(for_runs=1),)))
+    clock.pass_by(119)
+    assert loop.take_turn() == 1
+    assert receiver.sent == []
+    clock.pass_by(DAY.total_seconds())
+    assert loop.take_turn() == POLL_S
+    assert {change.comparison for change in receiver.told} == {"home-feed", "search"}
+
+
+def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(store: SqlStore) -> None:
+    clock, receiver = FakeClock(SLOT), FakeReceiver(resend_every_s=60)
+    loop = DeliveryLoop(outlet=outlet(store, receiver, clock))
+    store_run(store, 0.1)
+    for _ in range(3):
+        loop.take_turn()
+        clock.pass_by(30)
+    assert [message.is_repetition for message in receiver.sent] == [False, True, True]

@@ -1,0 +1,311 @@
+"""A gate over stored runs: what is judged, what is left out, and why there is no verdict."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from factories import SLOT
+from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
+from monitor.model import NoiseFloor, SampleSize
+from monitor.sampling import draw
+from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
+from service.gate_runs import METRIC, OVER, Gated, HeldClock, constant, figures, gated, people, sampled
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[Gated]:
+    with gated(tmp_path) as opened:
+        yield opened
+
+
+def said(found: Certificate) -> tuple[str, str]:
+    return found.verdict.value, found.reason.value
+
+
+def test_an_excess_far_below_the_margin_is_safe_and_far_above_a_breach(world: Gated) -> None:
+    for _ in range(2):
+        world.run(constant(-0.4))
+    assert said(world.ask(margin=0.05)) == ("safe", "decided")
+    assert said(world.ask(margin=-0.8)) == ("breach", "decided")
+    assert world.ask(margin=0.05).words.startswith("the mean excess is below 0.05: at most -0.3")
+
+
+def test_only_rotating_users_count(world: Gated) -> None:
+    fixed = _fixed_of(world)
+    for _ in range(2):
+        world.run(lambda names: np.where(np.isin(names, fixed), 2.0, -0.4))
+    found = world.ask()
+    assert [run.users for run in found.runs] == [200, 200]
+    assert found.segments[0].mean_best == pytest.approx(-0.4)
+
+
+def _fixed_of(world: Gated) -> list[str]:
+    users = draw(world.users.table, replace(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
+    return list(users)
+
+
+def test_missing_users_are_set_to_their_worst_and_decide(world: Gated) -> None:
+    world.run(constant(-0.1), without=lambda name: name.endswith("7"))
+    found = world.ask(margin=0.05)
+    (segment,) = found.segments
+    assert said(found) == ("inconclusive", "no_data")
+    assert segment.users == 200
+    assert segment.missing > 10
+    assert segment.mean_worst is not None
+    assert segment.mean_best is not None
+    assert segment.mean_best < -0.1 < segment.mean_worst
+    assert "have no score, and that decides" in found.words
+
+
+def test_a_missing_fixed_user_is_taken_for_a_rotating_one_and_widens_the_bounds(world: Gated) -> None:
+    lost = set(_fixed_of(world)[:3])
+    world.run(constant(-0.4), without=lost.__contains__)
+    (segment,) = world.ask().segments
+    assert (segment.users, segment.missing) == (200, 3)
+
+
+def test_an_undefined_score_is_a_missing_one(world: Gated) -> None:
+    world.run(lambda names: np.array([math.nan, *[-0.4] * (len(names) - 1)]))
+    (segment,) = world.ask().segments
+    assert segment.users == 200
+    assert segment.missing in {0, 1}, "the first name may be a fixed user"
+    world.run(lambda names: np.full(len(names), math.nan))
+    assert world.ask().segments[0].missing >= 200
+
+
+def test_a_score_outside_of_the_range_is_an_error_that_says_so(world: Gated) -> None:
+    world.run(constant(2.5))
+    with pytest.raises(InputError, match=r"score 2.5 lies outside its range from -2 to 2"):
+        world.ask()
+
+
+def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: Gated) -> None:
+    world.run(constant(0.05))
+    found = world.ask(margin=0.05)
+    assert said(found) == ("inconclusive", "too_few")
+    assert "leave both open" in found.words
+    assert "more runs will tell" in found.words
+
+
+def test_no_run_at_all_is_no_data(world: Gated) -> None:
+    found = world.ask()
+    assert said(found) == ("inconclusive", "no_data")
+    assert found.words == "no run of home-feed can be judged: none is stored yet"
+
+
+def test_one_arm_missing_everywhere_is_no_data_with_its_reason(world: Gated) -> None:
+    world.fail("none of 220 users could be compared (candidate: 220 missing)")
+    found = world.ask()
+    assert said(found) == ("inconclusive", "no_data")
+    assert found.words.endswith("1 failed (the newest: none of 220 users could be compared (candidate: 220 missing))")
+
+
+def test_runs_of_an_earlier_configuration_are_left_out_and_counted(world: Gated) -> None:
+    for _ in range(3):
+        world.run(constant(2.0), config_hash="earlier")
+    world.run(constant(-0.4))
+    found = world.ask()
+    assert said(found) == ("safe", "decided")
+    assert found.left_out == {LeftOut.OTHER_CONFIGURATION: 3}
+    assert len(found.runs) == 1
+
+
+def test_runs_before_since_do_not_count_and_its_slot_does(world: Gated) -> None:
+    for value in (2.0, -0.4, -0.4):
+        world.run(constant(value))
+    assert [run.slot for run in world.ask(since=SLOT + timedelta(days=1)).runs] == [
+        SLOT + timedelta(days=1),
+        SLOT + timedelta(days=2),
+    ]
+
+
+def test_runs_with_fewer_users_than_the_sample_drew_nobody(world: Gated) -> None:
+    world.users.table = people(150)
+    world.run(constant(-0.4))
+    found = world.ask()
+    assert said(found) == ("inconclusive", "no_data")
+    assert "1 had fewer users than the sample holds" in found.words
+
+
+def test_runs_without_scores_of_what_is_judged_are_left_out(world: Gated) -> None:
+    world.run(constant(-0.4), series="")
+    found = world.ask()
+    assert found.left_out == {LeftOut.NO_SCORES: 1}
+    assert "stored without scores of what is judged" in found.words
+
+
+def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(tmp_path: Path) -> None:
+    with gated(tmp_path, noise_floor=None) as world:
+        world.run(constant(0.7), series=METRIC)
+        found = world.ask(margin=0.5)
+        assert found.quantity.yardstick is Yardstick.IDENTICAL
+        assert found.segments[0].mean_best == pytest.approx(0.3)
+        assert said(found) == ("safe", "decided")
+        assert "noise is NOT taken off" in str(found.quantity)
+
+
+def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(world: Gated) -> None:
+    world.run(constant(0.4), series=METRIC)
+    found = world.ask(margin=0.3, reference=0.5)
+    assert found.quantity.yardstick is Yardstick.REFERENCE
+    assert found.segments[0].mean_best == pytest.approx(0.1)
+    assert found.verdict == "safe"
+
+
+def test_the_same_data_give_the_same_certificate_but_for_the_time(world: Gated) -> None:
+    world.run(constant(-0.4))
+    first = world.ask()
+    world.clock.sleep(60)
+    second = world.ask()
+    assert second.at > first.at
+    assert replace(second, at=first.at) == first
+    assert second.data_hash == first.data_hash
+
+
+def test_another_score_gives_another_data_hash(world: Gated, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    with gated(tmp_path / "other") as other:
+        world.run(constant(-0.4))
+        other.run(lambda names: np.array([-0.5, *[-0.4] * (len(names) - 1)]))
+        assert world.ask().data_hash != other.ask().data_hash
+
+
+def test_a_census_is_judged_by_its_newest_run_at_a_share_of_alpha(tmp_path: Path) -> None:
+    """Three runs: the third look may spend alpha/12, 1.08 in log10."""
+    with gated(tmp_path, sample=None) as world:
+        for value in (2.0, 2.0, -0.4):
+            world.run(constant(value))
+        found = world.ask()
+        assert said(found) == ("safe", "decided")
+        assert (found.looks, len(found.runs), found.runs[0].users) == (3, 1, 1000)
+        assert found.left_out == {LeftOut.NOT_THE_NEWEST: 2}
+        assert found.level == pytest.approx(0.01 / 12)
+        alone = world.ask(since=SLOT + timedelta(days=2))
+        assert alone.segments[0].evidence_safe - found.segments[0].evidence_safe == pytest.approx(math.log10(12 / 2))
+
+
+def test_segments_are_safe_together_only_where_each_is(world: Gated) -> None:
+    for _ in range(3):
+        world.run(lambda names: np.array([1.5 if int(name[1:]) % 4 == 0 else -0.4 for name in names]))
+    found = world.ask(segments=("each",))
+    assert said(found) == ("breach", "decided")
+    assert {name: verdict for name, (_, _, verdict) in figures(found).items()} == {"country=DE": "breach", "country=UK": "safe"}
+    assert sum(users for users, _, _ in figures(found).values()) == 600
+    assert found.words.startswith("country=DE: the mean excess is above 0.05: at least ")
+    assert world.ask(segments=("country=UK",)).verdict == "safe"
+    assert [each.segment for each in world.ask(segments=("all", "each")).segments] == ["all", "country=DE", "country=UK"]
+
+
+def test_missing_users_count_in_their_own_segment(world: Gated) -> None:
+    world.run(constant(-0.4), without=lambda name: int(name[1:]) % 4 == 0)
+    found = figures(world.ask(segments=("each",)))
+    assert found["country=DE"][0] == found["country=DE"][1] > 30
+    assert found["country=UK"][1] == 0
+
+
+def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world: Gated) -> None:
+    world.run(constant(-0.4))
+    with pytest.raises(InputError, match=r"no segment 'country=FR'.*there are country=DE, country=UK"):
+        world.ask(segments=("country=FR",))
+
+
+def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
+    world.run(constant(-0.4))
+    world.users.table = people(3000)
+    with pytest.raises(InputError, match=r"cannot be told any more: the users are others by now. Set keep_lists: true"):
+        world.ask(segments=("each",))
+    assert world.ask().verdict == "safe", "all needs no segments"
+
+
+def test_segments_kept_with_the_lists_outlive_the_users(world: Gated) -> None:
+    world.run(constant(-0.4), keeps_lists=True)
+    expected = figures(world.ask(segments=("each",)))
+    assert expected.keys() == {"country=DE", "country=UK"}
+    world.users.table = people(3000)
+    assert figures(world.ask(segments=("each",))) == expected
+
+
+def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gated) -> None:
+    world.run(constant(-0.4), keeps_lists=True, without=lambda name: int(name[1:]) % 4 == 0)
+    found = figures(world.ask(segments=("each",)))
+    assert found["country=DE"][0] == found["country=DE"][1] > 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "asked", "error", "words"),
+    [
+        ({}, {"name": "nope"}, ConfigError, "no comparison named 'nope': the configuration has home-feed"),
+        ({}, {"metric": "overlap"}, InputError, "does not measure overlap: it has extended_tau, rbo"),
+        ({}, {"metric": "nonsense"}, MetricError, "unknown metric 'nonsense'"),
+        ({}, {"alpha": 0.0}, InputError, "alpha 0 is no error rate"),
+        ({}, {"alpha": 1.0}, InputError, "alpha 1 is no error rate"),
+        ({}, {"margin": 2.0}, InputError, "margin 2 lies outside of what is possible: write one between -2 and 2"),
+        ({}, {"margin": math.nan}, InputError, "margin nan lies outside"),
+        ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),
+        ({}, {"reference": 1.5}, InputError, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
+        ({"keep_scores": False}, {}, ConfigError, "set keep_scores: true"),
+        ({"sample": SampleSize(fixed=2000)}, {}, ConfigError, "the same 2,000 users in each run, and these carry no promise"),
+        ({"noise_floor": NoiseFloor.TEMPORAL}, {}, ConfigError, "rotating ones were not: take {serve: true}"),
+        (
+            {"metrics": ("rbo_min(p=0.9)",), "noise_floor": None},
+            {},
+            InputError,
+            "no one value on identical lists: say by --ref",
+        ),
+        ({"metrics": ("footrule",), "noise_floor": None}, {"margin": 0.5, "reference": math.nan}, InputError, "footrule"),
+    ],
+)
+def test_a_question_that_can_have_no_answer_is_refused_in_words(
+    changes: dict[str, object], asked: dict[str, object], error: type[Exception], words: str
+) -> None:
+    comparison = sampled(**changes)
+    arguments = {"name": comparison.name, "margin": 0.05, "alpha": 0.01} | asked
+    with pytest.raises(error, match=words.replace("(", r"\(").replace("{", r"\{")):
+        make_question({comparison.name: comparison}, **arguments)  # type: ignore[arg-type]
+
+
+def test_waiting_ends_with_the_first_verdict(world: Gated) -> None:
+    world.run(constant(0.05))
+    asked = world.answerer()
+    told: list[Certificate] = []
+
+    def sleep(seconds: float) -> None:
+        world.clock.sleep(seconds)
+        if len(told) == 3:
+            world.run(constant(-0.9))
+
+    found = wait_for_verdict(asked.answer, world.clock, timeout_s=3600, sleep=sleep, tell=told.append)
+    assert found.verdict == "safe"
+    assert [each.verdict for each in told] == ["inconclusive"] * 3
+    assert world.clock.passed == 15
+
+
+def test_waiting_ends_inconclusive_when_the_time_is_up(world: Gated) -> None:
+    found = wait_for_verdict(world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.sleep, tell=lambda _: None)
+    assert said(found) == ("inconclusive", "no_data")
+    assert world.clock.passed == 12
+
+
+def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(world: Gated) -> None:
+    world.run(constant(-0.4))
+    answer, troubles = world.answerer().answer, [DatabaseError("away", permanent=False)]
+
+    def shaky() -> Certificate:
+        if troubles:
+            raise troubles.pop()
+        return answer()
+
+    assert wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.sleep, tell=lambda _: None).verdict == "safe"
+    troubles.append(DatabaseError("broken", permanent=True))
+    with pytest.raises(DatabaseError, match="broken"):
+        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.sleep, tell=lambda _: None)
+
+
+def test_what_is_judged_is_named_as_it_is_stored(world: Gated) -> None:
+    world.run(constant(-0.4))
+    assert world.ask().quantity.series == OVER

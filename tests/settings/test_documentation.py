@@ -1,0 +1,143 @@
+"""What people and editors read about the configuration: the example, the schema, the reference."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from monitor.settings import example_text, json_schema, parse_settings, settings_reference
+from monitor.settings.configuration import Settings
+from monitor.settings.problems import keys_of, models_in
+
+ROOT = Path(__file__).parents[2]
+BAD = Path(__file__).parent / "bad"
+REJECTED = [
+    "unknown_key_at_top", "unknown_key_in_rule", "unknown_key_in_source", "name_missing", "comparisons_empty", "every_and_cron",
+    "neither_every_nor_cron", "every_without_unit", "every_in_words", "k_zero", "k_as_word", "share_above_one",
+    "source_of_no_kind", "source_of_two_kinds", "rule_below_and_above", "rule_without_threshold",
+    "rule_severity_unknown", "rule_for_zero", "rule_on_nothing", "coverage_and_metric", "coverage_below", "learned_and_below",
+    "receiver_of_unknown_kind", "secret_and_its_file", "log_level_warn", "sample_of_words",
+]  # fmt: skip
+
+
+ENVIRON = {"RECS_DB_PASSWORD": "x", "NTFY_TOPIC": "x"}
+
+
+def uncommented() -> str:
+    return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
+
+
+def validator() -> jsonschema.Draft202012Validator:
+    schema = json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    for name in ("recs.token", "hook.secret", "smtp.password"):
+        (tmp_path / name).write_text("0123456789\n")
+    (tmp_path / "web.yaml").write_text((ROOT / "config" / "web.yaml").read_text())
+    (tmp_path / "pagerduty.key").write_text(f"{'0123456789abcdef' * 2}\n")
+    for name in ("slack.url", "ping.url"):
+        (tmp_path / name).write_text("https://hooks.example.com/services/T0/B0/x\n")
+    return tmp_path
+
+
+def test_the_example_loads_as_it_is(tmp_path: Path) -> None:
+    loaded = parse_settings(example_text(), name="rankwatch.yaml", base_dir=tmp_path, environ={})
+    assert [each.name for each in loaded.comparisons] == ["home-feed"]
+
+
+def test_the_example_loads_with_all_its_options_uncommented(base: Path) -> None:
+    loaded = parse_settings(uncommented(), name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
+    assert [each.name for each in loaded.comparisons] == ["home-feed", "mail"]
+    assert len(loaded.receivers) == 6
+
+
+def test_each_optional_line_of_the_example_can_be_uncommented_by_itself_or_with_its_block(base: Path) -> None:
+    lines = example_text().splitlines()
+    optional = [n for n, line in enumerate(lines) if re.match(r"\s*#[^\s#]", line)]
+    blocks = [n for n in optional if n - 1 not in optional]
+    for first in blocks:
+        last = next(n for n in range(first, len(lines) + 1) if n not in optional)
+        text = "\n".join(re.sub(r"#", "", line, count=1) if first <= n < last else line for n, line in enumerate(lines))
+        parse_settings(text, name="rankwatch.yaml", base_dir=base, environ=ENVIRON)
+    assert len(blocks) >= 7
+
+
+def models() -> set[Any]:
+    """The options of every part of the file."""
+    seen: set[Any] = set()
+    todo: list[Any] = [Settings]
+    while todo:
+        if (model := todo.pop()) not in seen:
+            seen.add(model)
+            todo.extend(found for field in model.model_fields.values() for found in models_in(field.annotation))
+    return seen
+
+
+def test_the_example_shows_every_setting_and_of_a_secret_it_or_its_file() -> None:
+    shown = set(re.findall(r"(?m)[#\s{-](\w+):", example_text()))
+    wanted = {key for model in models() for key in keys_of(model)}
+    assert {key for key in wanted if not shown & {key, f"{key}_file", key.removesuffix("_file")}} == set()
+
+
+def test_the_example_is_the_checkouts_file() -> None:
+    assert example_text() == (ROOT / "config" / "rankwatch.yaml").read_text()
+
+
+def test_the_committed_schema_is_the_generated_one() -> None:
+    committed = json.loads((ROOT / "config" / "rankwatch.schema.json").read_text())
+    assert committed == json_schema(), "run: rankwatch config schema > config/rankwatch.schema.json"
+
+
+@pytest.mark.parametrize("text", [example_text(), uncommented()], ids=["as it is", "uncommented"])
+def test_the_schema_accepts_the_example(text: str) -> None:
+    validator().validate(yaml.safe_load(text))
+
+
+def test_the_schema_accepts_variables_in_place_of_numbers_and_choices(minimal: str) -> None:
+    text = (
+        minimal.replace("every: 15m", "every: ${EVERY}")
+        + '    k: "${K:-10}"\n    keep_scores: ${KEEP}\nlog: {level: "${LEVEL}"}\n'
+    )
+    validator().validate(yaml.safe_load(text))
+
+
+@pytest.mark.parametrize("name", REJECTED)
+def test_the_schema_rejects_what_editors_can_see(name: str) -> None:
+    with pytest.raises(jsonschema.ValidationError):
+        validator().validate(yaml.safe_load((BAD / f"{name}.yaml").read_text()))
+
+
+def test_every_setting_in_the_schema_is_described() -> None:
+    schema = json_schema()
+    for name, model in {"": schema, **schema["$defs"]}.items():
+        for key, setting in model.get("properties", {}).items():
+            told = setting if "$ref" not in setting else {**schema["$defs"][setting["$ref"].rpartition("/")[2]], **setting}
+            assert told.get("description"), f"{name}.{key}"
+
+
+def test_the_reference_has_a_row_for_every_setting() -> None:
+    text, seen = settings_reference(), models()
+    for model in seen:
+        for key in keys_of(model):
+            assert f"`{key}`" in text, f"{model.__name__}.{key}"
+    assert len(seen) >= 15
+
+
+def test_the_reference_gives_type_default_and_meaning() -> None:
+    rows = settings_reference().splitlines()
+    assert "| `k` | whole number | `10` | Length of the lists that are compared. |" in rows
+    assert "| `evidence` | duration | `90d` | Lists of example users, and explanations. |" in rows
+    assert any(row.startswith("| `max_size` | size |  | Bytes that the database may take.") for row in rows)
+    assert (
+        "| `severity` | `critical` or `warning` or `info` | `warning` | How loudly: `critical`, `warning` or `info`. |" in rows
+    )
+    assert any(row.startswith("| `database`, `database_file` | secret | `sqlite:///rankwatch.db` |") for row in rows)
+    assert all(row.count(" | ") == 3 and not row.endswith("|  |") for row in rows if row.startswith("| `"))

@@ -1,0 +1,214 @@
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from monitor.errors import ConfigError
+from monitor.metrics import parse
+from monitor.model import Direction, RuleKind, SampleSize
+from monitor.settings import Cron, Every, config_hash, parse_settings, to_comparison, to_schedule
+from settings.minimal import Load, rules_on_drift
+
+RULES = """    rules:
+      - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}}
+      - {alert: Far, metric: overlap, statistic: share_below(0.30), above: 0.2, segments: [all]}
+"""
+
+
+def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}    rules:
+      - {{alert: A, coverage: missing, above: 0.02, resolve_below: 0.01}}
+      - {{alert: B, coverage: failed(baseline), above: 0}}
+      - {{alert: C, coverage: unpaired, above: 0.5}}
+"""
+    rules = rules_on_drift(load_text(text).comparisons[0])
+
+    assert [(rule.metric, rule.statistic, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
+        ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
+        ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
+        ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
+    ]
+
+
+def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: Load, minimal: str) -> None:
+    text = f"""{minimal}    metrics: [extended_tau, footrule_normalized]
+    false_alarm_every: 30d
+    rules:
+      - {{alert: A, metric: extended_tau, learned: drop}}
+      - {{alert: B, metric: extended_tau, statistic: share_below(0), learned: trend}}
+      - {{alert: C, metric: footrule_normalized, statistic: p95, learned: drop}}
+"""
+    found = to_comparison(load_text(text).comparisons[0])
+
+    assert [(rule.kind, rule.direction, rule.threshold) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
+        (RuleKind.DROP, Direction.BELOW, -1.0),
+        (RuleKind.TREND, Direction.ABOVE, 1.0),
+        (RuleKind.DROP, Direction.ABOVE, 1.0),
+    ]
+    assert found.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
+
+
+def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
+    low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
+    assert (low.metric, low.statistic, low.direction) == ("rbo(p=0.9)", "mean", Direction.BELOW)
+    assert (low.threshold, low.resolve_at, low.for_runs, low.labels) == (0.6, 0.65, 2, {"team": "7"})
+    assert (far.statistic, far.direction, far.threshold, far.resolve_at) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
+    assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
+
+
+def test_a_threshold_of_zero_is_one(load_text: Load, minimal: str) -> None:
+    rules = "    rules: [{alert: A, metric: extended_tau, below: 0}, {alert: B, metric: overlap, above: 0}]\n"
+    assert [rule.threshold for rule in rules_on_drift(load_text(minimal + rules).comparisons[0])] == [0.0, 0.0]
+
+
+def test_metrics_are_spelt_as_they_print(load_text: Load, minimal: str) -> None:
+    metrics = to_comparison(load_text(minimal + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").comparisons[0]).metrics
+    assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
+    assert all(str(parse(metric)) == metric for metric in metrics)
+
+
+@pytest.mark.parametrize(
+    ("sample", "size"),
+    [("", None), ("500", SampleSize(fixed=500)), ("{rotating: 300}", SampleSize(rotating=300)),
+     ("{fixed: 100, rotating: 200}", SampleSize(fixed=100, rotating=200))],
+)  # fmt: skip
+def test_a_sample_is_fixed_unless_it_says_otherwise(
+    load_text: Load, minimal: str, sample: str, size: SampleSize | None
+) -> None:
+    text = minimal.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
+    assert to_comparison(load_text(text).comparisons[0]).sample == size
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "deadline"),
+    [("every: 15m", "", timedelta(minutes=10)), ("every: 1m", "", timedelta(seconds=48)),
+     ("every: 2s", "", timedelta(seconds=1.6)),
+     ("every: 1d", "", timedelta(minutes=10)), ("cron: '*/5 * * * *'", "", timedelta(minutes=4)),
+     ("every: 1h", "    deadline: 30m\n", timedelta(minutes=30))],
+)  # fmt: skip
+def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(
+    load_text: Load, minimal: str, schedule: str, more: str, deadline: timedelta
+) -> None:
+    assert to_comparison(load_text(minimal.replace("every: 15m", schedule) + more).comparisons[0]).deadline == deadline
+
+
+def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone(load_text: Load, minimal: str) -> None:
+    assert to_schedule(load_text(minimal).comparisons[0]) == Every(timedelta(minutes=15))
+    text = minimal.replace("every: 15m", "cron: '0 6 * * mon'\n    timezone: Europe/Berlin")
+    assert to_schedule(load_text(text).comparisons[0]) == Cron.parse("0 6 * * mon", "Europe/Berlin")
+
+
+WEIGHTS = "item_weights: {file: {path: weights.csv, item: id, weight: sold}}"
+RELEVANCE = 'relevance: {file: {path: "{slot:%Y}.csv", user: u, items: i, grades: g}}'
+CHANGES = {
+    "k": ("every: 15m", "every: 15m\n    k: 11"),
+    "metrics": ("every: 15m", "every: 15m\n    metrics: [rbo]"),
+    "seed": ("every: 15m", "every: 15m\n    seed: 1"),
+    "reference": ("every: 15m", "every: 15m\n    reference: since release 42"),
+    "baseline": ("a.internal", "c.internal"),
+    "path of the candidate": ("b.internal/", "b.internal/v2/"),
+    "expression": ('b.internal/{user}"', 'b.internal/{user}", items: recs'),
+    "users": ("users.csv", "others.csv"),
+    "segments": ("user: id}}", "user: id}, segments: [country]}"),
+    "sample": ("user: id}}", "user: id}, sample: 5000}"),
+    "scores": ('b.internal/{user}"', 'b.internal/{user}", scores: scores'),
+    "item weights": ("every: 15m", f"every: 15m\n    {WEIGHTS}"),
+    "relevance": ("every: 15m", f"every: 15m\n    {RELEVANCE}"),
+    "size of the catalogue": ("every: 15m", "every: 15m\n    catalogue_size: 5000"),
+}
+SAME = {
+    "rules": ("every: 15m", "every: 15m\n    rules: [{alert: A, metric: rbo, below: 0.5}]"),
+    "schedule": ("every: 15m", "every: 5m"),
+    "description and storage": ("every: 15m", "every: 15m\n    description: x\n    keep_scores: no\n    evidence_users: 3"),
+    "spelling and order of metrics": ("every: 15m", "every: 15m\n    metrics: [overlap, rbo, extended_tau]"),
+    "how lists are fetched": ('b.internal/{user}"', 'b.internal/{user}", timeout: 9s, retries: 0, concurrency: 3'),
+    "credentials": ("//a.internal", "//me:s3cret@a.internal"),
+    "arm metrics and kept lists": ("every: 15m", "every: 15m\n    arm_metrics: [novelty]\n    keep_lists: true"),
+}
+LATER = {
+    "how long relevance is waited for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", within: 1d}"),
+    "when relevance is asked for": (RELEVANCE, RELEVANCE.removesuffix("}") + ", after: 1d}"),
+    "how much of the weights is read at most": (WEIGHTS, WEIGHTS.replace("sold}", "sold, max_bytes: 2000000}")),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_the_hash_follows_what_a_score_means(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    assert minimal.replace(*change) != minimal
+    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
+    assert config_hash(before) != config_hash(after)
+
+
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME)
+def test_the_hash_stays_when_only_judging_or_fetching_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    assert minimal.replace(*change) != minimal
+    before, after = (load_text(text).comparisons[0] for text in (minimal, minimal.replace(*change)))
+    assert config_hash(before) == config_hash(after)
+
+
+@pytest.mark.parametrize("change", LATER.values(), ids=LATER)
+def test_the_hash_stays_when_only_waiting_or_reading_changes(load_text: Load, minimal: str, change: tuple[str, str]) -> None:
+    text = f"{minimal}    {WEIGHTS}\n    {RELEVANCE}\n"
+    assert text.replace(*change) != text
+    before, after = (load_text(each).comparisons[0] for each in (text, text.replace(*change)))
+    assert config_hash(before) == config_hash(after)
+
+
+def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_stored_with(minimal: str) -> None:
+    loaded = parse_settings(minimal, name="rankwatch.yaml", base_dir=Path("/etc/rankwatch"), environ={})
+    assert config_hash(loaded.comparisons[0]) == "e3d0849f8061180264796c09f6c90be6d7064ea11a476c1b0c9c145bcf32ddde"
+
+
+def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
+    found = to_comparison(load_text(minimal).comparisons[0])
+    assert found.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
+    assert (found.catalogue_size, found.keep_lists, found.relevance_within) == (None, False, None)
+
+
+@pytest.mark.parametrize(
+    ("more", "kept"),
+    [
+        (RELEVANCE, True),
+        ("arm_metrics: [novelty]", True),
+        ("arm_metrics: [exposure_gini, self_churn]", True),
+        ("arm_metrics: []", False),
+        ("keep_lists: true", True),
+        ("keep_lists: false", False),
+        (WEIGHTS, False),
+    ],
+)
+def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: bool) -> None:
+    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).keep_lists is kept
+
+
+def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str) -> None:
+    for text, days in ((RELEVANCE, 7), (RELEVANCE.removesuffix("}") + ", within: 36h}", 1.5)):
+        found = to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0])
+        assert found.relevance_within == timedelta(days=days)
+
+
+def test_relevance_is_asked_for_at_once_or_as_told(load_text: Load, minimal: str) -> None:
+    for text, days in ((RELEVANCE, 0), (RELEVANCE.removesuffix("}") + ", after: 2d}", 2)):
+        assert to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0]).relevance_after == timedelta(days=days)
+
+
+def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
+    with pytest.raises(ConfigError, match=r"relevance: after must be shorter than within"):
+        load_text(f"{minimal}    {RELEVANCE.removesuffix('}')}, after: 2d, within: 48h}}\n")
+
+
+def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_text: Load, minimal: str) -> None:
+    text = minimal.replace('.internal/{user}"', '.internal/{user}", items: items, scores: scores')
+    text += f"""    {WEIGHTS}
+    {RELEVANCE}
+    catalogue_size: 4000
+    metrics: ["rbo(top=10, share=0.86)", rbo_w, element_weighted_tau, "ndcg@5"]
+    arm_metrics: [mean_popularity, score_shift, novelty]
+    rules:
+      - {{alert: A, metric: rbo_w, below: 0.4}}
+      - {{alert: B, metric: element_weighted_tau, below: 0}}
+      - {{alert: C, metric: "rbo(top=10, share=0.86)", statistic: share_below(0.3), above: 0.2}}
+"""
+    found = to_comparison(load_text(text).comparisons[0])
+    assert [rule.metric for rule in found.rules[:3]] == [found.metrics[1], found.metrics[2], found.metrics[0]]
+    assert (found.arm_metrics, found.catalogue_size) == (("mean_popularity", "score_shift", "novelty"), 4000)

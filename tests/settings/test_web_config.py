@@ -1,0 +1,210 @@
+"""The web configuration file: each file in ../web/bad breaks the rule it is named for, and says exactly what is reported."""
+
+import contextlib
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from monitor.errors import ConfigError
+from monitor.settings import Settings, load_settings, parse_settings
+from monitor.web import AccessOptions, open_access
+from monitor.web.access_options import TlsOptions
+from settings.minimal import MINIMAL
+
+BAD = sorted((Path(__file__).parents[1] / "web" / "bad").glob("*.yaml"))
+EXAMPLE = Path(__file__).parents[2] / "config" / "web.yaml"
+EXPECT = "# expect "
+HASH = "$2y$10$QOauhQNbBCuQDKes6eFzPeMqBSjb7Mr5DUmpZ/VcEd00UAV/LDeSi"
+CLIENTS = "{cert_file: a, key_file: b, client_ca_file: c, client_auth_type: RequireAndVerifyClientCert}"
+KEYS = [*AccessOptions.model_fields, *TlsOptions.model_fields, "headers", "burst", "interval"]
+TLS = "tls_server_config: {cert_file: a, key_file: b}"
+
+
+def load_with(folder: Path, web: str, **other: str) -> Settings:
+    (folder / "web.yaml").write_text(web)
+    given = "".join(f"{key}: {value}\n" for key, value in {"web_config_file": "web.yaml", **other}.items())
+    (folder / "rankwatch.yaml").write_text(given + MINIMAL)
+    return load_settings(folder / "rankwatch.yaml", {})
+
+
+@pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
+def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: Path, path: Path) -> None:
+    text = path.read_text()
+    expected = [line.removeprefix(EXPECT) for line in text.splitlines() if line.startswith(EXPECT)]
+    with pytest.raises(ConfigError) as caught:
+        load_with(tmp_path, text, listen="0.0.0.0:9108")
+    assert str(caught.value).splitlines() == [f"{tmp_path / 'web.yaml'}:{line}" for line in expected]
+    assert "hunter2" not in str(caught.value)
+
+
+def test_there_are_as_many_bad_files_as_rules() -> None:
+    assert len(BAD) > 25
+
+
+def test_problems_of_both_files_are_told_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_with(tmp_path, "zzz: 1\n", lease="1s")
+    lines = str(caught.value).splitlines()
+    assert [line.split(":")[0].rpartition("/")[2] for line in lines] == ["rankwatch.yaml", "web.yaml"]
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.yaml: no such file: name another as web_config_file; "):
+        load_with(tmp_path, "", web_config_file="none.yaml")
+
+
+def test_a_file_that_is_none_or_too_large_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("fifo", "/dev/zero", "."):
+        with pytest.raises(ConfigError, match=r": cannot be read: it is no file$"):
+            load_with(tmp_path, "", web_config_file=name)
+    with pytest.raises(ConfigError, match=r"web\.yaml: is larger than 256 KiB, which is no configuration$"):
+        load_with(tmp_path, "#" * ((1 << 18) + 1))
+
+
+@pytest.mark.parametrize("unfit", [r"\0", r"\ud800", r"\x00x", r"x\udfff"])
+@pytest.mark.parametrize(
+    ("web", "key"),
+    [
+        ('tls_server_config: {cert_file: "U", key_file: b}', "tls_server_config.cert_file"),
+        ('tls_server_config: {cert: a, key: "U"}', "tls_server_config.key"),
+        ('http_server_config: {headers: {Content-Security-Policy: "U"}}', "http_server_config.headers.Content-Security-Policy"),
+        (f"basic_auth_users: {{\"U\": '{HASH}'}}", "basic_auth_users"),
+    ],
+)
+def test_no_text_holds_what_no_file_and_no_page_can_take(tmp_path: Path, web: str, key: str, unfit: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_with(tmp_path, web.replace("U", unfit))
+    assert str(caught.value) == f'{tmp_path}/web.yaml:1: {key}: holds "\\0" or half of a character: neither can stand in a text'
+
+
+def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path: Path) -> None:
+    for text in (r'"a\0"', '"${X}"'):
+        with pytest.raises(ConfigError, match=r":1: database: holds .* or half of a character"):
+            parse_settings(f"database: {text}\n{MINIMAL}", name="x", base_dir=tmp_path, environ={"X": os.fsdecode(b"\xff")})
+
+
+def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
+    text = EXAMPLE.read_text()
+    options = load_with(tmp_path, text, listen="0.0.0.0:9108").access
+    assert options is not None
+    assert set(options.basic_auth_users) == {"prometheus"}
+    assert options.tls_server_config.cert_file == str(tmp_path / "web.crt")
+
+    all_of = "\n".join(line.replace("#", "", 1) if line.lstrip().startswith("#") and line.lstrip()[1] != " " else line
+                       for line in text.splitlines())  # fmt: skip
+    options = load_with(tmp_path, all_of).access
+    assert options is not None
+    keys = {key for key in type(options.tls_server_config).model_fields if key in options.tls_server_config.model_fields_set}
+    assert keys >= {"client_ca_file", "client_allowed_sans", "min_version", "cipher_suites", "curve_preferences"}
+    assert options.rate_limit.burst == 20
+
+
+def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
+    assert load_with(tmp_path, "# nothing\n").access == AccessOptions()
+
+
+def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path: Path) -> None:
+    settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:9108")
+    (tmp_path / "web.yaml").write_text("")
+    assert settings.access is not None
+    assert set(settings.access.basic_auth_users) == {"prometheus"}
+
+
+def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
+    (tmp_path / "rankwatch.yaml").write_text(MINIMAL)
+    assert load_settings(tmp_path / "rankwatch.yaml", {}).access is None
+
+
+@pytest.mark.parametrize(
+    ("web", "is_open_to_all"),
+    [
+        (f"basic_auth_users: {{kim: '{HASH}'}}", False),
+        (f"tls_server_config: {CLIENTS}", False),
+        (TLS, True),
+        (TLS + "\nbasic_auth_users: {}", True),
+        ("tls_server_config: " + CLIENTS.replace("RequireAndVerifyClientCert", "VerifyClientCertIfGiven"), True),
+        ("tls_server_config: " + CLIENTS.replace("RequireAndVerifyClientCert", "RequireAnyClientCert"), True),
+        ("", True),
+    ],
+)
+@pytest.mark.parametrize("listen", ["0.0.0.0:9108", ":9108", "rankwatch.example.com:9108"])
+def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(
+    tmp_path: Path,
+    web: str,
+    listen: str,
+    is_open_to_all: bool,  # noqa: FBT001 - a column
+) -> None:
+    if not is_open_to_all:
+        load_with(tmp_path, web, listen=listen)
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_with(tmp_path, web, listen=listen)
+    assert str(caught.value).endswith(
+        ": listen: can be reached from other machines, and web_config_file names no users: TLS alone keeps nobody out: use "
+        "127.0.0.1, or give a web_config_file with basic_auth_users or client_auth_type: RequireAndVerifyClientCert, or set "
+        "listen_without_authentication: true"
+    )
+    load_with(tmp_path, web, listen=listen, listen_without_authentication="true")
+    load_with(tmp_path, web, listen="127.0.0.1:9108")
+
+
+def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path: Path) -> None:
+    assert load_with(tmp_path, TLS).external_url == "https://127.0.0.1:9108"
+    assert load_with(tmp_path, "").external_url == "http://127.0.0.1:9108"
+    assert load_with(tmp_path, TLS, external_url="http://x.test").external_url == "http://x.test"
+
+
+def test_what_is_not_done_to_the_letter_is_told(tmp_path: Path) -> None:
+    asks = CLIENTS.replace("RequireAndVerifyClientCert", "RequireAnyClientCert")[:-1]
+    more = "min_version: TLS10, curve_preferences: [X25519, CurveP256], cipher_suites: [TLS_AES_128_GCM_SHA256,"
+    web = f"tls_server_config: {asks}, {more} TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256]}}\nhttp_server_config: {{http2: true}}"
+    options = load_with(tmp_path, web).access
+    assert options is not None
+    assert [key for key, _ in options.notes] == [
+        "tls_server_config.min_version",
+        "tls_server_config.client_auth_type",
+        "tls_server_config.cipher_suites",
+        "tls_server_config.curve_preferences",
+        "http_server_config.http2",
+    ]
+
+
+@pytest.mark.parametrize("zero", ["0", "0s", "0ms", "0m", "0.0h"])
+def test_an_interval_of_nothing_sets_no_limit(tmp_path: Path, zero: str) -> None:
+    options = load_with(tmp_path, f"rate_limit: {{interval: {zero}}}").access
+    assert options is not None
+    assert open_access(options).bucket is None
+
+
+def test_a_variable_is_no_variable_there(tmp_path: Path) -> None:
+    options = load_with(tmp_path, 'http_server_config: {headers: {Content-Security-Policy: "${X} $${Y}"}}').access
+    assert options is not None
+    assert options.http_server_config.headers == {"Content-Security-Policy": "${X} $${Y}"}
+
+
+def test_no_repr_and_no_dump_shows_a_hash_or_a_key() -> None:
+    options = AccessOptions.model_validate(
+        {"basic_auth_users": {"kim": HASH}, "tls_server_config": {"cert_file": "a", "key": "canary"}}
+    )
+    for shown in (repr(options), str(options), repr(options.model_dump()), options.model_dump_json()):
+        assert "canary" not in shown
+        assert HASH[7:] not in shown
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda each: st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=4), each, max_size=4) | st.lists(each, max_size=3),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60)
+@given(VALUES)
+def test_whatever_stands_there_is_refused_or_taken_and_never_a_fault(raw: object) -> None:
+    with contextlib.suppress(ValidationError):
+        AccessOptions.model_validate(raw).notes  # noqa: B018 - looks at everything

@@ -1,0 +1,174 @@
+"""How users are asked over HTTP: addresses, bodies, headers, certificates, selection of items."""
+
+import json
+import ssl
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from monitor.errors import SourceError
+from monitor.model import CoverageReason
+from monitor.sources import HttpSourceOptions
+from servers import require
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Recommender, running_recommender
+
+
+def test_placeholders_are_filled_in_and_percent_encoded(recommender: Recommender) -> None:
+    url = f"http://127.0.0.1:{recommender.port}/recs/{{user}}/{{slot:%Y-%m-%d}}?n={{k}}&at={{slot}}"
+
+    source_of(http={"url": url}).pull(request("a/b?c&é", k=7))
+
+    assert recommender.asked[0].target == "/recs/a%2Fb%3Fc%26%C3%A9/2024-01-08?n=7&at=2024-01-08T12%3A30%3A00Z"
+
+
+@pytest.mark.parametrize("user", [".", ".."])
+def test_a_key_that_would_lead_elsewhere_is_never_asked(user: str, recommender: Recommender) -> None:
+    pull = source_of(http={"url": recommender.url}).pull(request(user))
+
+    assert pull.failures == {user: CoverageReason.MALFORMED}
+    assert not recommender.asked
+
+
+def test_a_body_is_posted_with_everything_filled_in(recommender: Recommender) -> None:
+    url = f"http://127.0.0.1:{recommender.port}/recs/all"
+    body = {"user": "{user}", "n": "{k}", "query": "{ recs(day: {slot:%d}, top: {k}) }", "flags": [True, "{user}!"]}
+
+    source_of(http={"url": url, "method": "POST", "body": body}).pull(request('quo"te', k=4))
+
+    asked = recommender.asked[0]
+    assert asked.method == "POST"
+    assert asked.headers["content-type"] == "application/json"
+    assert json.loads(asked.body) == {
+        "user": 'quo"te', "n": 4, "query": "{ recs(day: 08, top: 4) }", "flags": [True, 'quo"te!'],
+    }  # fmt: skip
+
+
+def test_headers_and_token_are_sent(recommender: Recommender, tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("k-from-file\n", encoding="utf-8")
+    headers = {"X-Env": "prod", "X-Key_file": str(tmp_path / "key")}
+
+    source_of(http={"url": recommender.url, "token": "t0ken", "headers": headers}).pull(request("u"))
+
+    sent = recommender.asked[0].headers
+    assert (sent["authorization"], sent["x-env"], sent["x-key"]) == ("Bearer t0ken", "prod", "k-from-file")
+
+
+def test_items_are_selected_by_jmespath(recommender: Recommender) -> None:
+    recommender.lists["u"] = {"outputs": [{"name": "scores", "data": [0.5]}, {"name": "ids", "data": [3, 1]}]}
+
+    pull = source_of(http={"url": recommender.url, "items": "outputs[?name=='ids'].data | [0]"}).pull(request("u"))
+
+    assert as_lists(pull) == {"u": ["3", "1"]}
+
+
+def test_items_that_are_not_where_they_should_be_are_malformed(recommender: Recommender) -> None:
+    recommender.lists["u"] = {"other": [1]}
+
+    pull = source_of(http={"url": recommender.url, "items": "items"}).pull(request("u"))
+
+    assert pull.failures == {"u": CoverageReason.MALFORMED}
+    assert pull.notes[CoverageReason.MALFORMED] == "expected a list of ids, found null"
+
+
+def test_an_answer_about_somebody_else_is_a_wrong_user(recommender: Recommender) -> None:
+    recommender.behaviour.update({"a": "named", "b": "wrong_user", "7": "named"})
+
+    pull = source_of(http={"url": recommender.url, "items": "items", "user": "user"}).pull(request("a", "b", "7", k=1))
+
+    assert as_lists(pull) == {"a": ["0"], "7": ["0"]}
+    assert pull.failures == {"b": CoverageReason.WRONG_USER}
+
+
+def test_connections_are_kept_and_never_more_than_allowed(recommender: Recommender) -> None:
+    users = [f"u{number}" for number in range(200)]
+    recommender.otherwise = "chunked"  # takes several turns, so that answers overlap
+
+    pull = source_of(http={"url": recommender.url, "concurrency": 5}).pull(request(*users))
+
+    assert len(pull.rankings) == 200
+    assert 1 < recommender.most_at_once <= 5
+
+
+def test_answers_up_to_max_bytes_are_taken(recommender: Recommender) -> None:
+    text = json.dumps(["x" * 900])
+    recommender.lists.update({"fits": ["x" * 900], "over": ["x" * 900, "yy", "z" * 200]})
+    assert len(text) < 1024
+
+    pull = source_of(http={"url": recommender.url, "max_bytes": 1024}).pull(request("fits", "over"))
+
+    assert as_lists(pull) == {"fits": ["x" * 900]}
+    assert pull.failures == {"over": CoverageReason.TOO_LARGE}
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """Self-signed, for 127.0.0.1; key and certificate in one file."""
+    path = tmp_path / "own.pem"
+    command = [require("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=recs"]
+    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", str(tmp_path / "cert.pem")]
+    subprocess.run(command, check=True, capture_output=True)
+    path.write_text(path.read_text() + (tmp_path / "cert.pem").read_text())
+    return path
+
+
+def test_certificates_are_verified_and_ca_file_is_trusted(certificate: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with running_recommender(context) as recommender:
+        stranger = source_of(http={"url": recommender.url}).pull(request("u"))
+        trusted = source_of(http={"url": recommender.url, "ca_file": str(certificate)}).pull(request("u", k=2))
+
+    assert stranger.failures == {"u": CoverageReason.UNREACHABLE}
+    assert "ca_file" in stranger.notes[CoverageReason.UNREACHABLE]
+    assert as_lists(trusted) == {"u": ["0", "1"]}
+
+
+def test_a_ca_file_that_is_not_there_is_named(recommender: Recommender, tmp_path: Path) -> None:
+    source = source_of(http={"url": recommender.url, "ca_file": str(tmp_path / "none.pem")})
+
+    with pytest.raises(SourceError, match=r"none\.pem: No such file"):
+        source.pull(request("u"))
+
+
+GOOD = {"url": "http://canary-host/canary-path/{user}?key=canary-key"}
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"url": "http://host/canary/all"}, r"must contain \{user\}"),
+    ({"url": "ftp://host/canary/{user}"}, "must start with http"),
+    ({"url": "http:///canary/{user}"}, "name a host"),
+    ({"url": "http://{user}.canary/recs"}, "after the host only"),
+    ({"url": "http://host/canary/{usr}"}, r"unknown placeholder \{usr\}"),
+    ({"url": "http://host/canary {user}"}, "blanks"),
+    ({"url": "http://host:canary/{user}"}, "is no URL"),
+    (GOOD | {"items": "a[?"}, "no JMESPath"),
+    (GOOD | {"user": "]"}, "no JMESPath"),
+    (GOOD | {"body": {}}, "method: POST"),
+    (GOOD | {"headers": {"X-A": "canary\r\nX-B: 1"}}, "header 'X-A'"),
+    (GOOD | {"token": "canary canary"}, "without blanks"),
+    (GOOD | {"token": "canary", "headers": {"authorization": "canary"}}, "not both"),
+    (GOOD | {"concurrency": 0}, "greater than or equal to 1"),
+    (GOOD | {"timeout": "5"}, "not a duration"),
+    (GOOD | {"verify": False}, "Extra inputs"),
+]
+
+
+@pytest.mark.parametrize(("options", "expected"), BAD_OPTIONS)
+def test_bad_options_are_told_without_their_secrets(options: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ValidationError, match=expected) as caught:
+        HttpSourceOptions.model_validate(options)
+
+    assert "canary" not in str(caught.value)
+
+
+def test_no_secret_is_printed_or_noted(recommender: Recommender) -> None:
+    url = f"http://canary:canary@127.0.0.1:{recommender.port}/recs/{{user}}/canary?token=canary"
+    options = HttpSourceOptions.model_validate({"url": url, "token": "canary-t", "headers": {"X-Key": "canary-h"}})
+    recommender.behaviour.update({"a": "redirect", "b": "cut", "c": "html", "d": "server_error"})
+
+    pull = source_of(http={"url": url, "retries": 0}).pull(request("a", "b", "c", "d"))
+
+    assert len(pull.failures) == 4
+    assert "canary" not in f"{options!r} {options} {pull.notes}"

@@ -1,0 +1,160 @@
+"""Any text is stored and read back; instants are instants."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import insert, select
+
+import factories
+from factories import SLOT
+from monitor.storage import SqlStore
+from monitor.storage.column_types import KEY_BYTES, escape, key, keys, unescape
+from monitor.storage.tables import stages
+from storage.worked import claimed, evidence, fired, result, run, scores
+
+HOSTILE = [
+    "",
+    " ",
+    "a\x00b",
+    "\u2400",
+    "\u24000",
+    "\ud800",
+    "🦜",
+    "e\u0301",
+    "é",
+    "Robert'); DROP TABLE runs;--",
+    "{{ x }}",
+    "%s %(a)s",
+    "\\N",
+    "tab\tline\n",
+    "\u202eright-to-left",
+    "x" * 10_000,
+    "ü" * 10_000,
+    "x" * 9_999 + "y",
+]
+
+any_text = st.text(st.characters(exclude_categories=()), max_size=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [
+        ("plain", "plain"),
+        ("ünïcode 🦜", "ünïcode 🦜"),
+        ("a\x00b", "a\u24000b"),
+        ("\u2400", "\u2400\u2400"),
+        ("\ud800", "\u2400d800"),
+    ],
+)
+def test_only_what_a_database_refuses_is_escaped(text: str, stored: str) -> None:
+    assert escape(text) == stored
+
+
+@given(any_text)
+def test_escaped_text_is_storable_and_comes_back(text: str) -> None:
+    assert "\x00" not in escape(text)
+    escape(text).encode()
+    assert unescape(escape(text)) == text
+
+
+@given(any_text, any_text)
+def test_different_names_have_different_keys(one: str, other: str) -> None:
+    assert (key(one) == key(other)) is (one == other)
+
+
+@given(st.integers(0, 900), any_text)
+def test_a_key_fits_into_an_index_and_a_name_read_back_has_the_same_key(times: int, text: str) -> None:
+    stored = key(text * times)
+
+    assert len(stored.encode()) <= KEY_BYTES
+    assert key(unescape(stored)) == stored
+
+
+@given(st.lists(any_text, max_size=5))
+def test_keys_are_the_keys_of_each(names: list[str]) -> None:
+    assert keys(names) == [key(name) for name in names]
+
+
+def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
+    names = sorted(set(HOSTILE) - {"\ud800"})  # Arrow holds no lone surrogates, so no panel does
+    claim = claimed(store)
+    values = {name: float(number) for number, name in enumerate(names)}
+
+    assert store.finish(result(claim, scores=scores({"overlap": values})), receivers=())
+
+    for name, value in values.items():
+        (found,) = store.user_scores("home-feed", name, limit=5)
+        assert found.value == value
+        assert found.user == name if len(name) < 500 else found.user.startswith(name[:60])
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_and_texts_of_any_content_are_stored(store: SqlStore, name: str) -> None:
+    comparison = name[:100]
+    firing, cause = fired(SLOT, comparison=comparison, segment=name, reason=name, labels={name: name}, runbook_url=name)
+    claim = claimed(store, comparison=comparison, owner=name, config_hash=name)
+    item = evidence(user=name, baseline=(name, "x"), candidate=(name,), scores={name: 0.5})
+    summary = factories.summary(segment=name, metric=name, statistics={name: 1.0})
+    stored = result(
+        claim,
+        summaries=(summary,),
+        evidence=(item,),
+        states=(firing,),
+        transitions=(cause,),
+        stage_seconds={name: 1.0},
+        reason=name,
+    )
+    assert store.finish(stored, receivers=(name,))
+
+    (latest,) = store.latest([comparison])
+    assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison, name, name)
+    assert store.evidence(claim.run_id) == (item,)
+    (found,) = store.transitions(comparison=comparison, limit=None)
+    assert (found.reason, found.labels, found.runbook_url) == (name, {name: name}, name)
+    assert store.firing() == (found,)
+    if len(name) < 500:
+        assert (latest.summaries, latest.states) == ((summary,), (firing,))
+
+
+def test_a_long_name_keeps_its_beginning(store: SqlStore) -> None:
+    run(store, SLOT, fired(SLOT, segment="country=" + "x" * 10_000))
+
+    (state,) = store.alert_states("home-feed")
+    assert state.segment.startswith("country=xxxx")
+    assert len(state.segment) == 125
+
+
+def test_instants_come_back_in_utc_to_the_microsecond(store: SqlStore) -> None:
+    slot = datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
+    claimed(store, slot)
+
+    found = store.last_slot("home-feed")
+
+    assert found == slot
+    assert found is not None
+    assert found.tzinfo is UTC
+
+
+def test_a_time_without_zone_is_refused(store: SqlStore) -> None:
+    with pytest.raises(ValueError, match="no time zone"):
+        claimed(store, datetime(2024, 1, 8))  # noqa: DTZ001 - the point
+
+
+def test_instants_are_ordered_by_time_and_not_by_how_they_were_written(store: SqlStore) -> None:
+    east = datetime(2024, 1, 8, 3, tzinfo=timezone(timedelta(hours=9)))
+    claimed(store, east)
+    claimed(store, SLOT)
+
+    assert [found.slot for found in store.runs(comparison=None, limit=2)] == [SLOT, east]
+
+
+def test_names_sort_by_code_point(store: SqlStore) -> None:
+    names = ["Zebra", "a", "B", "é", "z", "🦜"]
+    claim = claimed(store)
+    with store.database.write() as connection:
+        connection.execute(insert(stages), [{"run_id": claim.run_id, "stage": name, "seconds": 1.0} for name in names])
+        found = list(connection.scalars(select(stages.c.stage).order_by(stages.c.stage)))
+
+    assert found == sorted(names)

@@ -1,0 +1,253 @@
+"""Every way in which a database fails ends in one line that says what to do, and never in a secret."""
+
+import builtins
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from factories import SLOT
+from monitor.errors import ConfigError, DatabaseError
+from monitor.storage import SqlStore, open_store, parse_url, schema_version
+from monitor.storage.database_errors import translate
+from servers import free_port
+from servers.postgres import PASSWORD, USER, PostgresServer
+from storage.worked import attempt, claimed, result
+
+CANARY = "canary-4711"
+
+
+def failure(url: str, *, create: bool = True) -> DatabaseError:
+    with pytest.raises(DatabaseError) as caught:
+        open_store(url, create=create)
+    whole = f"{caught.value} {caught.value!r}"
+    assert not any(secret in whole for secret in (PASSWORD, CANARY, "\n", "sqlalche.me", "[SQL"))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("url", "driver"),
+    [
+        ("sqlite:///x.db", "sqlite+pysqlite"),
+        ("postgres://h/d", "postgresql+psycopg"),
+        ("postgresql://h/d", "postgresql+psycopg"),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg"),
+    ],
+)
+def test_a_url_names_its_driver(url: str, driver: str) -> None:
+    assert parse_url(url).drivername == parse_url(SecretStr(url)).drivername == driver
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        (f"nonsense {CANARY}", "not a database URL: use sqlite:///path/to/file.db or postgresql://"),
+        (f"postgresql://u:{CANARY}@host:port/db", "not a database URL"),
+        (f"mysql://u:{CANARY}@h/d", "'mysql' is not a database that rankwatch knows"),
+        (f"postgresql+psycopg2://u:{CANARY}@h/d", "'postgresql\\+psycopg2' is not"),
+        ("sqlite://", "in memory would be lost"),
+        ("sqlite:///:memory:", "in memory would be lost"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_a_configuration_error_without_the_url(url: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says) as caught:
+        parse_url(url)
+
+    assert CANARY not in f"{caught.value!r} {caught.value.__cause__!r}"
+
+
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
+    error = failure(f"sqlite:///{tmp_path}/no/such/x.db")
+
+    assert str(error) == f"SQLite database {tmp_path}/no/such/x.db cannot be opened: its directory does not exist: create it"
+    assert error.exit_code == 4
+
+
+def test_a_directory_is_no_database(tmp_path: Path) -> None:
+    assert "it is a directory: name a file" in str(failure(f"sqlite:///{tmp_path}"))
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("something else entirely, and long enough to be read as a page" * 50, encoding="utf-8")
+
+    assert "is not a SQLite database: name another file" in str(failure(f"sqlite:///{file}"))
+    assert file.read_text(encoding="utf-8").startswith("something else")
+
+
+@pytest.fixture
+def sqlite_file(tmp_path: Path) -> Path:
+    open_store(f"sqlite:///{tmp_path / 'x.db'}", create=True).close()
+    return tmp_path / "x.db"
+
+
+def test_a_locked_file_is_waited_for_and_then_named(sqlite_file: Path) -> None:
+    with (
+        closing(sqlite3.connect(sqlite_file, isolation_level=None)) as other,
+        closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store,
+    ):
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(DatabaseError, match="is locked by another process") as caught:
+            attempt(store)
+        assert not caught.value.permanent
+        other.execute("ROLLBACK")
+        assert attempt(store) is not None
+
+
+def test_a_read_only_database_can_be_read_but_not_written(sqlite_file: Path) -> None:
+    with closing(open_store(f"sqlite:///{sqlite_file}", create=False)) as store:
+        with store.database.read() as connection:
+            connection.exec_driver_sql("PRAGMA query_only = ON")
+
+        with pytest.raises(DatabaseError, match="cannot be written: give this account write permission on the file"):
+            attempt(store)
+
+        assert store.runs(comparison=None, limit=1) == ()
+
+
+def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
+    """A limit on the file's pages fails exactly as a full disk does."""
+    with closing(open_store(f"sqlite:///{sqlite_file}?timeout=0.1", create=False)) as store:
+        claim = claimed(store)
+        with store.database.read() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1")
+        broken = result(claim, reason="x" * 5_000_000)
+
+        with pytest.raises(DatabaseError, match="cannot grow, the disk is full: free some space") as caught:
+            store.finish(broken, receivers=())
+
+        assert not caught.value.permanent
+        with store.database.read() as connection:
+            connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
+        assert store.finish(result(claim), receivers=())
+
+
+def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
+    with sqlite_file.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 40_960)
+
+    with (
+        closing(SqlStore(open_store_lazily(sqlite_file))) as store,
+        pytest.raises(DatabaseError, match="is damaged: restore it"),
+    ):
+        store.runs(comparison=None, limit=1)
+
+
+def open_store_lazily(file: Path) -> Any:
+    from monitor.storage.transactions import Database  # noqa: PLC0415 - one use
+
+    return Database(parse_url(f"sqlite:///{file}"))
+
+
+def test_postgres_that_is_away_may_come_back() -> None:
+    error = failure(f"postgresql://u:{CANARY}@127.0.0.1:{free_port()}/d?application_name={CANARY}")
+
+    assert "PostgreSQL database d at 127.0.0.1:" in str(error)
+    assert "cannot be reached: see that the server runs and that host and port" in str(error)
+    assert not error.permanent
+
+
+def test_a_host_that_does_not_exist_may_come_back() -> None:
+    error = failure(f"postgresql://u:{CANARY}@nowhere.invalid/d")
+
+    assert "nowhere.invalid:5432 cannot be reached" in str(error)
+    assert not error.permanent
+
+
+def test_a_wrong_password_is_for_good(postgres_server: PostgresServer) -> None:
+    error = failure(postgres_server.url("postgres").replace(PASSWORD, CANARY))
+
+    assert "refused the password: correct the user or password" in str(error)
+    assert error.permanent
+
+
+def test_a_missing_database_is_named(postgres_server: PostgresServer) -> None:
+    error = failure(postgres_server.url("nothing_here"))
+
+    assert "PostgreSQL database nothing_here at 127.0.0.1" in str(error)
+    assert "does not exist: create it with CREATE DATABASE" in str(error)
+
+
+def test_a_user_without_rights_is_told_which_to_grant(postgres_server: PostgresServer, postgres_url: str) -> None:
+    with postgres_server.connect(postgres_url.rpartition("/")[2]) as admin:
+        admin.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC")
+        admin.execute("DROP ROLE IF EXISTS guest")
+        admin.execute(f"CREATE ROLE guest LOGIN PASSWORD '{CANARY}'")
+    try:
+        error = failure(postgres_url.replace(f"{USER}:{PASSWORD}", f"guest:{CANARY}"))
+        assert "does not permit this: grant the user the right" in str(error)
+    finally:
+        with postgres_server.connect() as admin:
+            admin.execute("DROP ROLE guest")
+
+
+def test_a_connection_that_was_cut_is_replaced(postgres_server: PostgresServer, postgres_url: str) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        claimed(store)
+        with postgres_server.connect() as admin:
+            cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rankwatch' AND datname = %s"
+            assert admin.execute(cut, [postgres_url.rpartition("/")[2]]).fetchall()
+
+        assert store.last_slot("home-feed") == SLOT
+
+
+def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(
+    postgres_server: PostgresServer, postgres_url: str
+) -> None:
+    with closing(open_store(postgres_url, create=True)) as store:
+        with pytest.raises(DatabaseError) as caught, store.database.write() as connection:  # noqa: PT012 - cut in the middle
+            pid = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            connection.exec_driver_sql("CREATE TABLE half (a int)")
+            with postgres_server.connect() as admin:
+                admin.execute("SELECT pg_terminate_backend(%s)", [pid])
+            connection.exec_driver_sql("SELECT 1")
+
+        assert not caught.value.permanent
+        assert attempt(store) is not None
+        assert "'half'" not in str(schema_version.check(postgres_url))
+
+
+def test_postgres_without_its_extra_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without_psycopg(name: str, *rest: Any) -> Any:
+        if name == "psycopg":
+            raise ModuleNotFoundError(name)
+        return real(name, *rest)
+
+    monkeypatch.setattr(builtins, "__import__", without_psycopg)
+
+    with pytest.raises(ConfigError, match=r"pip install 'rankwatch\[postgres\]'"):
+        open_store("postgresql://u@127.0.0.1/d", create=False)
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "permanent"),
+    [
+        (psycopg.errors.DiskFull(), "has no disk space left", False),
+        (psycopg.errors.TooManyConnections(), "takes no more connections", False),
+        (psycopg.errors.ReadOnlySqlTransaction(), "is read-only", False),
+        (psycopg.errors.DeadlockDetected(), "gave way to another transaction", False),
+        (psycopg.errors.LockNotAvailable(), "is locked by another transaction", False),
+        (psycopg.errors.AdminShutdown(), "is starting, stopping or ended the statement", False),
+        (psycopg.errors.UndefinedTable(), "lacks tables or columns of this version: run `rankwatch db upgrade`", True),
+        (psycopg.errors.CheckViolation(f"new row {CANARY}\nDETAIL: {CANARY}"), r"\(SQLSTATE 23514\): new row \*\*\*$", True),
+    ],
+)
+def test_states_of_postgres_are_told_in_words(error: psycopg.Error, says: str, *, permanent: bool) -> None:
+    translated = translate(error, parse_url(f"postgresql://u:{CANARY}@h/d"))
+
+    with pytest.raises(DatabaseError, match=says) as caught:
+        raise translated
+    assert caught.value.permanent is permanent
+
+
+def test_a_store_shows_no_secret(postgres_url: str) -> None:
+    with closing(open_store(SecretStr(postgres_url), create=True)) as store:
+        assert PASSWORD not in f"{store!r} {store.database!r}"
+        assert "127.0.0.1" in repr(store)

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from factories import comparison
+from monitor.model import SampleSize, UserTable
+from monitor.sampling import draw, fixed_among, frequent, split
+
+SLOT = datetime(2024, 1, 1, tzinfo=UTC)
+
+
+def users(n: int, **dimensions: Sequence[str | None]) -> UserTable:
+    return UserTable(
+        users=pd.Index([f"u{i:05}" for i in range(n)], dtype="str"),
+        segments={name: values_of(*values) for name, values in dimensions.items()},
+    )
+
+
+def values_of(*values: str | None) -> pd.Categorical[Any]:
+    return pd.Categorical(list(values))
+
+
+def test_without_a_sample_everybody_is_asked_in_sorted_order() -> None:
+    table = UserTable(users=pd.Index(["b", "c", "a"], dtype="str"), segments={"x": pd.Categorical(["1", "2", "1"])})
+    panel = draw(table, comparison(sample=None), SLOT)
+    assert list(panel.users) == ["a", "b", "c"]
+    assert {name: list(panel.users[rows]) for name, rows in panel.segments.items()} == {
+        "all": ["a", "b", "c"],
+        "x=1": ["a", "b"],
+        "x=2": ["c"],
+    }
+
+
+def test_fixed_users_stay_and_rotating_users_change_from_slot_to_slot() -> None:
+    table = users(1000)
+    both = comparison(sample=SampleSize(fixed=50, rotating=50))
+    only_fixed = set(draw(table, comparison(sample=SampleSize(fixed=50)), SLOT).users)
+    today, tomorrow = (set(draw(table, both, SLOT + timedelta(days=d)).users) for d in (0, 1))
+    assert len(today) == len(tomorrow) == 100
+    assert only_fixed <= today & tomorrow
+    assert len(today & tomorrow) < 70
+
+
+def test_the_same_slot_draws_the_same_users_whatever_their_order() -> None:
+    table = users(500)
+    shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
+    chosen = comparison(sample=SampleSize(fixed=20, rotating=20))
+    assert list(draw(table, chosen, SLOT).users) == list(draw(shuffled, chosen, SLOT).users)
+
+
+def test_a_user_who_joins_displaces_at_most_one() -> None:
+    chosen = comparison(sample=SampleSize(fixed=100))
+    before = set(draw(users(1000), chosen, SLOT).users)
+    after = set(draw(users(1001), chosen, SLOT).users)
+    assert len(before - after) <= 1
+
+
+@pytest.mark.parametrize("other", [{"seed": 1}, {"name": "other"}])
+def test_another_seed_or_comparison_draws_other_users(other: dict[str, int | str]) -> None:
+    table = users(1000)
+    size = SampleSize(fixed=100)
+    first = set(draw(table, comparison(sample=size), SLOT).users)
+    assert len(first & set(draw(table, comparison(sample=size, **other), SLOT).users)) < 40
+
+
+def test_every_user_is_drawn_equally_often_by_rotation() -> None:
+    table, size = users(50), comparison(sample=SampleSize(rotating=10))
+    counts = pd.Series(0, index=table.users)
+    for day in range(500):
+        counts[draw(table, size, SLOT + timedelta(days=day)).users] += 1
+    chi_square = float(((counts - 100) ** 2 / 80).sum())
+    assert chi_square < 85.35  # 0.999 quantile of chi-square with 49 degrees of freedom
+
+
+def segments_of(column: pd.Categorical[Any], most: int) -> dict[str, list[int]]:
+    found = split(len(column), {"x": column}, {"x": frequent(column, most)})
+    return {name: list(rows) for name, rows in found.items()}
+
+
+def test_a_dimension_with_too_many_values_keeps_the_most_frequent_and_gathers_the_rest() -> None:
+    column = pd.Categorical(["a"] * 3 + ["b"] * 2 + ["c", "d", None])
+    segments = segments_of(column, 2)
+    assert {name: len(rows) for name, rows in segments.items()} == {"all": 8, "x=a": 3, "x=b": 2, "x=other": 2, "x=unknown": 1}
+
+
+def test_a_real_value_named_other_keeps_all_its_users() -> None:
+    assert segments_of(values_of("other", "other", "a", "b"), 1) == {"all": [0, 1, 2, 3], "x=other": [0, 1, 2, 3]}
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None]), min_size=1, max_size=30), st.integers(1, 4))
+def test_the_segments_of_a_dimension_part_the_panel(values: list[str | None], limit: int) -> None:
+    column: pd.Categorical[Any] = pd.Categorical(values)
+    segments = segments_of(column, limit)
+    parts = [row for name, rows in segments.items() if name != "all" for row in rows]
+    assert sorted(parts) == list(range(len(values)))
+
+
+def test_a_very_long_value_is_cut_and_stays_apart_from_its_like() -> None:
+    long = "x" * 5000
+    segments = segments_of(values_of(long + "a", long + "b"), 10)
+    assert [len(rows) for rows in segments.values()] == [2, 1, 1]
+    assert all(len(name) <= 122 for name in segments)
+
+
+def test_which_values_have_a_segment_does_not_change_with_the_draw() -> None:
+    column = [f"v{i % 30:02}" for i in range(600)]
+    table = users(600, x=column)
+    few = comparison(sample=SampleSize(rotating=60), max_segment_values=5)
+    seen = {name for day in range(20) for name in draw(table, few, SLOT + timedelta(days=day)).segments}
+    assert seen == {"all", "x=other", *(f"x=v{i:02}" for i in range(5))}
+
+
+def test_the_fixed_users_of_a_run_are_told_from_its_users_alone() -> None:
+    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
+    first, second = (draw(users(1000), watched, SLOT + timedelta(days=days)).users for days in (0, 1))
+    fixed = first[fixed_among(first, watched)]
+    assert set(fixed) == set(draw(users(1000), comparison(sample=SampleSize(fixed=30)), SLOT).users)
+    assert set(fixed) == set(second[fixed_among(second, watched)])
+
+
+def test_no_fixed_user_passes_for_a_rotating_one_where_some_have_no_score() -> None:
+    watched = comparison(sample=SampleSize(fixed=30, rotating=50))
+    asked = draw(users(1000), watched, SLOT).users
+    fixed, scored = set(asked[fixed_among(asked, watched)]), asked[::2]
+    assert not fixed & set(scored[~fixed_among(scored, watched)])
+
+
+def test_without_a_sample_nobody_is_fixed() -> None:
+    assert not fixed_among(pd.Index(["a", "b"], dtype="str"), comparison(sample=None)).any()

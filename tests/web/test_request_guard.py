@@ -1,0 +1,299 @@
+"""Who is let in by which request, over a real socket."""
+
+import base64
+import contextlib
+import http.client
+import selectors
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from typing import Any
+
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from monitor.web import Access, AccessOptions, Limits, open_access
+from monitor.web.access import Credentials, TokenBucket
+from web.sites import KIM, Site, basic, hashed, serving
+
+
+@pytest.fixture
+def site(health: Any) -> Iterator[Site]:
+    with serving(health) as site:
+        yield site
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/", "/comparisons/feed", "/no-such-page", "/-/ready/", "/-/", "//-/healthy"])
+def test_pages_need_a_password(site: Site, path: str) -> None:
+    status, headers, body = site.get(path)
+
+    assert (status, body) == (401, b"unauthorized\n")
+    assert headers["www-authenticate"] == 'Basic realm="rankwatch", charset="UTF-8"'
+    assert site.status("/metrics", KIM) == 200
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic a2lt",  # kim, and no colon
+        f"Bearer {base64.b64encode(b'kim:correct horse').decode()}",
+        basic("kim", "wrong"),
+        basic("kim", ""),
+        basic("", "correct horse"),
+        basic("Kim", "correct horse"),
+        basic("kim", "correct horse "),
+        basic("nobody", "correct horse"),
+        basic("kim\0", "correct horse"),
+    ],
+)
+def test_wrong_credentials_are_all_refused_alike(site: Site, header: str) -> None:
+    status, _, body = site.get("/metrics", Authorization=header)
+    assert (status, body) == (401, b"unauthorized\n")
+
+
+def test_the_scheme_is_read_in_any_case_and_credentials_as_utf_8(health: Any) -> None:
+    with serving(health, basic_auth_users={"jürgen": hashed("pässwörd")}) as site:
+        right = basic("jürgen", "pässwörd")
+        assert site.status(Authorization=right.replace("Basic", "bAsIc ")) == 200
+
+
+def test_two_headers_of_credentials_are_refused(site: Site) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", site.port, timeout=10)) as connection:
+        connection.putrequest("GET", "/metrics")
+        for user in (KIM, ("kim", "wrong")):
+            connection.putheader("Authorization", basic(*user))
+        connection.endheaders()
+        assert connection.getresponse().status == 401
+
+
+def test_no_answer_leads_to_a_host_that_the_client_named(site: Site) -> None:
+    for path in ("/metrics/", "/-/ready/", "/comparisons/feed/"):
+        status, headers, _ = site.get(path, KIM, Host="evil.test")
+        assert (status, headers.get("location")) == (404, None)
+
+
+def test_probes_need_no_password_and_give_strangers_no_reason(site: Site, health: Any) -> None:
+    health.sick, health.lacking = "the scheduler has stopped", "no database at db.internal"
+
+    assert site.get("/-/healthy")[::2] == (503, b"not healthy\n")
+    assert site.get("/-/ready")[::2] == (503, b"not ready\n")
+    assert site.get("/-/ready", KIM)[::2] == (503, b"not ready: no database at db.internal\n")
+    assert site.status("/-/ready", ("kim", "wrong")) == 401
+    health.sick = None
+    assert site.get("/-/healthy")[::2] == (200, b"healthy\n")
+
+
+def test_strangers_connections_end_and_those_of_others_stay(site: Site) -> None:
+    for path in ("/metrics", "/-/healthy"):
+        assert site.get(path)[1]["connection"] == "close"
+    assert "connection" not in site.get("/metrics", KIM)[1]
+
+
+def test_a_scrape_each_second_costs_bcrypt_once(health: Any) -> None:
+    compared: list[bytes] = []
+
+    def compare(password: bytes, _hashed: bytes) -> bool:
+        compared.append(password)
+        return True
+
+    with serving(health, Access(credentials=Credentials({KIM[0]: hashed(KIM[1])}, compare=compare))) as site:
+        assert [site.status("/metrics", KIM) for _ in range(20)] == [200] * 20
+    assert compared == [KIM[1].encode()]
+
+
+class Slow(Credentials):
+    """Verifies nothing but the right password before it is let go."""
+
+    def __init__(self, users: Mapping[str, SecretStr] | None = None) -> None:
+        super().__init__(users or {KIM[0]: hashed(KIM[1])})
+        self.release, self.begun, self.at_once, self.most = threading.Event(), threading.Semaphore(0), 0, 0
+
+    def verify(self, user: bytes, password: bytes) -> bool:
+        if password != KIM[1].encode():
+            self.at_once += 1
+            self.most = max(self.most, self.at_once)
+            self.begun.release()
+            self.release.wait(30)
+            self.at_once -= 1
+        return super().verify(user, password)
+
+
+def test_wrong_passwords_wait_in_one_thread_and_those_known_do_not_wait(health: Any) -> None:
+    slow = Slow()
+    with ExitStack() as opened, serving(health, Access(credentials=slow)) as site:
+        opened.callback(slow.release.set)
+        assert site.status("/metrics", KIM) == 200
+        guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(3)]
+        assert slow.begun.acquire(timeout=10)
+
+        assert site.status("/metrics", KIM) == 200
+        assert site.status("/-/healthy") == 200
+
+        slow.release.set()
+        assert [each.getresponse().status for each in guesses] == [401] * 3
+    assert slow.most == 1
+
+
+def test_one_address_has_four_attempts_at_once_and_the_next_is_turned_away(health: Any) -> None:
+    slow = Slow()
+    with ExitStack() as opened, serving(health, Access(credentials=slow)) as site:
+        opened.callback(slow.release.set)
+        guesses = [opened.enter_context(closing(_ask(site, f"guess{number}"))) for number in range(10)]
+
+        turned_away = _first_answered(guesses, 6)
+        assert [each.getresponse().status for each in turned_away] == [503] * 6
+        slow.release.set()
+        others = [each.getresponse().status for each in guesses if each not in turned_away]
+
+        assert others == [401] * 4
+        assert site.status("/metrics", KIM) == 200
+
+
+def _ask(site: Site, password: str) -> http.client.HTTPConnection:
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=30)
+    connection.request("GET", "/metrics", headers={"Authorization": basic("kim", password)})
+    return connection
+
+
+def _first_answered(waiting: list[http.client.HTTPConnection], number: int) -> list[http.client.HTTPConnection]:
+    """So many of them, as soon as they have an answer to be read."""
+    with selectors.DefaultSelector() as selector:
+        for each in waiting:
+            selector.register(each.sock, selectors.EVENT_READ, each)
+        found: list[http.client.HTTPConnection] = []
+        while len(found) < number:
+            ready = selector.select(timeout=20)
+            assert ready, f"only {len(found)} were answered"
+            for key, _ in ready:
+                selector.unregister(key.fileobj)
+                found.append(key.data)
+    return found
+
+
+def test_without_users_everybody_may_read_everything_and_learns_reasons(health: Any) -> None:
+    health.lacking = "no database"
+    with serving(health, Access()) as site:
+        assert site.status() == 200
+        assert site.get("/-/ready")[2] == b"not ready: no database\n"
+
+
+def test_headers_of_the_file_stand_on_every_answer_in_place_of_the_pages_own(health: Any) -> None:
+    given = {"Strict-Transport-Security": "max-age=1", "Content-Security-Policy": "default-src 'self'", "X-XSS-Protection": ""}
+    with serving(health, http_server_config={"headers": given}) as site:
+        for path, user in (("/", KIM), ("/metrics", None), ("/-/healthy", None), ("/nowhere", KIM)):
+            headers = site.get(path, user)[1]
+            assert headers["strict-transport-security"] == "max-age=1"
+            assert headers["content-security-policy"] == "default-src 'self'"
+            assert "x-xss-protection" not in headers
+
+
+@given(st.text("a \t\r\n\0\x7f\xe9", max_size=3))
+def test_whatever_value_of_a_header_is_taken_can_be_sent(value: str) -> None:
+    with contextlib.suppress(ValidationError):
+        options = AccessOptions.model_validate({"http_server_config": {"headers": {"X-XSS-Protection": value}}})
+        for name, sent in open_access(options).headers.items():
+            h11.Response(status_code=200, headers=[(name.encode(), sent.encode())])
+
+
+def test_pages_keep_to_the_rate_and_strangers_and_probes_do_not_use_it_up(health: Any) -> None:
+    with serving(health, rate_limit={"interval": "1h", "burst": 2}) as site:
+        assert [site.status() for _ in range(5)] == [401] * 5
+        assert [site.status("/-/ready", KIM) for _ in range(5)] == [200] * 5
+        assert [site.status("/metrics", KIM) for _ in range(4)] == [200, 200, 429, 429]
+        assert site.get("/metrics", KIM)[1]["retry-after"] == "1"
+        assert site.status("/-/healthy") == 200
+
+
+def test_a_bucket_fills_by_one_each_interval_up_to_its_burst() -> None:
+    now = 100.0
+    bucket = TokenBucket(2.0, 3, clock=lambda: now)
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+    now += 1.9
+    assert not bucket.take()
+    now += 0.2
+    assert [bucket.take(), bucket.take()] == [True, False]
+    now += 1e9
+    assert [bucket.take() for _ in range(4)] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"X: " + b"x" * 20_000,
+        b"\r\n".join(b"X%d: y" % number for number in range(101)),
+        b"Cookie: " + b"a" * 16_000 + b"\r\nX: " + b"b" * 1_000,
+    ],
+    ids=["one huge", "too many", "huge together"],
+)
+@pytest.mark.parametrize("path", [b"/metrics", b"/-/healthy"])
+def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any, head: bytes, path: bytes) -> None:
+    with client.open(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n\r\n") as raw:
+        assert raw.recv(12) == b"HTTP/1.1 431"
+
+
+@pytest.mark.parametrize("ending", [b"", b" HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["without end", "whole"])
+def test_an_oversized_request_line_is_refused(client: Any, ending: bytes) -> None:
+    with client.open(b"GET /" + b"x" * 20_000 + ending) as raw:
+        assert raw.recv(12) == b"HTTP/1.1 431"
+
+
+@pytest.mark.parametrize("limits", [Limits(exchange_s=5)])
+def test_headers_without_end_are_cut(client: Any) -> None:
+    with client.open(b"GET / HTTP/1.1\r\n") as raw, pytest.raises(ConnectionError):
+        _send_on(raw)
+
+
+def _send_on(raw: socket.socket) -> None:
+    for number in range(100_000):
+        raw.sendall(b"X%d: y\r\n" % number)
+
+
+def test_who_is_let_in_changes_at_once(site: Site) -> None:
+    assert site.status("/metrics", KIM) == 200
+    site.server.follow(open_access(AccessOptions.model_validate({"basic_auth_users": {"joe": hashed("new")}})))
+    assert (site.status("/metrics", KIM), site.status("/metrics", ("joe", "new"))) == (401, 200)
+
+
+def test_who_was_let_in_before_a_reload_does_not_wait_behind_a_flood_after_it(health: Any) -> None:
+    given = {"basic_auth_users": {KIM[0]: hashed(KIM[1])}}
+    slow = Slow(given["basic_auth_users"])
+    first = replace(open_access(AccessOptions.model_validate(given)), credentials=slow)
+    with ExitStack() as opened, serving(health, first) as site:
+        opened.callback(slow.release.set)
+        assert site.status("/metrics", KIM) == 200
+        for number in range(4):
+            opened.enter_context(closing(_ask(site, f"guess{number}")))
+        assert slow.begun.acquire(timeout=10)
+
+        headers = {"http_server_config": {"headers": {"X-Frame-Options": "deny"}}}
+        site.server.follow(open_access(AccessOptions.model_validate({**given, **headers}), old=site.server.access))
+
+        status, found, _ = site.get("/metrics", KIM)
+        assert (status, found["x-frame-options"]) == (200, "deny")
+
+
+def test_a_reload_forgets_passwords_and_the_rate_only_where_these_change() -> None:
+    kim, joe = ({name: hashed("x")} for name in ("kim", "joe"))
+    slow, fast = ({"interval": each, "burst": 1} for each in ("1h", "1m"))
+
+    def of(users: Mapping[str, SecretStr], rate: Mapping[str, object], old: Access | None = None) -> Access:
+        return open_access(AccessOptions.model_validate({"basic_auth_users": users, "rate_limit": rate}), old=old)
+
+    first = of(kim, slow)
+    same, other_users, other_rate, none = of(kim, slow, first), of(joe, slow, first), of(kim, fast, first), of({}, {}, first)
+
+    assert (same.credentials, same.bucket) == (first.credentials, first.bucket)
+    assert other_users.credentials is not first.credentials
+    assert other_users.bucket is first.bucket
+    assert other_rate.credentials is first.credentials
+    assert other_rate.bucket is not first.bucket
+    assert (bool(none.credentials), none.bucket) == (False, None)
+    assert not open_access(None, old=first).credentials
