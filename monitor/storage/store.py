@@ -54,7 +54,6 @@ from monitor.storage import (
     database_size,
     explanations,
     leases,
-    list_encoding,
     list_pieces,
     outbox,
     room,
@@ -173,9 +172,7 @@ class SqlStore:
             claims.release(connection, claim)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
-        pieces = (
-            tuple(list_encoding.pack(result.lists)) if result.lists else ()
-        )  # before the transaction, which others wait for
+        pieces = list_pieces.packed(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
             room.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
