@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from threading import Lock
 from time import monotonic
 
+import pytest
 import requests
+from apscheduler.schedulers import base as apscheduler_base
 
 from monitor.model import Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
@@ -86,8 +88,22 @@ class Watched:
 
 
 @contextmanager
+def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
+    """APScheduler reads this clock in place of the machine's."""
+
+    class Stepped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return clock.now().astimezone(tz)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apscheduler_base, "datetime", Stepped)
+        yield
+
+
+@contextmanager
 def watching(config: Path) -> Iterator[Watched]:
     clock = SteppedClock()
-    with Daemon(config, clock=clock) as daemon:
+    with apscheduler_on(clock), Daemon(config, clock=clock) as daemon:
         daemon.start()
         yield Watched(daemon, clock)
