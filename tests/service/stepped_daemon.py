@@ -75,13 +75,28 @@ class Watched:
         assert run is not None
         return run
 
-    def pass_until(self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10)) -> None:
-        """Let time pass by steps until it is seen."""
+    def await_job(self, name: str) -> None:
+        """Wait until a housekeeping job has done what is due now."""
+
+        def is_done() -> bool:
+            jobs = self.daemon._scheduler
+            return jobs._due_s[name] > self.clock.monotonic() and name not in jobs.at_work
+
+        wait_for(is_done, f"work of {name}")
+
+    def pass_until(
+        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10), *, is_idle: bool = False
+    ) -> None:
+        """Let time pass by steps until it is seen.
+
+        With ``is_idle`` only while no job is at work, so that jobs on a slow machine do not look like jobs that hang.
+        """
 
         def seen() -> bool:
             if look():
                 return True
-            self.clock.let_pass(step)
+            if not (is_idle and self.daemon._scheduler.at_work):
+                self.clock.let_pass(step)
             return False
 
         wait_for(seen, what, timeout_s=30)

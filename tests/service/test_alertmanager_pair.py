@@ -121,7 +121,7 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
     nobody: Any = Silent()
     loops = [
         DeliveryLoop(
-            outlet=OutboxSender(
+            sender=OutboxSender(
                 store=store, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
             )
         )
@@ -131,10 +131,10 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
         loop.start()
     yield loops
     for loop in loops:
-        loop.ask_to_stop()
+        loop.thread.ask_to_stop()
     for loop in loops:
         loop.stop(10)
-    assert not any(loop.is_alive for loop in loops)
+    assert not any(loop.thread.is_alive for loop in loops)
 
 
 @pytest.fixture(scope="module")
