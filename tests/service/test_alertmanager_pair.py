@@ -84,7 +84,7 @@ class Pair:
         while not claim():
             assert time.monotonic() < ends_at, f"not in time: {what}; said: {self.pages.said}"
             for loop in self.loops:
-                loop.wake()
+                loop.thread.wake()
             time.sleep(0.1)
 
     def await_pages(self, name: str, *said: str) -> None:

@@ -83,7 +83,7 @@ class World:
         store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=WIDE, segments=SEGMENTS)
         store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=NARROW)
         for loop in self.loops:
-            loop.wake()
+            loop.thread.wake()
         took: dict[str, float] = {}
         while len(took) < len(HEALTHY):
             assert time.monotonic() < began + 60, (took, self.counts.by_outcome)
