@@ -29,19 +29,12 @@ from monitor.model import (
     Split,
     Summary,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing import keep_lists, pair, unweighted_note
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all, pull_titles
 from monitor.pipeline.run_explanation import RunExplanation, add_titles, choose_metric, explain_run, explained_items
-from monitor.pipeline.score import (
-    Floats,
-    add_floor,
-    gather_evidence,
-    last_baseline,
-    measure_floor,
-    scorable_metrics,
-    summarize_scores,
-)
+from monitor.pipeline.score import add_floor, gather_evidence, last_baseline, measure_floor, scorable_metrics, summarize_scores
 from monitor.ports import Clock
 from monitor.summaries import SegmentRows, rows_of_segments
 
