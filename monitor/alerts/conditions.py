@@ -33,9 +33,8 @@ def judge_condition(
     if condition is Condition.NO_DATA and is_unknown:
         return _in_condition("no user of the panel belongs to the segment any more", 0)
     lacking = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
-    is_judged = condition is Condition.NO_DATA and len(lacking) < len(
-        verdicts
-    )  # what one rule lacks does not silence the others
+    # Where any rule had data something was judged: what the others lack does not make it a segment without data.
+    is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
     if not lacking or is_judged:
         return _clear(condition)
     others = f" ({len(lacking):,} rules say so)" if len(lacking) > 1 else ""

@@ -13,6 +13,7 @@ from monitor.model import (
     CoverageRow,
     Direction,
     Expectation,
+    FixedLimit,
     LearnedLimit,
     Learning,
     Outcome,
@@ -20,7 +21,6 @@ from monitor.model import (
     SimilarityRule,
     Statistic,
     Summary,
-    Threshold,
     Verdict,
 )
 
@@ -35,7 +35,7 @@ def judge_reading(rule: SeriesRule, reading: Reading | Verdict, expectation: Exp
     """The verdict on a value, by whichever limit the rule has; a verdict that there is none stays as it is."""
     if isinstance(reading, Verdict):
         return reading
-    if isinstance(rule.limit, Threshold):
+    if isinstance(rule.limit, FixedLimit):
         return judge_threshold(rule, rule.limit, reading)
     return judge_learned(rule, rule.limit, reading, expectation)
 
@@ -121,7 +121,7 @@ def apply_bounds(
     who are more than usual, since what it learned was learned without the usual ones.
     """
     asked = row.asked if row is not None else summary.n
-    if isinstance(rule.limit, Threshold):
+    if isinstance(rule.limit, FixedLimit):
         limit, missing = rule.limit.value, float(asked - row.paired) if row is not None else 0.0
     elif expectation is None or expectation.limit is None:
         return verdict

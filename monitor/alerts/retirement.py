@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from monitor.model import ALL, AlertState, Comparison, Direction, Rule, RuleKind, State, Transition
+from monitor.model import ALL, AlertState, Comparison, Direction, Rule, State, Transition
 
 _LOST = "unknown"
 
@@ -63,7 +63,6 @@ def _end(state: AlertState, cause: Transition | None, reason: str, at: datetime)
         direction=cause.direction if cause else Direction.BELOW,
         threshold=state.threshold,
         users=0,
-        kind=cause.kind if cause else RuleKind.SIMILARITY,
         metric=cause.metric if cause else _LOST,
         statistic=cause.statistic if cause else _LOST,
         severity=state.severity,

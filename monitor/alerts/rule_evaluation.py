@@ -180,9 +180,9 @@ JUDGES: Mapping[RuleKind, _Judge] = {
     RuleKind.SIMILARITY: _Judge(
         lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
     ),
-    RuleKind.COVERAGE: _Judge(lambda _, run: run.covered, _judge_coverage),
-    RuleKind.STANDSTILL: _Judge(lambda _, run: (), _judge_standstill),
-    RuleKind.CONDITION: _Judge(lambda _, run: run.verdicts, _judge_condition),
+    RuleKind.COVERAGE: _Judge(lambda _rule, run: run.covered, _judge_coverage),
+    RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
+    RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
 }
 
 

@@ -1,4 +1,4 @@
-"""What one rule concludes about one segment of one run: similarity, coverage, standstill, and segments that nobody belongs to."""
+"""What one rule concludes about one segment of one run: similarity, coverage, standstill, unknown segments."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from monitor.model import (
     CoverageRule,
     CoverageShare,
     Direction,
+    FixedLimit,
     Lack,
     Outcome,
     RunStatus,
@@ -23,7 +24,6 @@ from monitor.model import (
     Standstill,
     StandstillRule,
     Summary,
-    Threshold,
     Verdict,
 )
 
@@ -108,7 +108,7 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
     return undecided(Outcome.ERROR, with_cause(failure.get(status, "the run has not ended"), run_reason))
 
 
-def judge_threshold(rule: SeriesRule, limit: Threshold, reading: Reading) -> Verdict:
+def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Verdict:
     """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``."""
     is_breach = _beyond(limit.direction, reading.value, limit.value)
     is_recovered = not is_breach and not _beyond(limit.direction, reading.value, limit.resolve_at)
@@ -126,7 +126,7 @@ def _beyond(direction: Direction, value: float, limit: float) -> bool:
     return value < limit if direction is Direction.BELOW else value > limit
 
 
-def _standing(limit: Threshold, *, is_breach: bool, is_recovered: bool) -> str:
+def _standing(limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
     if is_breach:
         return f"{limit.direction} {limit.value:.12g}"
     if is_recovered:

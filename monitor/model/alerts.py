@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from monitor.model.rankings import Arm
-from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity
+from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
 MIN_CHANGES = 2
 """Changes of an arm's lists that must have been seen before it is known how often they change."""
@@ -167,13 +167,17 @@ class Transition:
     severity: Severity
     since: datetime
     dedup_key: str | None
-    kind: RuleKind = RuleKind.SIMILARITY
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     explanation: str | None = None
     interval: tuple[float, float] | None = None
     normal: float | None = None
     incident: str | None = None
+
+    @property
+    def kind(self) -> RuleKind:
+        """What its rule watches."""
+        return kind_of_label(self.metric)
 
     @property
     def is_announced(self) -> bool:

@@ -43,7 +43,7 @@ class Condition(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Threshold:
+class FixedLimit:
     """A limit that somebody wrote down: in breach strictly on the ``direction`` side of ``value``.
 
     A firing alert resolves once the statistic has reached ``resolve_at``, at ``value`` or beyond it on the good
@@ -74,7 +74,7 @@ class LearnedLimit:
     value: float
 
 
-Limit: TypeAlias = Threshold | LearnedLimit
+Limit: TypeAlias = FixedLimit | LearnedLimit
 
 
 class RuleKind(StrEnum):
@@ -84,6 +84,20 @@ class RuleKind(StrEnum):
     COVERAGE = "coverage"
     STANDSTILL = "standstill"
     CONDITION = "condition"
+
+
+METRIC_LABELS: Mapping[RuleKind, str] = {
+    RuleKind.COVERAGE: "coverage",
+    RuleKind.STANDSTILL: "frozen",
+    RuleKind.CONDITION: "condition",
+}
+"""The label ``metric`` of alerts that are about no metric."""
+_KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
+
+
+def kind_of_label(metric: str) -> RuleKind:
+    """The kind of the rule whose alerts have this label ``metric``."""
+    return _KIND_OF_LABEL.get(metric, RuleKind.SIMILARITY)
 
 
 class Subject(NamedTuple):
@@ -171,8 +185,8 @@ class CoverageRule(BaseRule):
 
     @property
     def subject(self) -> Subject:
-        """Coverage and the share."""
-        return Subject("coverage", str(self.share))
+        """The share of coverage."""
+        return Subject(METRIC_LABELS[self.kind], str(self.share))
 
     @property
     def is_share(self) -> bool:
@@ -200,8 +214,8 @@ class StandstillRule(BaseRule):
 
     @property
     def subject(self) -> Subject:
-        """Standstill, under the name that the configuration has for it, and the arm."""
-        return Subject("frozen", self.arm)
+        """The arm."""
+        return Subject(METRIC_LABELS[self.kind], self.arm)
 
     @property
     def threshold(self) -> float:
@@ -220,20 +234,13 @@ class ConditionRule(BaseRule):
     @property
     def subject(self) -> Subject:
         """The condition."""
-        return Subject("condition", self.condition)
+        return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
 SeriesRule: TypeAlias = SimilarityRule | CoverageRule
 """A rule that holds the value of a series, run after run, against a limit."""
 
 Rule: TypeAlias = SimilarityRule | CoverageRule | StandstillRule | ConditionRule
-
-RULE_KINDS: Mapping[RuleKind, type[Rule]] = {
-    RuleKind.SIMILARITY: SimilarityRule,
-    RuleKind.COVERAGE: CoverageRule,
-    RuleKind.STANDSTILL: StandstillRule,
-    RuleKind.CONDITION: ConditionRule,
-}
 
 
 def describe_series(rule: SeriesRule) -> str:

@@ -101,7 +101,7 @@ def find_waiting(z: Floats) -> Flags:
     return is_new & (z > NEAR_DROP_Z)
 
 
-def _share_out(comparison: Comparison, series: Sequence[RuleSeries]) -> Floats:
+def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
         runs=max(1.0, comparison.runs_a_false_page),
@@ -145,7 +145,7 @@ def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
 
 
 def _build(
-    series: Sequence[RuleSeries],
+    series: Sequence[RuleSeries[SeriesRule]],
     figures: Figures,
     reference: Reference,
     before: TrendEvidence,
@@ -186,7 +186,7 @@ def _finite(value: np.float64) -> float | None:
 
 
 def _hold_against(
-    series: Sequence[RuleSeries], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies, (m,) each.
 

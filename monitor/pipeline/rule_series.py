@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ from monitor.model import (
 )
 from monitor.model.arrays import Flags, Floats
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
+
+RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
 
 HALF_A_USER = 0.5
 """Less than this is nobody."""
@@ -50,10 +52,10 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSeries:
+class RuleSeries(Generic[RuleT_co]):
     """One rule on one segment. Shares of users are judged as angles, on which they vary alike wherever they lie."""
 
-    rule: SeriesRule
+    rule: RuleT_co
     segment: str
 
     @property
@@ -110,7 +112,7 @@ def _as_angle(share: float, users: int) -> tuple[float, float]:
     return float(angle), float(error)
 
 
-def measure_all(series: Sequence[RuleSeries], figures: Figures) -> tuple[Floats, Floats]:
+def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> tuple[Floats, Floats]:
     """Values and sampling errors of every series in one run, (m,) each, NaN where the run has none."""
     found = [each.read(figures) for each in series]
     values, errors = np.array(found, dtype=np.float64).reshape(len(series), 2).T
@@ -131,7 +133,7 @@ class LessonArrays:
     steady: Floats
 
 
-def read_lessons(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> LessonArrays:
+def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
     """What each series was in each past run.
 
     From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
@@ -149,7 +151,7 @@ def read_lessons(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> Lesso
     return LessonArrays(*found)
 
 
-def _by_rule(series: Sequence[RuleSeries]) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
+def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
     """Each rule with the columns of its segments."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {each.rule.alert: each.rule for each in series}
@@ -167,7 +169,7 @@ def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[in
     return found
 
 
-def find_alarms(series: Sequence[RuleSeries], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
+def find_alarms(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
     columns: dict[str, list[int]] = defaultdict(list)
     for column, each in enumerate(series):
@@ -179,7 +181,7 @@ def find_alarms(series: Sequence[RuleSeries], past: Sequence[PastRun], alerts: C
     return found
 
 
-def find_firings(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> Flags:
+def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
     """Whether the very alert was firing after each past run, (runs, m)."""
     columns = {each.key: column for column, each in enumerate(series)}
     found = np.zeros((len(past), len(series)), dtype=np.bool_)

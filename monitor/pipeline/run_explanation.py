@@ -15,7 +15,6 @@ from monitor.attribution import (
     Difference,
     Drop,
     ExposureShift,
-    Floats,
     Group,
     ItemShift,
     PastRuns,
@@ -50,6 +49,7 @@ from monitor.model import (
     UserGroup,
     parse_derived,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing.ids import decode
 from monitor.pipeline.score import watched_metrics
 from monitor.summaries import SegmentRows

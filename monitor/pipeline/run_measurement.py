@@ -28,12 +28,12 @@ from monitor.model import (
     Scores,
     Split,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing import keep_lists, pair, unweighted_note
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all, pull_titles
 from monitor.pipeline.run_explanation import add_titles, choose_metric, explain_run, explained_items
 from monitor.pipeline.score import (
-    Floats,
     add_floor,
     gather_evidence,
     last_baseline,

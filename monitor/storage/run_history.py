@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, select
 
-from monitor.model import CONDITION, MemoryRequest, PastRun, RunStatus, State
+from monitor.model import METRIC_LABELS, MemoryRequest, PastRun, RuleKind, RunStatus, State
 from monitor.storage import run_results
 from monitor.storage.tables import runs, transitions
 
@@ -26,8 +26,9 @@ def read(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
     )
     ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
     learned = run_results.lessons_of(connection, ids)
+    counted = run_results.standstills_of(connection, ids[-1:])  # each run counts on from the one before
     past = [
-        PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
+        PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}), standstills=counted.get(run_id, {}))
         for run_id, slot, states in zip(ids, slots, states_after(connection, request.comparison, slots), strict=True)
     ]
     untaught = [
@@ -56,7 +57,7 @@ def newest_ok(
 def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
     """The alerts on drift that were not quiet after each of the slots, which ascend; conditions cast no doubt on a run."""
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
-        transitions.c.comparison == comparison, transitions.c.metric != CONDITION
+        transitions.c.comparison == comparison, transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION]
     )
     changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
     states: dict[Watch, State] = {}
