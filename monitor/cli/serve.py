@@ -101,7 +101,7 @@ def demo(
 
 
 def _address(text: str) -> tuple[str, int]:
-    from monitor.settings.value_types import split_address
+    from monitor.settings import split_address
 
     try:
         return split_address(text)

@@ -15,6 +15,7 @@ from monitor.options import ConfigPath, Duration, OneOf, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.redaction import display_url
 from monitor.settings.condition_options import ConditionsOptions
+from monitor.settings.excerpt import DEFAULT_LISTEN, split_address
 from monitor.settings.notification_options import MaintenanceOptions, RouteOptions
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.value_types import (
@@ -28,7 +29,6 @@ from monitor.settings.value_types import (
     PublicUrl,
     Size,
     ZoneName,
-    split_address,
 )
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 from monitor.web import AccessOptions
@@ -216,7 +216,7 @@ class LogOptions(Options):
 
 
 def _own_url(given: dict[str, Any]) -> str:
-    host, port = split_address(given.get("listen", "127.0.0.1:9108"))
+    host, port = split_address(given.get("listen", DEFAULT_LISTEN))
     name = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
@@ -243,7 +243,7 @@ class Settings(Options):
         description="Of several daemons on one PostgreSQL database one leads; how long after it stopped or froze another takes "
         "over, 5s to 5m.",
     )
-    listen: Address = Field(default="127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
+    listen: Address = Field(default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
         default=False,
         description="Must be true for `listen` to go beyond this machine without passwords or client certificates from "
