@@ -45,6 +45,7 @@ from monitor.model.notifications import (
     MessageStatus,
     Notification,
     Silence,
+    Treatment,
 )
 from monitor.model.rankings import (
     ALL,
@@ -170,6 +171,7 @@ __all__ = [
     "Statistic",
     "Summary",
     "Transition",
+    "Treatment",
     "UserGroup",
     "UserScore",
     "UserTable",

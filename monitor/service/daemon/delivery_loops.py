@@ -103,7 +103,7 @@ class DeliveryLoop:
         if self._paused_until_s > self.outlet.clock.monotonic():
             return rest
         self.outlet.repeat_due()
-        every_s = self.receiver.resend_every_s
+        every_s = self.receiver.treatment.resend_every_s
         if every_s is not None and self.outlet.clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = self.outlet.clock.monotonic() + every_s
             self.outlet.resend_told()
