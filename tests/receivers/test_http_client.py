@@ -157,6 +157,8 @@ def test_cookies_are_not_kept(collector: Collector) -> None:
 def test_the_environment_s_proxies_are_not_used(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     with guarding(collector.url) as guard:
         assert guard.post(b"", {}).status == 200
 

@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store: SqlStore) -> None:
     clock, receiver = FakeClock(), FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
-    loop = DeliveryLoop(outlet=outlet(store, receiver, clock))
+    loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
     assert loop.take_turn() == LONGEST_REST_S
     store_run(store, 0.1, watched=comparison(name="search", rules=(rule(for_runs=1),)))
@@ -39,7 +39,7 @@ def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_ove
 
 def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(store: SqlStore) -> None:
     clock, receiver = FakeClock(SLOT), FakeReceiver(treatment=Treatment(resend_every_s=60))
-    loop = DeliveryLoop(outlet=outlet(store, receiver, clock))
+    loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
     for _ in range(3):
         loop.take_turn()

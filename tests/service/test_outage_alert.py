@@ -41,12 +41,12 @@ class Recorder:
 class World:
     clock: SteppedClock
     database: OutageMonitor
-    emergency: OutageAlert
+    alert: OutageAlert
     publisher: PrometheusPublisher
 
     def after(self, seconds: float, receiver: Recorder) -> None:
         self.clock.let_pass(timedelta(seconds=seconds))
-        self.emergency.tell(receiver)
+        self.alert.notify(receiver)
 
 
 @pytest.fixture
@@ -56,8 +56,8 @@ def world() -> World:
     publisher.watch([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    emergency = OutageAlert(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
-    return World(clock, database, emergency, publisher)
+    alert = OutageAlert(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
+    return World(clock, database, alert, publisher)
 
 
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
