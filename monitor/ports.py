@@ -28,6 +28,8 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Lease,
+    Memory,
+    MemoryRequest,
     Message,
     Notification,
     Occupied,
@@ -36,7 +38,6 @@ from monitor.model import (
     Pull,
     PullRequest,
     RelevanceTable,
-    Rule,
     Run,
     RunRecord,
     RunResult,
@@ -45,6 +46,7 @@ from monitor.model import (
     Split,
     Summary,
     Transition,
+    Treatment,
     UserScore,
     UserTable,
 )
@@ -141,26 +143,18 @@ class Leases(Protocol):
 
 
 class Receiver(Protocol):
-    """Somebody who is told. Sending the same message twice must be harmless to them (same incident, same dedup keys)."""
+    """Somebody who is notified. Sending the same message twice must be harmless there (same incident, same dedup keys)."""
 
     @property
     def name(self) -> str:
         """Name from configuration, unique, free of secrets; a metric label and a key of the outbox."""
 
     @property
-    def resend_every_s(self) -> float | None:
-        """How often firing alerts must be told again for them to stay firing there; None when telling once is enough."""
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """How often an incident that lasts, and that nobody looks after, is told again; None for never."""
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """Whether it groups and inhibits by itself, and so is told of every firing, also of segments of a rule that fires."""
+    def treatment(self) -> Treatment:
+        """How it wants to be treated; the same for as long as it is open."""
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Tell this message. DeliveryError when not taken.
+        """Deliver this message. DeliveryError when it was not accepted.
 
         ``permanent`` if it never will be, ``of_message`` if that is due to what it says, ``may_be_known`` if it may have
         arrived all the same.
@@ -419,12 +413,13 @@ class Store(Protocol):
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
 
-    def past(
-        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
-    ) -> tuple[PastRun, ...]:
-        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first.
+    def memory(self, request: MemoryRequest) -> Memory:
+        """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
 
-        With the lessons that they hold; summaries only of runs that have none of one of these rules, or of another series.
+    def past(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        """The newest ok runs of this configuration and of slots before this one, as many as requested, oldest first.
+
+        With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
         """
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
