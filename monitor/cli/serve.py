@@ -37,7 +37,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
         signal.signal(number, remember)
     daemon = Daemon(config)
     daemon.start()
-    typer.echo(f"rankwatch serves {daemon.url}/metrics", err=True)
+    typer.echo(f"rankwatch serves {daemon.url}/metrics, and its page at {daemon.url}/", err=True)
     systemd.notify("READY=1")
     _obey(daemon, signals)
     systemd.notify("STOPPING=1")
@@ -88,12 +88,11 @@ def demo(
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders
-    from monitor.service.daemon.daemon import Daemon
     from monitor.service.logs import configure
 
     configure("auto", "critical")
     if recommenders is None:
-        raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console(), daemon_factory=Daemon))
+        raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console()))
     if fast:
         msg = "--fast is the end of the whole demo: leave it out with --recommenders, which goes on until it is stopped"
         raise typer.BadParameter(msg)
