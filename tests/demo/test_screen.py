@@ -96,7 +96,7 @@ def test_before_the_first_run_the_frame_says_when_one_is_due(make: Any) -> None:
 
 
 def test_the_newest_notes_are_shown_each_cut_to_one_line(full: Any) -> None:
-    lines = [line for line in drawn(full, 80, 23) if "TOLD" in line]
+    lines = [line for line in drawn(full, 80, 23) if "NOTIFIED" in line]
     assert ["note 18" in lines[0], "note 19" in lines[1], len(lines)] == [True, True, 2]
     assert all(len(line) == 80 and line.endswith("…") for line in lines)
 

@@ -124,7 +124,7 @@ def test_starts_ends_and_messages_are_noted_in_order_and_pending_is_not(
     )
     told = ReceivedAlert(at=make.at(6), is_signed=True, status="firing", alert="SimilarityLow", segment="country=DE")
     forged = replace(told, at=told.at + timedelta(seconds=1), is_signed=False)
-    monkeypatch.setattr(play.environment.on_call, "_notices", [told, forged])
+    monkeypatch.setattr(play.environment.on_call, "_received", [told, forged])
     notes = play.step().notes
     assert [note.kind for note in notes] == [
         NoteKind.STORY,
