@@ -286,6 +286,7 @@ def with_kinds(kinds: Mapping[str, tuple[type[Options], str]]) -> Callable[[type
         }
         # Fields of later bases come first: kinds stand before what the class has of its own.
         bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
-        return create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+        made: type[_OneOfT] = create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+        return made
 
     return decorate

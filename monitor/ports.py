@@ -28,6 +28,8 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Lease,
+    Memory,
+    MemoryRequest,
     Message,
     Notification,
     Occupied,
@@ -36,7 +38,6 @@ from monitor.model import (
     Pull,
     PullRequest,
     RelevanceTable,
-    Rule,
     Run,
     RunRecord,
     RunResult,
@@ -419,12 +420,13 @@ class Store(Protocol):
     def summaries(self, run_id: int) -> tuple[Summary, ...]:
         """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
 
-    def past(
-        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
-    ) -> tuple[PastRun, ...]:
-        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first.
+    def memory(self, request: MemoryRequest) -> Memory:
+        """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
 
-        With the lessons that they hold; summaries only of runs that have none of one of these rules, or of another series.
+    def past(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        """The newest ok runs of this configuration and of slots before this one, as many as requested, oldest first.
+
+        With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
         """
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:

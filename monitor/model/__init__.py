@@ -18,6 +18,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
+from monitor.model.comparison import Comparison, SampleSize
 from monitor.model.derived_metrics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
@@ -34,7 +35,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.instants import format_instant
 from monitor.model.lease import Lease, Occupied
-from monitor.model.lessons import PARTS, Lesson, to_lessons
+from monitor.model.memory import PARTS, Lesson, Memory, MemoryRequest, PastRun, to_lessons
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -70,19 +71,18 @@ from monitor.model.rules import CoverageShare, Lack, Statistic
 from monitor.model.runs import (
     ArmScore,
     Claim,
-    Comparison,
     Evidence,
     EvidenceKind,
+    Findings,
     Histogram,
     KeptLists,
     LatestRun,
-    PastRun,
+    MeasuredRun,
     PullRequest,
     Run,
     RunRecord,
     RunResult,
     RunStatus,
-    SampleSize,
     Scores,
     Summary,
     UserScore,
@@ -126,6 +126,7 @@ __all__ = [
     "Expectation",
     "Explanation",
     "ExposedItem",
+    "Findings",
     "FiringSnapshot",
     "Histogram",
     "ItemWeights",
@@ -136,6 +137,9 @@ __all__ = [
     "LatestRun",
     "Lease",
     "Lesson",
+    "MeasuredRun",
+    "Memory",
+    "MemoryRequest",
     "Message",
     "MessageStatus",
     "NoiseFloor",

@@ -15,13 +15,9 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError, MonitorError
-from monitor.model import UNMEASURED, Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, format_instant
-from monitor.pipeline.expectations import REMEMBERED, learning_rules
-from monitor.pipeline.judgement import RECENT, needs_recent
+from monitor.model import Claim, Comparison, RunResult, RunStatus, format_instant
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run import build_result, execute
-from monitor.pipeline.run_explanation import HEALTHY_RUNS
-from monitor.pipeline.run_measurement import needs_last
+from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
@@ -150,56 +146,17 @@ class Runner:
             self._give_back(claim)
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
-        states = self.patiently(partial(self.store.alert_states, claim.comparison))
-        last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)
-        splits = self._splits(claim, watched.comparison.config_hash)
+        comparison = watched.comparison
+        memory = self.patiently(partial(self.store.memory, memory_request(comparison, claim.slot)))
+        for sentence in memory.unreadable:
+            log.warning("part of the history not read", reason=sentence)
         try:
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past, splits=splits)
+                return execute(comparison, watched.arms, claim, memory, clock)
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
-            return build_result(watched.comparison, claim, states, clock, status=RunStatus.FAILED, reason=reason)
-
-    def _last_lists(self, comparison: Comparison, claim: Claim) -> KeptLists | None:
-        """What the last run listed, where something looks back at it; without it when what is stored is damaged."""
-        if not needs_last(comparison):
-            return None
-        try:
-            return self.patiently(partial(self.store.last_lists, comparison.name, before=claim.slot))
-        except DatabaseError as error:
-            if not error.permanent:
-                raise
-            log.warning("last run's lists not read", reason=str(error))
-            return None
-
-    def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
-        """The runs that rules learn from, where any does, else the few that tell what was normal."""
-        rules, limit = learning_rules(comparison), REMEMBERED
-        if needs_recent(comparison):
-            rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
-        if not rules:
-            return ()
-        read = partial(
-            self.store.past,
-            claim.comparison,
-            config_hash=comparison.config_hash,
-            before=claim.slot,
-            limit=limit,
-            rules=rules,
-        )
-        return self.patiently(read)
-
-    def _splits(self, claim: Claim, config_hash: str) -> tuple[Split, ...]:
-        """What healthy runs left to explain this one by; nothing when what is stored is damaged."""
-        read = partial(self.store.splits, claim.comparison, config_hash=config_hash, before=claim.slot, limit=HEALTHY_RUNS)
-        try:
-            return self.patiently(read)
-        except DatabaseError as error:
-            if not error.permanent:
-                raise
-            log.warning("splits of earlier runs not read", reason=str(error))
-            return ()
+            return failed_result(comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""

@@ -11,7 +11,6 @@ from sqlalchemy import ColumnElement, Connection, Select, and_, delete, exists, 
 
 from monitor.errors import DatabaseError
 from monitor.model import Arm, KeptLists, RunResult, RunStatus
-from monitor.storage import list_encoding
 from monitor.storage.tables import kept_lists, runs
 
 HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs.c.id))
@@ -33,6 +32,15 @@ def store(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm,
         connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
 
 
+def packed(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
+    """The pieces in which lists are stored: arm, number and content of each."""
+    if lists is None:
+        return ()
+    from monitor.storage import list_encoding
+
+    return tuple(list_encoding.pack(lists))
+
+
 def pieces_of(connection: Connection, run_id: int) -> Pieces:
     """The pieces of the run's lists by arm, in order."""
     pieces: dict[Arm, list[bytes]] = defaultdict(list)
@@ -46,6 +54,8 @@ def unpacked(run_id: int, pieces: Pieces) -> KeptLists | None:
     """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
     if not pieces:
         return None
+    from monitor.storage import list_encoding
+
     try:
         return list_encoding.unpack(pieces)
     except ValueError as error:

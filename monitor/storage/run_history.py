@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, and_, select
 
-from monitor.model import CONDITION, PastRun, Rule, RunStatus, State
+from monitor.model import CONDITION, MemoryRequest, PastRun, RunStatus, State
 from monitor.storage import run_results
 from monitor.storage.tables import runs, transitions
 
@@ -16,28 +16,25 @@ Watch = tuple[str, str]
 """Alert and segment."""
 
 
-def read(
-    connection: Connection,
-    comparison: str,
-    *,
-    config_hash: str,
-    before: datetime,
-    limit: int,
-    rules: Sequence[Rule],
-) -> tuple[PastRun, ...]:
-    """The newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first.
+def read(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
+    """The newest ok runs of the comparison and configuration before the slot, as many as requested, oldest first.
 
-    Summaries only of those that have not a lesson of every one of the rules.
+    Summaries only of those that lack a lesson of any of the requested series.
     """
-    newest = newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+    newest = newest_ok(
+        connection, request.comparison, config_hash=request.config_hash, before=request.before, limit=request.runs
+    )
     ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
     learned = run_results.lessons_of(connection, ids)
     past = [
         PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
-        for run_id, slot, states in zip(ids, slots, states_after(connection, comparison, slots), strict=True)
+        for run_id, slot, states in zip(ids, slots, states_after(connection, request.comparison, slots), strict=True)
     ]
-    wanted = {rule.alert: rule.series for rule in rules}.items()
-    untaught = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
+    untaught = [
+        run_id
+        for run_id, run in zip(ids, past, strict=True)
+        if not all(run.teaches(alert, series) for alert, series in request.series.items())
+    ]
     measured = run_results.summaries_of(connection, untaught) if untaught else {}
     return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 

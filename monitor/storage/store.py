@@ -7,9 +7,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pydantic import SecretStr
 
+from monitor.errors import DatabaseError
 from monitor.model import (
     AlertState,
     ArmScore,
@@ -29,10 +31,11 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Lease,
+    Memory,
+    MemoryRequest,
     Notification,
     PastRun,
     Pruned,
-    Rule,
     Run,
     RunRecord,
     RunResult,
@@ -51,7 +54,6 @@ from monitor.storage import (
     database_size,
     explanations,
     leases,
-    list_encoding,
     list_pieces,
     outbox,
     room,
@@ -65,6 +67,8 @@ from monitor.storage import user_scores as per_user
 from monitor.storage.database_url import describe, parse_url
 from monitor.storage.leases import LeaseFence, StandbyFence
 from monitor.storage.transactions import Database, require_file
+
+T = TypeVar("T")
 
 
 def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
@@ -168,9 +172,7 @@ class SqlStore:
             claims.release(connection, claim)
 
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
-        pieces = (
-            tuple(list_encoding.pack(result.lists)) if result.lists else ()
-        )  # before the transaction, which others wait for
+        pieces = list_pieces.packed(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
             room.make_room(self.database, result.claim.run_id, result.finished_at)
         with self.database.write() as connection:
@@ -234,11 +236,35 @@ class SqlStore:
         with self.database.read() as connection:
             return run_results.summaries_of(connection, [run_id]).get(run_id, ())
 
-    def past(
-        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
-    ) -> tuple[PastRun, ...]:
+    def memory(self, request: MemoryRequest) -> Memory:
+        unreadable: list[str] = []
         with self.database.read() as connection:
-            return run_history.read(connection, comparison, config_hash=config_hash, before=before, limit=limit, rules=rules)
+            states = alert_states.read(connection, request.comparison)
+            past = run_history.read(connection, request) if request.runs else ()
+        last_lists = self._readable(lambda: self._last_lists(request), "lists of the last run", unreadable)
+        splits = self._readable(lambda: self._splits(request), "splits of earlier runs", unreadable)
+        return Memory(states=states, past=past, last_lists=last_lists, splits=splits or (), unreadable=tuple(unreadable))
+
+    @staticmethod
+    def _readable(read: Callable[[], T], what: str, unreadable: list[str]) -> T | None:
+        """What is read, None where it is damaged: a run can do without it."""
+        try:
+            return read()
+        except DatabaseError as error:
+            if not error.permanent:
+                raise
+            unreadable.append(f"{what}: {error}")
+            return None
+
+    def _last_lists(self, request: MemoryRequest) -> KeptLists | None:
+        return self.last_lists(request.comparison, before=request.before) if request.wants_last_lists else None
+
+    def _splits(self, request: MemoryRequest) -> tuple[Split, ...]:
+        return self.splits(request.comparison, config_hash=request.config_hash, before=request.before, limit=request.splits)
+
+    def past(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        with self.database.read() as connection:
+            return run_history.read(connection, request)
 
     def records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         with self.database.read() as connection:

@@ -15,6 +15,7 @@ from monitor.model import (
     Comparison,
     Direction,
     Histogram,
+    MemoryRequest,
     Rule,
     RuleKind,
     RunResult,
@@ -159,7 +160,8 @@ def _seconds(
 ) -> float:
     slot = START + RUNS * DAY
     started = time.process_time()
-    past = store.past("bench", config_hash="bench", before=slot, limit=limit, rules=what.rules)
+    series = {rule.alert: rule.series for rule in what.rules}
+    past = store.past(MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series))
     expected = compute_expectations(what, slot, summaries, past, states)
     evaluate_rules(
         what,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from monitor.deadline import Deadline, TooLateError
+from monitor.deadline import Deadline, OverdueError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.file.formats import read_batches
 from monitor.sources.file.options import FileOptions, FileSourceOptions
@@ -59,7 +59,7 @@ class FileSource:
         batches = self._table.batches(request.slot, options.columns)
         try:
             return lists.pull(_in_time(batches, Deadline.after(request.timeout_s)))
-        except TooLateError:
+        except OverdueError:
             return failed_pull(request.users, CoverageReason.TIMEOUT, f"{where} was not read in time")
 
     def close(self) -> None:
@@ -68,8 +68,7 @@ class FileSource:
 
 def _in_time(batches: Iterator[TableBatch], deadline: Deadline) -> Iterator[TableBatch]:
     for batch in batches:
-        if deadline.is_past:
-            raise TooLateError
+        deadline.require_time()
         yield batch
 
 

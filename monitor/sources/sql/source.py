@@ -8,7 +8,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
-from monitor.deadline import Deadline, TooLateError
+from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.options import format_duration
@@ -50,7 +50,7 @@ class SqlTable:
             with database.connection(deadline) as connection:
                 for rows in database.counted(database.rows(connection, statement, bound, columns), deadline):
                     yield _batch(rows, columns)
-        except TooLateError:
+        except OverdueError:
             limit = format_duration(options.timeout)
             msg = f"{database.where} did not give all rows within {limit}: raise timeout, or select fewer"
             raise SourceError(msg, permanent=False) from None
@@ -107,7 +107,7 @@ class _Statements:
             with self._database.connection(deadline) as connection:
                 for rows in self._database.counted(self._rows(connection), deadline):
                     yield _batch(rows, self._options.columns)
-        except TooLateError:
+        except OverdueError:
             return
 
     def _rows(self, connection: sa.Connection) -> Iterator[SqlRows]:
