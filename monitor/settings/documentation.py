@@ -39,7 +39,7 @@ def settings_reference() -> str:
     """
     groups: dict[type[BaseModel], list[str]] = {}
     _collect(Settings, "", groups)
-    users = Counter(home for model in groups for home in {_home(model, name) for name in model.model_fields})
+    users = Counter(home for model in groups for home in dict.fromkeys(_home(model, name) for name in model.model_fields))
     shared = [home for home, count in users.items() if count > 1 and home not in groups and len(home.model_fields) > 1]
     titles = {model: ", ".join(f"`{path}`" if path else "Top level" for path in paths) for model, paths in groups.items()}
     titles |= {home: f"Keys of {_words(home)}" for home in shared}
