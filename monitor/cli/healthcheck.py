@@ -13,7 +13,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, Config
 from monitor.errors import ConfigError
 from monitor.redaction import escape_controls
 
-DEFAULT_ADDRESS = "127.0.0.1:9108"
+DEFAULT_ADDRESS = "127.0.0.1:29108"
 """Where a daemon listens whose configuration does not say so."""
 _LONGEST_PORT = 5
 _MOST_SHOWN = 80
@@ -36,7 +36,7 @@ def healthcheck(  # noqa: PLR0913 - the command's options
     """Ask a daemon whether it is well, with TLS or without, whichever it speaks; exit 0 when it is, 1 when not.
 
     No password is needed. Its certificate is not verified: the answer is no secret. Of the configuration only `listen` is read,
-    and not even that where an address is given. Without either it is 127.0.0.1:9108.
+    and not even that where an address is given. Without either it is 127.0.0.1:29108.
     """
     from monitor.cli.health_probe import HealthProbe, probe, tls_context
 
@@ -79,7 +79,7 @@ def _split(address: str) -> tuple[str, int]:
     is_port = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT and 0 < int(port) < 1 << 16
     if not (colon and is_port and _is_host(bare)) or (":" in bare and bare == host):
         shown = address if len(address) <= _MOST_SHOWN else f"{address[:_MOST_SHOWN]}..."
-        msg = f"{shown!r} is no host:port, such as {DEFAULT_ADDRESS} or [::1]:9108"
+        msg = f"{shown!r} is no host:port, such as {DEFAULT_ADDRESS} or [::1]:29108"
         raise typer.BadParameter(msg)
     return bare or "127.0.0.1", int(port)
 

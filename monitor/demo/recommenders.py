@@ -1,4 +1,4 @@
-"""The demo's recommenders, EASE (baseline) and item-kNN (candidate): their training, the candidate's fault, their web service."""
+"""The demo's recommenders, EASE (baseline) and item-kNN (candidate): training, the fault of the candidate, web service."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class Make:
             "seen": cls.seen(),
             "segments": SEGMENTS,
             "notes": (),
-            "url": "http://127.0.0.1:9108",
+            "url": "http://127.0.0.1:29108",
             "workspace": Workspace(Path("rankwatch-demo")),
         }
         return DemoStatus(**base | changes)

@@ -49,7 +49,7 @@ def test_the_frame_says_day_time_story_and_where_everything_is(full: Any, width:
     assert "day 7, 1:01" in text
     assert CHAPTER_TEXTS[Chapter.BROKEN].split(":")[0] in text
     for part in (
-        "http://127.0.0.1:9108/",
+        "http://127.0.0.1:29108/",
         "/metrics",
         "rankwatch.yaml",
         "rankwatch.db",
@@ -131,7 +131,7 @@ def clock(make: Any, seconds: float) -> str:
 def test_the_first_lines_say_where_everything_is(make: Any) -> None:
     assert NewLines().new(make.status()) == [
         "Configuration rankwatch-demo/rankwatch.yaml, database rankwatch-demo/rankwatch.db, log rankwatch-demo/rankwatch.log",
-        "Page http://127.0.0.1:9108/, metrics http://127.0.0.1:9108/metrics",
+        "Page http://127.0.0.1:29108/, metrics http://127.0.0.1:29108/metrics",
     ]
 
 
@@ -190,4 +190,4 @@ def test_a_dumb_terminal_gets_lines(make: Any) -> None:
     out = io.StringIO()
     with open_view(Console(file=out, width=80, force_terminal=True, _environ={"TERM": "dumb"})) as view:
         view(make.status())
-    assert "Page http://127.0.0.1:9108/, metrics http://127.0.0.1:9108/metrics\n" in out.getvalue()
+    assert "Page http://127.0.0.1:29108/, metrics http://127.0.0.1:29108/metrics\n" in out.getvalue()

@@ -98,16 +98,16 @@ def test_a_taken_port_is_not_chosen() -> None:
     with socket.socket() as taken:
         taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            taken.bind(("127.0.0.1", 9108))
+            taken.bind(("127.0.0.1", 29108))
             taken.listen()
         except OSError:
             pass  # somebody else holds it, which is just as well
         port = choose_port()
-    assert port != 9108
+    assert port != 29108
     assert port > 1023
 
 
-LISTEN, URL = "127.0.0.1:9108", "http://127.0.0.1:1001"
+LISTEN, URL = "127.0.0.1:29108", "http://127.0.0.1:1001"
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_the_configuration_loads_at_each_storys_pace(workspace: Workspace, every
 
 def test_database_listen_address_and_comparison_are_those_of_the_demo(workspace: Workspace, settings: Settings) -> None:
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
-    assert settings.listen_address == ("127.0.0.1", 9108)
+    assert settings.listen_address == ("127.0.0.1", 29108)
     comparison = to_comparison(settings.comparisons[0])
     assert (comparison.name, comparison.k, comparison.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
 
