@@ -120,13 +120,12 @@ def gate(  # noqa: PLR0913 - the command's options
 
 def _answer(settings: Settings, question: Question, timeout_s: float | None) -> Certificate:
     from monitor.service.clock import SystemClock
-    from monitor.service.gate import open_gate
-    from monitor.service.gate import wait_for_verdict as wait_for
+    from monitor.service.gate import open_gate, wait_for_verdict
 
     with open_gate(settings, question) as opened:
         if timeout_s is None:
             return opened.answer()
-        return wait_for(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, tell=_report)
+        return wait_for_verdict(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, report=_report)
 
 
 def _report(found: Certificate) -> None:
@@ -149,7 +148,7 @@ def _print(found: Certificate) -> None:
 
     question = found.question
     print_line(f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}")
-    print_line(f"judged: {found.quantity}")
+    print_line(f"judged: {found.question.excess}")
     print_line(_runs_line(found))
     for reason, count in found.left_out.items():
         print_line(f"left out: {count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[reason]}")
@@ -196,10 +195,10 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "metric": str(question.metric),
         "margin": question.margin,
         "alpha": question.alpha,
-        "judged": found.quantity.yardstick.value,
-        "series": found.quantity.series,
-        "reference": found.quantity.reference,
-        "range": [found.quantity.scale.low, found.quantity.scale.high],
+        "judged": found.question.excess.yardstick.value,
+        "series": found.question.excess.series,
+        "reference": found.question.excess.reference,
+        "range": [found.question.excess.scale.low, found.question.excess.scale.high],
         "design": "census" if question.is_census else "rotating",
         "looks": found.looks,
         "since": question.since,
