@@ -89,7 +89,7 @@ def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: G
     found = world.ask(margin=0.05)
     assert said(found) == ("inconclusive", "too_few")
     assert "leave both open" in found.words
-    assert "more runs will tell" in found.words
+    assert "more runs will decide" in found.words
 
 
 def test_no_run_at_all_is_no_data(world: Gated) -> None:
