@@ -70,8 +70,8 @@ class ServeProcess:
 
     def terminate(self) -> int:
         self._process.terminate()
-        self._process.join(30)
-        assert self._process.exitcode is not None, "still there half a minute after SIGTERM"
+        self._process.join(90)
+        assert self._process.exitcode is not None, "still there long after SIGTERM"
         return self._process.exitcode
 
 
