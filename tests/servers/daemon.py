@@ -47,7 +47,7 @@ class ServeProcess:
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
         assert self._process.is_alive(), f"the daemon ended: {text}"
-        found = re.search(r"rankwatch serves (\S+?)/?metrics", text)
+        found = re.search(r"rankwatch serves (\S+)/ ", text)
         return found[1] if found else None
 
     @property
