@@ -46,6 +46,7 @@ from monitor.model.notifications import (
     MessageStatus,
     Notification,
     Silence,
+    Treatment,
 )
 from monitor.model.rankings import (
     ALL,
@@ -174,6 +175,7 @@ __all__ = [
     "Statistic",
     "Summary",
     "Transition",
+    "Treatment",
     "UserGroup",
     "UserScore",
     "UserTable",
