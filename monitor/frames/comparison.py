@@ -96,10 +96,10 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
 ) -> dict[str, float]:
     """How alike two best-first lists of item ids are: one number by canonical metric name, NaN where undefined.
 
-    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Whatever is hashable may be
-    an id: text, numbers, tuples, dates. Ids are equal as Python says, and a whole number equals the text that spells it: 1,
-    1.0, True and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and not one
-    is in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
+    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Whatever is hashable may be an id:
+    text, numbers, tuples, dates. Ids are equal as Python says, and a whole number equals the text that spells it: 1, 1.0, True
+    and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and not one is
+    in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
 
     ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
     reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
