@@ -141,8 +141,8 @@ class Settings(Options):
     routes: tuple[RouteOptions, ...] = Field(
         default=(),
         max_length=200,
-        description="Which receivers get which alerts: the first route that matches decides. Alerts that match no route go to all "
-        "receivers.",
+        description="Which receivers get which alerts: the first route that matches decides. Alerts that match no route go to "
+        "all receivers.",
     )
     fallbacks: Mapping[str, str] = Field(
         default_factory=dict,
