@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from monitor.settings.configuration import ComparisonOptions, LogOptions, RetentionOptions, Settings
+    from monitor.settings.comparison_options import ComparisonOptions
+    from monitor.settings.configuration import LogOptions, RetentionOptions, Settings
     from monitor.settings.documentation import json_schema, settings_reference
     from monitor.settings.excerpt import DEFAULT_LISTEN, DatabaseSettings, listen_address, load_database_settings, split_address
     from monitor.settings.loader import (
@@ -51,7 +52,8 @@ __all__ = [
 ]
 
 _HOMES = {
-    "configuration": ("ComparisonOptions", "LogOptions", "RetentionOptions", "Settings"),
+    "comparison_options": ("ComparisonOptions",),
+    "configuration": ("LogOptions", "RetentionOptions", "Settings"),
     "excerpt": ("DEFAULT_LISTEN", "DatabaseSettings", "listen_address", "load_database_settings", "split_address"),
     "documentation": ("json_schema", "settings_reference"),
     "loader": ("config_path", "example_text", "load_settings", "load_with_rules", "parse_settings"),
