@@ -20,7 +20,7 @@ IDLE_S = 3600.0
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP reads the configuration again."""
+    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP, or POST /-/reload behind a password, reads the configuration again."""
     from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
     from monitor.service.logs import configure
@@ -49,16 +49,18 @@ def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
     from monitor.service import systemd
     from monitor.service.logs import configure
 
-    interval = systemd.watchdog_interval_s() or IDLE_S
+    interval, log = systemd.watchdog_interval_s() or IDLE_S, daemon.settings.log
     while True:
         received = _received(signals, interval)
         if received - {signal.SIGHUP}:
             return
         if received:
             systemd.reloading()
-            if daemon.reload():
-                configure(daemon.settings.log.format, daemon.settings.log.level)
+            daemon.reload()
             systemd.notify("READY=1")
+        if daemon.settings.log != log:  # reloaded, by the signal or over HTTP
+            log = daemon.settings.log
+            configure(log.format, log.level)
         if daemon.unhealthy() is None:
             systemd.notify("WATCHDOG=1")
 

@@ -52,7 +52,7 @@ class Front:
         return connection
 
     def make_room(self, newest: Connection) -> None:
-        """Where there are too many, one gives way: of those that do not wait for an answer the least regular, the oldest first."""
+        """Where there are too many, one gives way: of those that wait for no answer the least regular, then the oldest."""
         open_ones = [each for each in self.connections if not each.is_gone]
         if len(open_ones) > self.limits.connections:
             waiting = (each for each in open_ones if each is not newest and not each.is_answering)
@@ -77,9 +77,8 @@ class Connection(asyncio.Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrowed as uvicorn does
         """Take the connection, let another go where there are too many, and encrypt it where that is wanted."""
-        assert isinstance(transport, asyncio.Transport)
         self._line = self._transport = transport  # bytes on the wire, and behind encryption
         self._front.connections.add(self)
         self._front.make_room(self)

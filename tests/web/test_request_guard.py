@@ -6,7 +6,7 @@ import http.client
 import selectors
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -299,3 +299,26 @@ def test_a_reload_forgets_passwords_and_the_rate_only_where_these_change() -> No
     assert other_rate.bucket is not first.bucket
     assert (bool(none.credentials), none.bucket) == (False, None)
     assert not open_access(None, old=first).credentials
+
+
+def reloading(*, outcome: bool, reloads: list[bool]) -> Callable[[], bool]:
+    def reload() -> bool:
+        reloads.append(outcome)
+        return outcome
+
+    return reload
+
+
+@pytest.mark.parametrize(("outcome", "status"), [(True, 200), (False, 500)])
+def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any, outcome: bool, status: int) -> None:  # noqa: FBT001 - a column
+    reloads: list[bool] = []
+    with serving(health, reload=reloading(outcome=outcome, reloads=reloads)) as site:
+        assert site.status("/-/reload", KIM) == 405
+        assert (site.status("/-/reload", method="POST"), reloads) == (401, [])
+        assert (site.status("/-/reload", KIM, method="POST"), reloads) == (status, [outcome])
+
+
+def test_nobody_reloads_where_nobody_is_asked_for_a_password(health: Any) -> None:
+    reloads: list[bool] = []
+    with serving(health, Access(), reload=reloading(outcome=True, reloads=reloads)) as site:
+        assert (site.status("/-/reload", method="POST"), reloads) == (403, [])

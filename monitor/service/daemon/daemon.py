@@ -181,7 +181,8 @@ class Daemon:
             metrics=self._publisher.render,
             health=self,
             latest=lambda: self._housekeeping.latest,
-            standing=self._role.leadership.describe,
+            notice=self._role.leadership.describe,
+            reload=self.reload,
         )
 
     def stop(self) -> None:
