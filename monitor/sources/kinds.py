@@ -28,9 +28,9 @@ class Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceKind:
-    """What one kind of source can read, None for what it cannot. Nothing has a default: each kind says everything.
+    """What one kind of source can read, None for what it cannot. Nothing has a default: a kind states everything.
 
-    ``has_scores`` says whether lists that are read with these options come with the model's own scores. ``all_users`` makes
+    ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``all_users`` makes
     options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
     """
 

@@ -37,7 +37,7 @@ def failing(path: Path) -> str:
 def test_the_issues_contract_loads(load_text: Load) -> None:
     text = """
 database: sqlite:///rankwatch.db
-listen: 127.0.0.1:9108
+listen: 127.0.0.1:29108
 comparisons:
   - name: home-feed
     every: 15m
@@ -81,8 +81,8 @@ receivers:
 def test_what_is_left_out_has_its_default(load_text: Load, minimal: str, tmp_path: Path) -> None:
     loaded = load_text(minimal)
     assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/rankwatch.db"
-    assert loaded.listen_address == ("127.0.0.1", 9108)
-    assert loaded.external_url == "http://127.0.0.1:9108"
+    assert loaded.listen_address == ("127.0.0.1", 29108)
+    assert loaded.external_url == "http://127.0.0.1:29108"
     assert loaded.receivers == ()
     assert (loaded.retention.scores, loaded.retention.runs) == (timedelta(days=30), timedelta(days=400))
     assert (loaded.log.format, loaded.log.level) == ("auto", "info")

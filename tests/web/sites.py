@@ -10,7 +10,10 @@ from typing import Any
 import bcrypt
 from pydantic import SecretStr
 
-from monitor.web import Access, AccessOptions, WebServer, create_app, open_access
+from monitor.web.access import Access, open_access
+from monitor.web.access_options import AccessOptions
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 KIM = ("kim", "correct horse")
 Answer = tuple[int, dict[str, str], bytes]

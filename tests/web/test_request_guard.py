@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from monitor.web import Access, AccessOptions, Limits, open_access
-from monitor.web.access import Credentials, TokenBucket
+from monitor.web.access import Access, Credentials, TokenBucket, open_access
+from monitor.web.access_options import AccessOptions
+from monitor.web.connections import Limits
 from web.sites import KIM, Site, basic, hashed, serving
 
 

@@ -19,11 +19,12 @@ from structlog.testing import LogCapture
 from logs import captured
 from monitor.errors import ConfigError
 from monitor.files import read_bounded
-from monitor.web import Access, AccessOptions, Limits, open_access
 from monitor.web import certificates as rotating
 from monitor.web import certificates as tls
-from monitor.web.access_options import TlsOptions
+from monitor.web.access import Access, open_access
+from monitor.web.access_options import AccessOptions, TlsOptions
 from monitor.web.certificates import CertificateStore, alternative_names, tls_context
+from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
     Pair,

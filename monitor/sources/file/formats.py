@@ -41,7 +41,7 @@ def _format_of(path: Path) -> str:
     known = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
     if suffixes and suffixes[-1] in known:
         return known[suffixes[-1]]
-    msg = f"cannot tell the format of {path}: use a suffix .parquet, .csv or .jsonl, or set format"
+    msg = f"the format of {path} is unknown: use a suffix .parquet, .csv or .jsonl, or set format"
     raise SourceError(msg)
 
 

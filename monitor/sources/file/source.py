@@ -45,7 +45,7 @@ class FileTable:
 class FileSource:
     """One arm's lists from a file, read anew each pull. Port: Source.
 
-    When the deadline passes, everybody is ``timeout``: half a file says nothing.
+    When the deadline passes, everybody is ``timeout``: half a file is no answer.
     """
 
     def __init__(self, options: FileSourceOptions) -> None:
