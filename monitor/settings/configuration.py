@@ -24,7 +24,7 @@ from monitor.settings.value_types import (
     PublicUrl,
     Size,
 )
-from monitor.web import AccessOptions
+from monitor.web.access_options import AccessOptions
 
 
 class RetentionOptions(Options):
