@@ -38,6 +38,7 @@ from monitor.model.notifications import (
     MessageStatus,
     Notification,
     Silence,
+    Treatment,
 )
 from monitor.model.rankings import (
     ALL,
@@ -203,6 +204,7 @@ __all__ = [
     "Subject",
     "Summary",
     "Transition",
+    "Treatment",
     "UserGroup",
     "UserScore",
     "UserTable",

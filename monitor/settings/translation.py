@@ -30,7 +30,9 @@ from monitor.model import (
     StandstillRule,
     Statistic,
 )
-from monitor.settings.configuration import ComparisonOptions, Settings
+from monitor.options import NOT_IN_HASH
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
 from monitor.settings.judged_metric import parse_judged_metric
 from monitor.settings.notification_options import to_policy
@@ -43,8 +45,6 @@ SHORTEST_INTERVAL = timedelta(seconds=1)
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
-_NOT_IN_HASH = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows", "after", "within"})
-"""Settings of sources that decide how lists are fetched and not which."""
 
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
@@ -196,7 +196,8 @@ def config_hash(options: ComparisonOptions) -> str:
 
 def _meaning(value: object) -> object:
     if isinstance(value, BaseModel):
-        named = ((name, getattr(value, name)) for name in type(value).model_fields if name not in _NOT_IN_HASH)
+        fields = type(value).model_fields
+        named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
         # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
         return {name: _meaning(found) for name, found in named if _is_hashed(name, found)}
     if isinstance(value, SecretStr):

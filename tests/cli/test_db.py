@@ -64,7 +64,7 @@ def test_current_and_check_speak_to_machines(db: Callable[..., Any]) -> None:
 def test_downgrade_tells_which_tables_go_with_what_is_in_them(db: Callable[..., Any], revision: str) -> None:
     db("prune")
 
-    assert "drops" not in db("downgrade", "0010").stdout
+    assert "drops" not in db("downgrade", "0009").stdout
     told = db("downgrade", "--", revision).stdout.splitlines()
     assert told == ["drops daily (6 rows)", "schema 0007"]
 

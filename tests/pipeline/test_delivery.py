@@ -1,8 +1,5 @@
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,14 +12,15 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, rule
+from forking import context
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
-from monitor.model import Message, Silence, State, Transition
+from monitor.model import Message, Silence, State, Transition, Treatment
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store, outbox
-from pipeline.outbox_process import store_run
+from pipeline.outbox_process import deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.webhook import Collector, answer, collector, eventually, hang, serve
@@ -30,7 +28,6 @@ from servers.webhook import Collector, answer, collector, eventually, hang, serv
 __all__ = ["collector", "make_alertmanager"]
 
 DAY = timedelta(days=1)
-PROCESS = Path(__file__).with_name("outbox_process.py")
 
 
 @dataclass
@@ -54,9 +51,7 @@ class FakeReceiver:
     """Takes what it is sent, after raising what it was told to raise."""
 
     name: str = "fake"
-    resend_every_s: float | None = None
-    repeat_every_s: float | None = None
-    is_ungrouped: bool = False
+    treatment: Treatment = field(default_factory=Treatment)
     errors: list[Exception] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
@@ -392,7 +387,7 @@ def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
 def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(store: SqlStore) -> None:
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = store_run(store, 0.1, watched=EACH, segments=segments)
-    clock, receiver = FakeClock(), FakeReceiver(resend_every_s=60, is_ungrouped=True)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
     assert outlet(store, receiver, clock).resend_told() == 0  # nothing was told yet
     deliver(store, receiver, clock)
 
@@ -415,7 +410,7 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
     clock = FakeClock()
     store_run(store, 0.1, to=("fake", "again"))
-    once, again = FakeReceiver(), FakeReceiver("again", resend_every_s=60)
+    once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     for receiver in (once, again):
         deliver(store, receiver, clock)
     assert outlet(store, once, clock).resend_told() == 0
@@ -425,7 +420,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
 
 
 def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(repeat_every_s=3600)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(repeat_every_s=3600))
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
     deliver(store, receiver, clock)
     told = outlet(store, receiver, clock)
@@ -659,9 +654,10 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
 
 def killed(database: str, url: str, step: str) -> None:
     """A process that stores a firing and is killed at that step."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (PROCESS.parents[1], PROCESS.parents[2])))}
-    command = [sys.executable, str(PROCESS), database, url, step]
-    assert subprocess.run(command, env=environment, timeout=100, check=False).returncode == -signal.SIGKILL
+    process = context().Process(target=deliver_and_die, args=(database, url, step), daemon=True)
+    process.start()
+    process.join(100)
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

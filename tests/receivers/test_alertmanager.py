@@ -10,8 +10,8 @@ from factories import SLOT, message, transition
 from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
-from monitor.receivers import AlertmanagerOptions, ReceiverOptions, open_receivers
-from monitor.receivers.alertmanager import alert_of
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of
 from monitor.receivers.message.alert_labels import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, eventually
@@ -22,7 +22,7 @@ Make = Callable[..., AlertmanagerServer]
 @contextmanager
 def receiving(*urls: str, **options: Any) -> Iterator[tuple[Receiver, ...]]:
     entry = ReceiverOptions(alertmanager=AlertmanagerOptions.model_validate({"urls": urls, **options}))
-    receivers = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    receivers = open_receivers([entry], external_url="http://rankwatch.test:29108")
     yield receivers
     for receiver in receivers:
         receiver.close()

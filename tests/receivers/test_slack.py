@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from factories import SLOT
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
-from monitor.model import Message
+from monitor.model import Message, Treatment
 from monitor.receivers.message import content_of
 from monitor.receivers.slack import Pace, Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers import free_port
@@ -20,7 +20,7 @@ from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trick
 
 EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
-LINK = "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
+LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
 
 
 class HeldClock:
@@ -43,7 +43,7 @@ def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterato
     held = clock or HeldClock()
     given = SlackOptions.model_validate({"url": url, **options})
     pace = Pace(monotonic=held.monotonic, pause=held.pause)
-    with closing(Slack(given, external_url="http://rankwatch.test:9108", pace=pace)) as receiver:
+    with closing(Slack(given, external_url="http://rankwatch.test:29108", pace=pace)) as receiver:
         yield receiver
 
 
@@ -226,15 +226,12 @@ def test_what_is_cut_cuts_no_escape_in_two() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=3000))
 def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
-    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:9108"))
+    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:29108"))
     assert list(find_errors(body)) == []
 
 
-def test_by_default_what_lasts_is_told_again_once_a_day() -> None:
+def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
     with posting("https://hooks.slack.com/services/x") as receiver:
-        told = (receiver.name, receiver.resend_every_s, receiver.is_ungrouped)
-        repeat_every_s = receiver.repeat_every_s
-    assert told == ("slack", None, False)
-    assert repeat_every_s == 86_400
+        assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
     with posting("https://hooks.slack.com/services/x", repeat_every=None) as receiver:
-        assert receiver.repeat_every_s is None
+        assert receiver.treatment == Treatment()

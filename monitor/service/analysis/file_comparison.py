@@ -13,7 +13,7 @@ import pandas as pd
 from monitor.arm_metrics import count_listed
 from monitor.attribution import average_parts, classify, share_kinds, split_distances
 from monitor.errors import InputError, SourceError
-from monitor.frames.chance import chance_scores, typical_length
+from monitor.metrics.chance import chance_scores, typical_length
 from monitor.metrics import Metric, score_all
 from monitor.model import (
     Arm,
@@ -35,16 +35,8 @@ from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split
 from monitor.pipeline.score import gather_evidence, summarize_scores
 from monitor.ports import UserSource
-from monitor.sources.file import (
-    FileItemWeights,
-    FileItemWeightsOptions,
-    FileRelevance,
-    FileRelevanceOptions,
-    FileSource,
-    FileSourceOptions,
-    FileUsers,
-    FileUsersOptions,
-)
+from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
+from monitor.sources.file.source import FileSource, file_item_weights, file_relevance, file_users
 from monitor.summaries import rows_of_segments
 
 
@@ -152,7 +144,7 @@ def compare_files(
     listed, length = count_listed(batch), _typical_length(batch)
     size = _catalogue(catalogue, listed)
     evidence = gather_evidence(comparison, pairing, scores, metrics)
-    segments, note = rows_of_segments(panel, pairing.panel_rows), unweighted_note(batch)
+    segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
         summaries=summarize_scores(comparison, segments, scores, metrics),
@@ -161,7 +153,7 @@ def compare_files(
         length=length,
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(batch, metrics[0], segments),
-        notes=notes if note is None else (*notes, note),
+        notes=(*notes, *filter(None, (pairing.unlike_ids, unweighted_note(batch)))),
     )
 
 
@@ -170,10 +162,10 @@ def _open(files: ComparedFiles) -> Arms:
     return Arms(
         baseline=FileSource(files.baseline),
         candidate=FileSource(files.candidate),
-        users=FileUsers(files.users) if files.users is not None else _Either(*(FileUsers(_users_of(each)) for each in arms)),
+        users=file_users(files.users) if files.users is not None else _Either(*(file_users(_users_of(each)) for each in arms)),
         dimensions=() if files.by is None else (files.by,),
-        weights=None if files.item_weights is None else FileItemWeights(files.item_weights),
-        relevance=None if files.relevance is None else FileRelevance(files.relevance),
+        weights=None if files.item_weights is None else file_item_weights(files.item_weights),
+        relevance=None if files.relevance is None else file_relevance(files.relevance),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -29,7 +30,8 @@ from monitor.service.runner import Runner
 from monitor.service.wiring import Wiring, open_web_access, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load_settings
 from monitor.storage import SqlStore, unopened_store
-from monitor.web import WebServer, create_app
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
@@ -46,12 +48,14 @@ class Daemon:
     As a standby it shows what the leader stores, and neither runs nor delivers anything.
     ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
     used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
-    ``reload`` keeps the old configuration when the new one cannot be used. ``clock`` does not set APScheduler's, which reads
-    the machine's: a test that hands in a clock hands it to both.
+    ``reload`` keeps the old configuration when the new one cannot be used, else calls ``on_reload``.
+    ``clock`` does not set APScheduler's, which reads the machine's: a test that hands in a clock hands it to both.
     """
 
-    def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
-        self._config = config
+    def __init__(
+        self, config: Path, *, clock: Clock | None = None, on_reload: Callable[[Settings], object] = lambda _: None
+    ) -> None:
+        self._config, self._on_reload = config, on_reload
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
@@ -181,7 +185,8 @@ class Daemon:
             metrics=self._publisher.render,
             health=self,
             latest=lambda: self._housekeeping.latest,
-            standing=self._role.leadership.describe,
+            notice=self._role.leadership.describe,
+            reload=self.reload,
         )
 
     def stop(self) -> None:
@@ -217,6 +222,7 @@ class Daemon:
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
+        self._on_reload(new.settings)
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))

@@ -85,7 +85,7 @@ class DeliveryLoop:
         if self._paused_until_s > self.sender.clock.monotonic():
             return rest
         self.sender.repeat_due()
-        every_s = self.receiver.resend_every_s
+        every_s = self.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = self.sender.clock.monotonic() + every_s
             self.sender.resend_told()

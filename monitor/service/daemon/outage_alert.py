@@ -86,7 +86,7 @@ class OutageAlert:
             is_long = steady_s - outage.since_s >= self.alert_after().total_seconds()
             is_due = is_long and self.database.outage is not None
             return _outage_message(start_of(outage, self.clock.now(), self.place)) if is_due else None
-        every_s = min(REPEAT_S, receiver.resend_every_s or REPEAT_S)
+        every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if sent.is_sure and steady_s - sent.at_s < every_s:
             return None
         return _outage_message(sent.start, is_repetition=sent.is_sure)
