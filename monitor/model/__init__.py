@@ -35,6 +35,7 @@ from monitor.model.explanation import (
 from monitor.model.instants import format_instant
 from monitor.model.lease import Lease, Occupied
 from monitor.model.lessons import PARTS, Lesson, to_lessons
+from monitor.model.memory import Memory, MemoryScope
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -136,6 +137,8 @@ __all__ = [
     "LatestRun",
     "Lease",
     "Lesson",
+    "Memory",
+    "MemoryScope",
     "Message",
     "MessageStatus",
     "NoiseFloor",
