@@ -1,4 +1,8 @@
-"""Deadlines: a point in time by which work must be over, and calls that are given up when it has passed."""
+"""Deadlines: a point in time by which work must be over, and calls that are given up when it has passed.
+
+Everything that may hang is bounded here: calls to vendors run in a daemon thread of their own and are waited for until their
+deadline; what they loop over (chunks of an answer, rows, files) asks the same deadline between its steps.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Generic, NoReturn, TypeVar
+
+T = TypeVar("T")
+
+
+class OverdueError(Exception):
+    """The deadline has passed; the caller says whose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +42,14 @@ class Deadline:
         """Whether it is over."""
         return time.monotonic() >= self.at
 
-
-class TooLateError(Exception):
-    """The deadline passed while reading; never leaves the sources, the users become ``timeout``."""
-
-
-T = TypeVar("T")
+    def require_time(self) -> None:
+        """Return while there is time left, else OverdueError."""
+        if self.is_past:
+            raise OverdueError
 
 
-class OverdueError(Exception):
-    """The work had not ended when its time was over; the caller says whose work it was."""
-
-
-class Promise(Generic[T]):
-    """Work under way in a daemon thread: hung work holds up neither its caller nor the end of the process."""
+class BackgroundCall(Generic[T]):
+    """A call under way in a daemon thread: a hung call holds up neither its caller nor the end of the process."""
 
     def __init__(self, work: Callable[[], T], *, name: str) -> None:
         self._done: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
@@ -59,10 +63,10 @@ class Promise(Generic[T]):
         else:
             self._done.put(lambda: value)
 
-    def wait(self, timeout_s: float) -> T:
-        """Result of the work, or the exception it raised; OverdueError after ``timeout_s`` seconds."""
+    def wait(self, deadline: Deadline) -> T:
+        """Result of the call, or the exception it raised; OverdueError at the deadline. To be called once."""
         try:
-            outcome = self._done.get(timeout=max(timeout_s, 0.0))
+            outcome = self._done.get(timeout=deadline.remaining_s)
         except queue.Empty:
             raise OverdueError from None
         return outcome()

@@ -18,7 +18,10 @@ from monitor.settings.documentation import settings_reference
 from servers import require
 
 ROOT = Path(__file__).resolve().parents[1]
-README, DEPLOYING, STABILITY = ((ROOT / name).read_text() for name in ("README.md", "deploy/README.md", "deploy/STABILITY.md"))
+README, CLI_GUIDE, METRICS_GUIDE, DEPLOYING, STABILITY = (
+    (ROOT / name).read_text()
+    for name in ("README.md", "monitor/cli/README.md", "monitor/export/README.md", "deploy/README.md", "deploy/STABILITY.md")
+)
 EXIT_CODES = re.findall(r"(\d+) [a-z]", EPILOG.partition("; gate:")[0])
 
 
@@ -43,13 +46,17 @@ def section(text: str, title: str) -> str:
 
 
 def rows() -> list[str]:
-    """Lines of README's table of commands."""
-    return [line for line in section(README, "Commands").splitlines() if line.startswith("| `rankwatch ")]
+    """Lines of the table of commands."""
+    return [line for line in CLI_GUIDE.splitlines() if line.startswith("| `rankwatch ")]
 
 
-def test_readme_holds_every_series_as_the_code_tells_it() -> None:
-    begin, end = README.index("compared by a test -->"), README.index("<!-- end of series -->")
-    assert README[begin:end].partition("\n")[2].strip() == series_reference().strip()
+def test_readme_is_read_at_one_sitting() -> None:
+    assert len(README.encode()) <= 12_000
+
+
+def test_the_table_of_series_is_what_the_code_declares() -> None:
+    begin, end = METRICS_GUIDE.index("compared by a test -->"), METRICS_GUIDE.index("<!-- end of series -->")
+    assert METRICS_GUIDE[begin:end].partition("\n")[2].strip() == series_reference().strip()
 
 
 def test_the_configuration_reference_is_what_the_options_say() -> None:
@@ -57,13 +64,13 @@ def test_the_configuration_reference_is_what_the_options_say() -> None:
 
 
 @pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_readme_s_table_has_a_row_for_every_command_that_names_its_subcommands(path: tuple[str, ...]) -> None:
+def test_the_table_of_commands_has_a_row_for_every_command_and_names_its_subcommands(path: tuple[str, ...]) -> None:
     whole = [row for row in rows() if row.startswith(f"| `rankwatch {' '.join(path)}`")]
     of_group = [row for row in rows() if row.startswith(f"| `rankwatch {path[0]}`") and re.search(rf"`{path[-1]}\b", row)]
     assert len(whole or of_group) == 1
 
 
-def test_readme_s_table_has_no_row_of_a_command_that_is_none() -> None:
+def test_the_table_of_commands_has_no_row_for_an_unknown_command() -> None:
     named = [row.partition("rankwatch ")[2].partition("`")[0] for row in rows()]
     assert {tuple(name.split()) for name in named} <= COMMANDS.keys()
 
@@ -74,15 +81,15 @@ def test_every_command_and_each_of_its_options_has_help(path: tuple[str, ...]) -
     assert [one.name for one in COMMANDS[path].params if not getattr(one, "help", None)] == []
 
 
-def test_readme_s_table_names_no_option_that_is_none() -> None:
+def test_the_table_of_commands_names_no_unknown_option() -> None:
     for row in rows():
         group = row.partition("rankwatch ")[2].partition("`")[0].split()[0]
         known = {name for path, each in COMMANDS.items() if path[:1] == (group,) for one in each.params for name in one.opts}
         assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", row)) <= known, row
 
 
-def test_readme_and_help_tell_the_same_exit_codes() -> None:
-    assert EPILOG.partition(";")[0] in one_line(README)
+def test_the_guide_to_commands_and_help_state_the_same_exit_codes() -> None:
+    assert EPILOG.partition(";")[0] in one_line(CLI_GUIDE)
     assert EXIT_CODES == ["0", "1", "2", "3", "4", "5", "74", "130", "143"]
 
 
@@ -92,15 +99,15 @@ def tree(kind: type[errors.MonitorError]) -> Iterator[type[errors.MonitorError]]
         yield from tree(inner)
 
 
-def test_the_tree_of_errors_tells_each_one_s_exit_code_which_readme_names() -> None:
+def test_the_tree_of_errors_states_each_exit_code() -> None:
     ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
-    told = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
-    assert told == {kind.__name__: str(kind.exit_code) for kind in ours}
-    assert {*told.values(), str(exit_codes.OUTPUT_EXIT), str(slots.FAILED_EXIT)} <= {*EXIT_CODES}
+    stated = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
+    assert stated == {kind.__name__: str(kind.exit_code) for kind in ours}
+    assert {*stated.values(), str(exit_codes.OUTPUT_EXIT), str(slots.FAILED_EXIT)} <= {*EXIT_CODES}
 
 
-def test_readme_and_its_help_tell_the_exit_codes_of_the_gate() -> None:
-    of_gate = one_line(README).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
+def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate() -> None:
+    of_gate = one_line(CLI_GUIDE).partition("Only `rankwatch gate` differs")[2].partition("never with a verdict")[0]
     for text in (of_gate, COMMANDS["gate",].help, exit_codes.__doc__ or ""):
         named = set(re.findall(r"\b\d+\b", text))
         assert {
@@ -114,20 +121,20 @@ def test_readme_and_its_help_tell_the_exit_codes_of_the_gate() -> None:
         } <= named
 
 
-def test_readme_names_every_environment_variable_that_the_program_reads() -> None:
+def test_the_guide_names_every_environment_variable_that_the_program_reads() -> None:
     source = "\n".join(path.read_text() for path in sorted((ROOT / "monitor").rglob("*.py")))
     read = {*re.findall(r'environ(?:\.get\(|\[)\s*"(\w+)"', source), *re.findall(r'"(RANKWATCH_\w+)"', source)}
     handed_on = {"PYTHONPATH"}
     assert read - handed_on >= {"RANKWATCH_CONFIG", "RANKWATCH_PUSH", "RANKWATCH_ENGINE", "NOTIFY_SOCKET", "WATCHDOG_USEC"}
-    listed = README.partition("| environment variable |")[2].partition("\n\n")[0]
+    listed = CLI_GUIDE.partition("| environment variable |")[2].partition("\n\n")[0]
     assert {name for name in read - handed_on if f"`{name}`" not in listed} == set()
 
 
-def test_what_run_once_leaves_out_is_told() -> None:
-    told = section(DEPLOYING, "Without a daemon")
-    assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in told} == set()
+def test_what_run_once_leaves_out_is_documented() -> None:
+    documented = section(DEPLOYING, "Without a daemon")
+    assert {name for name in DAEMON_GAUGES if f"`{PREFIX}{name}`" not in documented} == set()
     wanted = {name for one in COMMANDS["run-once",].params for name in one.opts if name.startswith(("--textfile", "--push"))}
-    assert {name for name in wanted if name not in told} == set()
+    assert {name for name in wanted if name not in documented} == set()
 
 
 def test_the_rules_for_those_without_a_daemon_are_rules(tmp_path: Path) -> None:

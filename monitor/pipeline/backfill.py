@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
-from monitor.deadline import OverdueError, Promise
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics import Metric, score_all
 from monitor.model import Comparison, KeptLists, Pull, RelevanceTable, Run, Scores, Summary
@@ -62,8 +62,8 @@ def backfill_relevance(
 def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
     """What is known of the slot; SourceError also when it takes longer than a run may."""
     try:
-        asking = Promise(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
-        return asking.wait(comparison.deadline.total_seconds())
+        call = BackgroundCall(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
+        return call.wait(Deadline.after(comparison.deadline.total_seconds()))
     except OverdueError:
         msg = f"relevance of {comparison.name}: no answer within {comparison.deadline.total_seconds():.0f} s"
         raise SourceError(msg, permanent=False) from None

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 import pandas as pd
 
-from monitor.deadline import OverdueError, Promise
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import Arm, Comparison, CoverageReason, ItemWeights, Panel, Pull, PullRequest, RankingTable, RelevanceTable
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
@@ -75,9 +75,9 @@ class Answers:
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
     """Draw the panel from the users' source."""
-    listing = Promise(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
+    listing = BackgroundCall(lambda: arms.users.users(slot, arms.dimensions), name=f"{comparison.name}-users")
     try:
-        table = listing.wait(timeout_s)
+        table = listing.wait(Deadline.after(timeout_s))
     except OverdueError:
         msg = f"users of {comparison.name}: the list of users did not arrive before the run's deadline"
         raise SourceError(msg, permanent=False) from None
@@ -88,21 +88,21 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
     """All answers, pulled side by side so that they speak of the same moment."""
     request = PullRequest(users=panel.users, k=comparison.k, slot=slot, timeout_s=max(timeout_s, 0.001))
     begun_at = time.monotonic()
-    ends_at = begun_at + request.timeout_s + GRACE_S
+    deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took: dict[Arm, float] = {}
     pulling = {
-        arm: Promise(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
+        arm: BackgroundCall(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
-    weighing = _weights_promise(comparison, arms, slot)
-    labelling = _relevance_promise(comparison, arms, slot)
-    asking_again = _floor_promise(comparison, arms, request)
+    weighing = _weights_call(comparison, arms, slot)
+    labelling = _relevance_call(comparison, arms, slot)
+    asking_again = _floor_call(comparison, arms, request)
     late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
-    found = {arm: _pulled(promise, arm, panel, ends_at, late) for arm, promise in pulling.items()}
+    found = {arm: _pulled(call, arm, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
-    weights, no_weights = _waited(weighing, "item_weights", ends_at, late)
-    relevance, no_relevance = _waited(labelling, "relevance", ends_at, late)
-    again, no_floor = _waited(asking_again, "noise_floor", ends_at, late)
+    weights, no_weights = _waited(weighing, "item_weights", deadline, late)
+    relevance, no_relevance = _waited(labelling, "relevance", deadline, late)
+    again, no_floor = _waited(asking_again, "noise_floor", deadline, late)
     return Answers(
         baseline=found[Arm.BASELINE][0],
         candidate=found[Arm.CANDIDATE][0],
@@ -122,30 +122,34 @@ def pull_titles(
     if arms.titles is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
-    asking: Promise[Mapping[str, str] | None] = Promise(
+    asking: BackgroundCall[Mapping[str, str] | None] = BackgroundCall(
         partial(arms.titles.titles, slot, items), name=f"{comparison.name}-item_titles"
     )
     late = f"no answer within {wait_s:.0f} s: items go by their ids"
-    found, trouble = _waited(asking, "item_titles", time.monotonic() + wait_s, late)
+    found, trouble = _waited(asking, "item_titles", Deadline.after(wait_s), late)
     return found or {}, trouble
 
 
-def _weights_promise(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[ItemWeights | None] | None:
+def _weights_call(comparison: Comparison, arms: Arms, slot: datetime) -> BackgroundCall[ItemWeights | None] | None:
     return (
-        None if arms.weights is None else Promise(partial(arms.weights.weights, slot), name=f"{comparison.name}-item_weights")
+        None
+        if arms.weights is None
+        else BackgroundCall(partial(arms.weights.weights, slot), name=f"{comparison.name}-item_weights")
     )
 
 
-def _relevance_promise(comparison: Comparison, arms: Arms, slot: datetime) -> Promise[RelevanceTable | None] | None:
+def _relevance_call(comparison: Comparison, arms: Arms, slot: datetime) -> BackgroundCall[RelevanceTable | None] | None:
     return (
         None
         if arms.relevance is None
-        else Promise(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
+        else BackgroundCall(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
     )
 
 
-def _floor_promise(comparison: Comparison, arms: Arms, request: PullRequest) -> Promise[Pull | None] | None:
-    return None if arms.again is None else Promise(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
+def _floor_call(comparison: Comparison, arms: Arms, request: PullRequest) -> BackgroundCall[Pull | None] | None:
+    return (
+        None if arms.again is None else BackgroundCall(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
+    )
 
 
 def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
@@ -157,22 +161,22 @@ def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]
         took[arm] = time.monotonic() - begun_at
 
 
-def _pulled(promise: Promise[Pull], arm: Arm, panel: Panel, ends_at: float, late: str) -> tuple[Pull, str | None]:
+def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadline, late: str) -> tuple[Pull, str | None]:
     """What the arm answered, and what went wrong with it as a whole."""
     try:
-        return promise.wait(ends_at - time.monotonic()), None
+        return call.wait(deadline), None
     except SourceError as error:
         return _nothing(panel.users, CoverageReason.UNAVAILABLE), f"{arm}: {error}"
     except OverdueError:
         return _nothing(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
 
 
-def _waited(promise: Promise[T | None] | None, what: str, ends_at: float, late: str) -> tuple[T | None, str | None]:
+def _waited(call: BackgroundCall[T | None] | None, what: str, deadline: Deadline, late: str) -> tuple[T | None, str | None]:
     """What a source answered that a run can do without, and why it did not."""
-    if promise is None:
+    if call is None:
         return None, None
     try:
-        return promise.wait(ends_at - time.monotonic()), None
+        return call.wait(deadline), None
     except SourceError as error:
         return None, f"{what}: {error}"
     except OverdueError:

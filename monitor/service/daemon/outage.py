@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from monitor.deadline import OverdueError, Promise
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.ports import Clock, Publisher
 from monitor.storage import SqlStore
@@ -91,7 +91,7 @@ OPENING_S = 20.0
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """Open it, with our tables if it has none; False when it does not answer, DatabaseError when it refuses."""
     try:
-        Promise(partial(store.prepare, create=True), name="open-database").wait(OPENING_S)
+        BackgroundCall(partial(store.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
         store.database.renew()

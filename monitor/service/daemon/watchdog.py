@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from monitor.deadline import OverdueError, Promise
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import Claim
 from monitor.ports import Clock, Publisher, Store
@@ -88,9 +88,9 @@ class Watchdog:
     def _abandon(self, claim: Claim) -> None:
         """Mark the run, unless the database is what hangs."""
         reason = "it hung: it had not ended long after its deadline, and was given up"
-        marking = Promise(partial(self.store.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
+        marking = BackgroundCall(partial(self.store.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
         try:
-            if marking.wait(MARKING_S):
+            if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.run_abandoned(claim.comparison)
         except (DatabaseError, OverdueError) as error:
             log.warning("hung run not marked; its claim runs out by itself", comparison=claim.comparison, reason=str(error))

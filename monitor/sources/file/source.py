@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from monitor.deadline import Deadline, TooLateError
+from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
 from monitor.sources.arrow_lists import LongLists, WantedUsers, WideLists, merge_batches
@@ -46,7 +46,7 @@ class FileSource:
         read = self._wide if self._options.items else self._long
         try:
             return read(path, request, deadline)
-        except TooLateError:
+        except OverdueError:
             return failed_pull(request.users, CoverageReason.TIMEOUT, f"{path} was not read in time")
         except pa.ArrowException as error:
             msg = f"{path} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
@@ -57,8 +57,7 @@ class FileSource:
 
     def _batches(self, path: Path, deadline: Deadline) -> Iterator[FileBatch]:
         for batch in read_batches(path, self._options.format, self._options.columns, self._options.max_bytes):
-            if deadline.is_past:
-                raise TooLateError
+            deadline.require_time()
             yield batch
 
     def _long(self, path: Path, request: PullRequest, deadline: Deadline) -> Pull:

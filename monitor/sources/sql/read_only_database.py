@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from monitor.deadline import Deadline, TooLateError
+from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.redaction import without_secrets
 from monitor.sources.id_columns import require_columns
@@ -43,7 +43,7 @@ class ReadOnlyDatabase:
 
     @contextmanager
     def connection(self, deadline: Deadline) -> Iterator[sa.Connection]:
-        """Connection in one read-only transaction that ends by the deadline. TooLateError or SourceError."""
+        """Connection in one read-only transaction that ends by the deadline. OverdueError or SourceError."""
         with self._translated(deadline):
             self._require_file()
             with self._engine.connect() as connection:
@@ -67,15 +67,14 @@ class ReadOnlyDatabase:
         self._engine.dispose()
 
     def counted(self, batches: Iterator[SqlRows], deadline: Deadline) -> Iterator[SqlRows]:
-        """Pass batches on until there are too many rows (SourceError) or the deadline has passed (TooLateError)."""
+        """Pass batches on until there are too many rows (SourceError) or the deadline has passed (OverdueError)."""
         total = 0
         for rows in batches:
             total += len(rows)
             if total > self._max_rows:
                 msg = f"{self.where} gives more than {self._max_rows} rows: select fewer, or raise max_rows"
                 raise SourceError(msg)
-            if deadline.is_past:
-                raise TooLateError
+            deadline.require_time()
             yield rows
 
     def _require_file(self) -> None:
@@ -93,7 +92,7 @@ class ReadOnlyDatabase:
             yield
         except DBAPIError as error:
             if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
-                raise TooLateError from None
+                raise OverdueError from None
             msg = f"{self.where} cannot be read: {self._told(error)}"
             raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
         except SQLAlchemyError as error:

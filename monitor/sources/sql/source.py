@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 import sqlalchemy as sa
 
-from monitor.deadline import Deadline, TooLateError
+from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.model import CoverageReason, ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
 from monitor.sources.arrow_lists import LongLists, WantedUsers, merge_batches
@@ -49,7 +49,7 @@ class SqlTable:
         try:
             with self._database.connection(deadline) as connection:
                 yield from self._database.counted(self._database.rows(connection, statement, bound, columns), deadline)
-        except TooLateError:
+        except OverdueError:
             msg = f"{self.where} did not give the {self._what} within {options.timeout}: raise timeout, or select fewer"
             raise SourceError(msg, permanent=False) from None
 
@@ -214,7 +214,7 @@ class _SqlPull:
         try:
             with self._database.connection(self._deadline) as connection:
                 yield from self._database.counted(self._rows(connection), self._deadline)
-        except TooLateError:
+        except OverdueError:
             return
 
     def _rows(self, connection: sa.Connection) -> Iterator[SqlRows]:
