@@ -42,7 +42,7 @@ def ls(
     from monitor.storage import opened_store
 
     with opened_store(load_settings(config).database) as store:
-        found = store.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
+        found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
     if as_json:
         for each in found:
             print_json(_record_dict(each))

@@ -111,7 +111,7 @@ def add(  # noqa: PLR0913 - the command's options
         ends_at=_end(starts_at, now, span, until),
     )
     with opened_store(load_settings(config).database) as store:
-        _print_silences([store.add_silence(wanted)], as_json=as_json)
+        _print_silences([store.alerts.add_silence(wanted)], as_json=as_json)
 
 
 @silence_app.command()
@@ -126,7 +126,7 @@ def ls(
     from monitor.storage import opened_store
 
     with opened_store(load_settings(config).database) as store:
-        found = store.silences(ending_after=None if every else datetime.now(UTC))
+        found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
     _print_silences(found, as_json=as_json)
 
 
@@ -143,7 +143,7 @@ def expire(
 
     now = datetime.now(UTC)
     with opened_store(load_settings(config).database) as store:
-        missing = [str(number) for number in numbers if not store.expire_silence(number, now=now)]
+        missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
     if missing:
         msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
         raise ConfigError(msg)
@@ -171,15 +171,15 @@ def _act(  # noqa: PLR0913, PLR0917 - the options of both commands
     reason = f"{verb} by {author}" + (f": {comment}" if comment else "")
     with opened_store(load_settings(config).database) as store:
         chosen: dict[str, list[tuple[str, str]]] = {}
-        for each in store.firing():
+        for each in store.alerts.firing():
             if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
                 chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
         changed: list[Transition] = []
         for name, watches in chosen.items():
             if verb == "resolved":
-                changed += store.resolve(name, watches, reason=reason, at=now)
+                changed += store.alerts.resolve(name, watches, reason=reason, at=now)
             else:
-                changed += store.acknowledge(name, watches, author=author, reason=reason, at=now)
+                changed += store.alerts.acknowledge(name, watches, author=author, reason=reason, at=now)
     if not changed:
         msg = "nothing that fires is meant: see `rankwatch alerts`"
         raise ConfigError(msg)

@@ -72,7 +72,7 @@ def _stored(name: str, config: Config, metric: str | None, segment: str) -> tupl
     what, _ = configured_comparison(settings, name, None)
     store = open_store(settings.database, create=False)
     try:
-        return what, read_plan_inputs(what, store, metric, segment)
+        return what, read_plan_inputs(what, store.history, metric, segment)
     finally:
         store.close()
 

@@ -39,7 +39,7 @@ def runs(
     settings = load_settings(config)
     store = open_store(settings.database, create=False)
     try:
-        found = store.runs(comparison=comparison, limit=limit)
+        found = store.history.runs(comparison=comparison, limit=limit)
     finally:
         store.close()
     if not found:
@@ -75,8 +75,8 @@ def alerts(
     settings = load_settings(config)
     store = open_store(settings.database, create=False)
     try:
-        states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]
-        transitions = store.transitions(comparison=comparison, limit=limit)
+        states = [state for state in store.alerts.states() if comparison in (None, state.comparison)]
+        transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     finally:
         store.close()
     if not states and not transitions:
@@ -220,7 +220,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from monitor.model import ArmScore, Evidence, Explanation, Run, Summary
-    from monitor.ports import Store
+    from monitor.ports import History
     from monitor.presentation import ArmRow
 
 _LOOKED_THROUGH = 10_000
@@ -241,9 +241,10 @@ def show(
 
     store = open_store(load_settings(config).database, create=False)
     try:
-        run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
-        summaries, evidence, arm_scores = store.summaries(run.id), store.evidence(run.id), store.arm_scores(run.id)
-        explanation = store.explanation(run.id)
+        history = store.history
+        run = _find(history, comparison, parse_instant(slot) if slot is not None else None)
+        summaries, evidence, arm_scores = history.summaries(run.id), history.evidence(run.id), history.arm_scores(run.id)
+        explanation = history.explanation(run.id)
     finally:
         store.close()
     worst = [each for each in evidence if each.kind == "worst"][:users]
@@ -283,8 +284,8 @@ def _print_explanation(explanation: Explanation) -> None:
         print_line(bounds)
 
 
-def _find(store: Store, comparison: str, slot: datetime | None) -> Run:
-    runs = store.runs(comparison=comparison, limit=_LOOKED_THROUGH)
+def _find(history: History, comparison: str, slot: datetime | None) -> Run:
+    runs = history.runs(comparison=comparison, limit=_LOOKED_THROUGH)
     found = next((run for run in runs if run.status != "running" and slot in (None, run.slot)), None)
     if found is None:
         which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"

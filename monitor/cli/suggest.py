@@ -45,7 +45,9 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
     store = open_store(settings.database, create=False)
     try:
-        found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
+        found = propose(
+            what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
+        )
     finally:
         store.close()
     if as_json:

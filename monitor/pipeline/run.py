@@ -9,6 +9,7 @@ from datetime import datetime
 
 from monitor.errors import SourceError
 from monitor.model import (
+    UNMEASURED,
     AlertState,
     Arm,
     ArmScore,
@@ -17,6 +18,7 @@ from monitor.model import (
     CoverageReason,
     DerivedMetric,
     KeptLists,
+    MemoryScope,
     PastRun,
     RunResult,
     RunStatus,
@@ -25,10 +27,11 @@ from monitor.model import (
     Summary,
     parse_derived,
 )
-from monitor.pipeline.judgement import Findings, judge_findings, thin_segments
+from monitor.pipeline.expectations import REMEMBERED, learning_rules
+from monitor.pipeline.judgement import RECENT, Findings, judge_findings, needs_recent, thin_segments
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run_explanation import add_explanations
-from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot
+from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
+from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock
 
@@ -177,3 +180,20 @@ def _obstacles(measurement: Measurement) -> list[str]:
 def _note(measurement: Measurement, arm: Arm, reason: CoverageReason) -> str:
     note = measurement.notes.get((arm, reason))
     return f" ({note})" if note else ""
+
+
+def memory_scope(comparison: Comparison) -> MemoryScope:
+    """How much of the past a run of the comparison needs.
+
+    The runs that rules learn from, where any does, else the few that show what was normal.
+    """
+    rules, limit = learning_rules(comparison), REMEMBERED
+    if needs_recent(comparison):
+        rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
+    return MemoryScope(
+        config_hash=comparison.config_hash,
+        rules=tuple(rules),
+        past_runs=limit,
+        splits=HEALTHY_RUNS,
+        last_lists=needs_last(comparison),
+    )

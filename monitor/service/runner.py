@@ -15,13 +15,9 @@ import stamina
 import structlog
 
 from monitor.errors import ConfigError, DatabaseError, MonitorError
-from monitor.model import UNMEASURED, Claim, Comparison, KeptLists, PastRun, RunResult, RunStatus, Split, format_instant
-from monitor.pipeline.expectations import REMEMBERED, learning_rules
-from monitor.pipeline.judgement import RECENT, needs_recent
+from monitor.model import Claim, Comparison, RunResult, RunStatus, format_instant
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run import build_result, execute
-from monitor.pipeline.run_explanation import HEALTHY_RUNS
-from monitor.pipeline.run_measurement import needs_last
+from monitor.pipeline.run import build_result, execute, memory_scope
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
@@ -113,7 +109,7 @@ class Runner:
         """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
         now = self.clock.now()
         with interrupts_held():
-            claim = self.store.claim(
+            claim = self.store.runs.claim(
                 comparison.name,
                 slot,
                 owner=self.owner,
@@ -139,7 +135,7 @@ class Runner:
     def _give_back(self, claim: Claim) -> None:
         try:
             with interrupts_held():
-                self.store.release(claim)
+                self.store.runs.release(claim)
         except DatabaseError as error:
             log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
@@ -150,60 +146,31 @@ class Runner:
             self._give_back(claim)
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
-        states = self.patiently(partial(self.store.alert_states, claim.comparison))
-        last, past = self._last_lists(watched.comparison, claim), self._past(watched.comparison, claim)
-        splits = self._splits(claim, watched.comparison.config_hash)
+        comparison = watched.comparison
+        read = partial(self.store.history.memory_of, claim.comparison, claim.slot, memory_scope(comparison))
+        memory = self.patiently(read)
+        for part in memory.damaged:
+            log.warning("part of the past not read, the run goes on without it", reason=part)
         try:
             with watched.in_use:
-                return execute(watched.comparison, watched.arms, claim, states, clock, last=last, past=past, splits=splits)
+                return execute(
+                    comparison,
+                    watched.arms,
+                    claim,
+                    memory.states,
+                    clock,
+                    last=memory.last_lists,
+                    past=memory.past,
+                    splits=memory.splits,
+                )
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
-            return build_result(watched.comparison, claim, states, clock, status=RunStatus.FAILED, reason=reason)
-
-    def _last_lists(self, comparison: Comparison, claim: Claim) -> KeptLists | None:
-        """What the last run listed, where something looks back at it; without it when what is stored is damaged."""
-        if not needs_last(comparison):
-            return None
-        try:
-            return self.patiently(partial(self.store.last_lists, comparison.name, before=claim.slot))
-        except DatabaseError as error:
-            if not error.permanent:
-                raise
-            log.warning("last run's lists not read", reason=str(error))
-            return None
-
-    def _past(self, comparison: Comparison, claim: Claim) -> tuple[PastRun, ...]:
-        """The runs that rules learn from, where any does, else the few that tell what was normal."""
-        rules, limit = learning_rules(comparison), REMEMBERED
-        if needs_recent(comparison):
-            rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
-        if not rules:
-            return ()
-        read = partial(
-            self.store.past,
-            claim.comparison,
-            config_hash=comparison.config_hash,
-            before=claim.slot,
-            limit=limit,
-            rules=rules,
-        )
-        return self.patiently(read)
-
-    def _splits(self, claim: Claim, config_hash: str) -> tuple[Split, ...]:
-        """What healthy runs left to explain this one by; nothing when what is stored is damaged."""
-        read = partial(self.store.splits, claim.comparison, config_hash=config_hash, before=claim.slot, limit=HEALTHY_RUNS)
-        try:
-            return self.patiently(read)
-        except DatabaseError as error:
-            if not error.permanent:
-                raise
-            log.warning("splits of earlier runs not read", reason=str(error))
-            return ()
+            return build_result(comparison, claim, memory.states, clock, status=RunStatus.FAILED, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""
-        if not self.patiently(partial(self.store.finish, result, receivers=receivers)):
+        if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
         self._tell(result)
@@ -213,7 +180,7 @@ class Runner:
 
     def _leave(self, result: RunResult) -> RunResult:
         """Store nothing of a rerun that did not end ok: what the slot had before is worth more."""
-        self.patiently(partial(self.store.release, result.claim))
+        self.patiently(partial(self.store.runs.release, result.claim))
         kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
         self._tell(kept)
         self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")

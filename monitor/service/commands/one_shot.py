@@ -92,7 +92,7 @@ class OneShot:
         outlets = [self._outlet(receiver) for receiver in self.receivers]
         troubles = [trouble for outlet in outlets if (trouble := _resend(outlet))]
         drain(outlets, budget_s=DRAIN_S)
-        owed = self.store.outbox(self.clock.now())
+        owed = self.store.outbox.pending(self.clock.now())
         if late := [f"{owed[each.name][0]} to {each.name}" for each in self.receivers if each.name in owed]:
             troubles.append(
                 f"messages not delivered: {', '.join(late)}; they stay owed, and the daemon or run-once tries again"
@@ -125,7 +125,7 @@ class OneShot:
 
     def _tell_taken(self, comparison: str, slot: datetime) -> str:
         told = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
-        holder = self.store.holding(comparison, slot)
+        holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:
             return f"{told}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
@@ -136,7 +136,7 @@ class OneShot:
 
     def _outlet(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
-            store=self.store,
+            outbox=self.store.outbox,
             receiver=receiver,
             clock=self.clock,
             publisher=self.publisher,

@@ -134,7 +134,7 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._upkeep = Housekeeping(store=store, publisher=publisher, clock=clock)
         owner, is_sure = self._runner.owner, self._leading.is_sure
-        self._loops = DeliveryLoops(store=store, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
+        self._loops = DeliveryLoops(outbox=store.outbox, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
         self._work = self._make_work()
         self._rhythm = self._make_rhythm()
         self._heart = Heart(clock, self._rhythm.beat)
@@ -169,7 +169,7 @@ class Daemon:
     def _make_rhythm(self) -> Rhythm:
         watchdog = Watchdog(
             jobs=self._jobs,
-            store=self._store,
+            runs=self._store.runs,
             clock=self._clock,
             publisher=self._publisher,
             database=self._database,
@@ -336,7 +336,7 @@ class Daemon:
         if outage is not None:
             return outage.reason
         try:
-            self._store.ping()
+            self._store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._leading.leadership.trouble:

@@ -12,7 +12,7 @@ import structlog
 from monitor.alerts import NotificationPolicy, asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Outbox, Publisher, Receiver
 
 STALLED_S = 300.0
 """Without progress for so long a loop counts as hung: no message and no statement may take that long."""
@@ -129,7 +129,7 @@ class DeliveryLoops:
     ``is_sure``: whether nobody else can be sending by now.
     """
 
-    store: Store
+    outbox: Outbox
     clock: Clock
     publisher: Publisher
     owner: str
@@ -141,7 +141,7 @@ class DeliveryLoops:
         """Begin with these receivers, and what the configuration says of who hears what."""
         outlets = [
             OutboxSender(
-                store=self.store,
+                outbox=self.outbox,
                 receiver=receiver,
                 clock=self.clock,
                 publisher=self.publisher,

@@ -69,7 +69,7 @@ class Ticker:
     def _run_latest(self, name: str, watched: Watched, receivers: tuple[str, ...]) -> RunResult | None:
         now = self.clock.now()
         slot = watched.schedule.latest(now)
-        last = self.runner.patiently(partial(self.store.last_slot, name))
+        last = self.runner.patiently(partial(self.store.runs.last_slot, name))
         if last is not None and last > now + SKEW:
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
@@ -89,7 +89,7 @@ class Ticker:
             comparison=name,
             newest=format_instant(self.ahead[name]),
         )
-        self.runner.patiently(partial(self.store.rewind, name, slot=slot, now=self.clock.now()))
+        self.runner.patiently(partial(self.store.alerts.rewind, name, slot=slot, now=self.clock.now()))
         self.repeated[name] = slot
         return True
 
@@ -122,7 +122,7 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staleness = StalenessMonitor(store=self.store, clock=self.clock)
+        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
 
     def tick(self, name: str) -> None:
         """Run this comparison's newest slot, unless it was run already, and tell what came of it."""

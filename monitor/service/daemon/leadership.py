@@ -226,7 +226,7 @@ class Leading:
         self._led: Lease | None = None
         self.leadership = Leadership(open_leases(store.database.url, holder=whoami(), lasts=lasts), lasts=lasts)
         self._follower = LeaseFollower(changed=self.leadership.changed, act=on_change)
-        store.stand_by()
+        store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
     @property
@@ -259,14 +259,14 @@ class Leading:
         if self._led is not None:
             log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
         self._led = None
-        self._store.stand_by()
+        self._store.maintenance.stand_by()
         if lease is not None:
             self._lead(lease, wiring)
         return True
 
     def _lead(self, lease: Lease, wiring: Wiring) -> None:
         """Give up, and count, what an earlier leader left; then settle the store."""
-        abandoned = self._store.lead(lease, patience=self._lasts, now=self._clock.now())
+        abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)

@@ -12,7 +12,7 @@ import numpy as np
 from monitor import __version__
 from monitor.errors import DatabaseError, InputError
 from monitor.model import ALL, Run
-from monitor.ports import Clock, Store, UserSource
+from monitor.ports import Clock, History, UserSource
 from monitor.sequential import GateResult, GateVerdict, Scale, UserSample, gate_samples, tally
 from monitor.service.clock import SystemClock
 from monitor.service.gate.certificate import (
@@ -40,7 +40,7 @@ class Gate:
     ``users`` and ``dimensions`` tell segments of runs whose lists were not kept; needed for segments other than ``all``.
     """
 
-    store: Store
+    history: History
     question: Question
     clock: Clock
     users: UserSource | None = None
@@ -49,7 +49,7 @@ class Gate:
 
     def answer(self) -> Certificate:
         """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
-        chosen = select_runs(self.store, self.question)
+        chosen = select_runs(self.history, self.question)
         quantity = choose_excess(self.question)
         margin = quantity.scale.margin(self.question.margin)
         reads, left_out = self._judged(chosen, quantity)
@@ -90,7 +90,7 @@ class Gate:
         if key not in self._read:
             asks_all = self.question.segments == (ALL,)
             reader = ScoreReader(
-                store=self.store,
+                history=self.history,
                 comparison=self.question.comparison,
                 quantity=quantity,
                 users=None if asks_all else self.users,
@@ -164,7 +164,7 @@ def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
     """The store, and where segments are asked for the source of users; both only read."""
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
     with closing(open_store(settings.database, create=False)) as store:
-        found = Gate(store=store, question=question, clock=SystemClock())
+        found = Gate(history=store.history, question=question, clock=SystemClock())
         if question.segments == (ALL,):
             yield found
             return

@@ -14,7 +14,7 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
-from monitor.ports import Store, UserSource
+from monitor.ports import History, UserSource
 from monitor.sampling import draw, fixed_among
 from monitor.service.gate.question import Excess, Floats, Question
 
@@ -59,9 +59,9 @@ class RunSelection:
     trouble: str | None
 
 
-def select_runs(store: Store, question: Question) -> RunSelection:
+def select_runs(history: History, question: Question) -> RunSelection:
     """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
-    found = store.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
+    found = history.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
     finished = [
         run
         for run in reversed(found)
@@ -114,7 +114,7 @@ class SampledRun:
 class ScoreReader:
     """Reads runs of one comparison. ``users`` tells segments of runs whose lists were not kept; None asks for ``all`` only."""
 
-    store: Store
+    history: History
     comparison: Comparison
     quantity: Excess
     users: UserSource | None = None
@@ -127,7 +127,7 @@ class ScoreReader:
         cannot be told from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError
         for a score out of its range, and where segments of the run cannot be told any more.
         """
-        scores = self.store.run_scores(run.id, [self.quantity.series])
+        scores = self.history.run_scores(run.id, [self.quantity.series])
         if not scores.by_metric:
             return None
         values = scores.by_metric[self.quantity.series]
@@ -151,7 +151,7 @@ class ScoreReader:
     def _members(self, run: Run, scored: pd.Index[str]) -> Mapping[str, tuple[Rows, int]]:
         """By segment: rows of the scored users, and how many users were asked."""
         whole = {ALL: (np.arange(len(scored), dtype=np.intp), run.asked or 0)}
-        covered = None if self.users is None else self.store.coverage(run.id)
+        covered = None if self.users is None else self.history.coverage(run.id)
         if self.users is None or covered is None:
             return whole
         panel = self._panel(run, scored, self.users)
@@ -161,7 +161,7 @@ class ScoreReader:
 
     def _panel(self, run: Run, scored: pd.Index[str], users: UserSource) -> Panel:
         """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
-        if (kept := self.store.kept_lists(run.id)) is not None:
+        if (kept := self.history.kept_lists(run.id)) is not None:
             return kept.panel
         panel = draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
         if len(panel) != run.asked or not scored.isin(panel.users).all():
