@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
-from pandas.api.extensions import ExtensionArray
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
+    from pandas.api.extensions import ExtensionArray
 
 ALL = "all"
 """Name of the segment that holds every user of the panel."""

@@ -6,16 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
-
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Condition, Expectation, Rule, State, Transition
 from monitor.model.derived_metrics import NoiseFloor
 from monitor.model.explanation import Explanation, Split
 from monitor.model.lessons import Lesson
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
 
 
 class RunStatus(StrEnum):

@@ -10,7 +10,6 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
 
-import numpy as np
 from sqlalchemy import Connection, Table, delete, select
 
 from monitor.model import (
@@ -257,7 +256,7 @@ def _summary(row: Any, values: Mapping[str, float]) -> Summary:  # noqa: ANN401 
     )
 
 
-_DOUBLES = np.dtype("<f8")
+_DOUBLES, _DOUBLE_BYTES = "<f8", 8
 
 _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
@@ -268,6 +267,8 @@ def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
     taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
     if not taught:
         return []
+    import numpy as np
+
     about = [[alert, each.series, each.segments] for alert, each in taught.items()]
     numbers = np.concatenate([each.numbers for each in taught.values()], axis=1)
     return [{"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}]
@@ -281,8 +282,10 @@ def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict
 
 def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
     ends = [0, *accumulate(len(segments) for _, _, segments in about)]
-    if len(numbers) != PARTS * ends[-1] * _DOUBLES.itemsize:
+    if len(numbers) != PARTS * ends[-1] * _DOUBLE_BYTES:
         return {}
+    import numpy as np
+
     table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, ends[-1])
     return {
         alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])

@@ -7,15 +7,8 @@ from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from alembic import command
-from alembic.autogenerate import compare_metadata
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from alembic.script.revision import RevisionError
-from alembic.util import CommandError
 from pydantic import SecretStr
 from sqlalchemy import Connection, create_engine, func, inspect, select, text
 
@@ -28,6 +21,11 @@ from monitor.storage.leases import standing
 from monitor.storage.partitions import without_partitions
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+# Alembic is imported where the schema is changed or compared: it loads as slowly as all that reading commands do.
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
@@ -52,6 +50,8 @@ def upgrade(url: SecretStr | str, revision: str = "head") -> None:
 
 def downgrade(url: SecretStr | str, revision: str) -> None:
     """Move the schema back to ``revision``, ``base`` being no tables at all. What newer versions stored is lost."""
+    from alembic import command
+
     with _existing(url) as database, _migrating(database) as config:
         command.downgrade(config, revision)
 
@@ -69,6 +69,11 @@ def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
 
 def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
     """Tables that the schema at ``revision`` has, seen by making it in memory; ``there`` where nobody knows that revision."""
+    from alembic import command
+    from alembic.script import ScriptDirectory
+    from alembic.script.revision import RevisionError
+    from alembic.util import CommandError
+
     engine = create_engine("sqlite://")
     try:
         undone = list(ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision))
@@ -94,6 +99,9 @@ def current(url: SecretStr | str) -> str | None:
 
 def check(url: SecretStr | str) -> list[str]:
     """Differences between the database and what this version expects, one a line; empty when there are none."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.runtime.migration import MigrationContext
+
     with _existing(url) as database, database.read() as connection:
         version = version_of(connection)
         if version != head():
@@ -108,6 +116,8 @@ def check(url: SecretStr | str) -> list[str]:
 
 def draft(url: SecretStr | str, message: str) -> None:
     """For developers: write a new migration from the difference between this database and the tables."""
+    from alembic import command
+
     with _existing(url) as database, database.write() as connection:
         command.revision(_config(connection), message, autogenerate=True)
 
@@ -121,6 +131,8 @@ def create(database: Database) -> None:
 
 
 def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) -> None:
+    from alembic import command
+
     if database.is_sqlite:
         database.use_write_ahead_log()
     with _migrating(database) as config:
@@ -197,6 +209,8 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
     """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
+    from alembic.util import CommandError
+
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_version(connection, describe(database.url))
@@ -224,6 +238,8 @@ def _refuse_unknown(connection: Connection, place: str) -> None:
 
 
 def _config(connection: Connection | None = None) -> Config:
+    from alembic.config import Config
+
     config = Config()
     config.set_main_option("script_location", str(migrations()).replace("%", "%%"))
     config.set_main_option("path_separator", "os")
@@ -233,8 +249,8 @@ def _config(connection: Connection | None = None) -> Config:
 
 @cache
 def _known() -> tuple[str, ...]:
-    """Every version, newest first."""
-    return tuple(script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions())
+    """Every version, newest first: the number with which the name of its migration begins."""
+    return tuple(sorted((path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True))
 
 
 def user_of(url: SecretStr | str) -> str | None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-import pandas as pd
 from sqlalchemy import Connection, delete, select
 
 from monitor.model import Direction, Scores, UserScore
 from monitor.storage.column_types import keys
 from monitor.storage.dialects import insert, is_sqlite
 from monitor.storage.tables import metrics, runs, scores
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import pandas as pd
 
 CHUNK = 20_000
 """Users whose rows are in memory at once."""
@@ -72,6 +74,9 @@ def worst_users(connection: Connection, run_id: int, metric: str, n: int, direct
 
 def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
     """Scores of every user of the run in these metrics; metrics without any are left out."""
+    import numpy as np
+    import pandas as pd
+
     columns = {name: column for name in dict.fromkeys(names) if len(column := _column(connection, run_id, name))}
     table = pd.DataFrame(columns, dtype=np.float64).sort_index() if columns else pd.DataFrame(index=pd.Index([], dtype="str"))
     by_metric = {name: table[name].to_numpy(np.float64) for name in columns}
@@ -80,6 +85,9 @@ def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Sco
 
 def _column(connection: Connection, run_id: int, name: str) -> pd.Series[float]:
     """One metric's scores by user."""
+    import numpy as np
+    import pandas as pd
+
     number = select(metrics.c.id).where(metrics.c.name == name).scalar_subquery()
     query = select(scores.c.user_id, scores.c.value).where(scores.c.run_id == run_id, scores.c.metric_id == number)
     rows = connection.execute(query).all()
@@ -122,6 +130,8 @@ def _chunks(found: Scores, columns: Sequence[npt.NDArray[np.float64]]) -> Iterat
 
 
 def _values(column: npt.NDArray[np.float64]) -> list[float | None]:
+    import numpy as np
+
     undefined = np.isnan(column)
     if not undefined.any():
         return list(column.tolist())
