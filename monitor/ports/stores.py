@@ -176,6 +176,9 @@ class History(Protocol):
         a score of one metric only is NaN in the others.
         """
 
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        """One user's scores in the newest ``limit`` runs that scored them, newest slot first, then by metric."""
+
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         """The ``n`` users of the run with the lowest scores (``above``: the highest), worst first, then by name."""
 

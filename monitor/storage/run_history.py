@@ -190,6 +190,10 @@ class SqlHistory:
         with self._database.read() as connection:
             return user_scores.run_scores(connection, run_id, metrics)
 
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        with self._database.read() as connection:
+            return user_scores.user_scores(connection, comparison, user, limit)
+
     def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
         with self._database.read() as connection:
             return user_scores.worst_users(connection, run_id, metric, n, direction)

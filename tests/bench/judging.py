@@ -132,7 +132,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        claim = store.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
+        claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
         assert claim is not None
         result = RunResult(
             claim=claim,
@@ -145,7 +145,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        store.finish(result, receivers=())
+        store.runs.finish(result, receivers=())
     return states
 
 
@@ -159,7 +159,7 @@ def _seconds(
 ) -> float:
     slot = START + RUNS * DAY
     started = time.process_time()
-    past = store.past("bench", config_hash="bench", before=slot, limit=limit, rules=what.rules)
+    past = store.history.past_runs("bench", config_hash="bench", before=slot, limit=limit, rules=what.rules)
     expected = compute_expectations(what, slot, summaries, past, states)
     evaluate_rules(
         what,
