@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.model import EvidenceKind, Histogram, Panel, Statistic, Summary
+from monitor.model.arrays import Floats
 
 BINS = 40
 QUANTILES = tuple(Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99))
 """Quantiles that every summary holds; rules may add others."""
 
-Floats: TypeAlias = npt.NDArray[np.float64]
 SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
 """Rows of the scores by segment name."""
 

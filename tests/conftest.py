@@ -1,10 +1,25 @@
-"""Fixtures that every test may use: the real servers."""
+"""The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
 import os
+import re
+import signal
 
 import hypothesis
 
 os.environ["RANKWATCH_ENGINE"] = "numpy"  # no test compiles in the background; those of the engines choose for themselves
+
+# Scripts and nohup start us with signals ignored, which our children would inherit.
+for _number in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The look of a terminal and another database are the caller's, not the tests'; no proxy stands between us and our own servers.
+for _name in list(os.environ):
+    if re.fullmatch(r"COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|PG[A-Z]+|RANKWATCH_CONFIG", _name):
+        del os.environ[_name]
+os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(("127.0.0.1", "localhost", os.environ.get("no_proxy", "")))
 
 pytest_plugins = ["servers.postgres"]
 

@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.exposure import Integers, count_items
-
-Codes = npt.NDArray[np.int32]
-Floats = npt.NDArray[np.float64]
+from monitor.kernels.exposure import count_items
+from monitor.model.arrays import Codes, Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

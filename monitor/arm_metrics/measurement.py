@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from monitor.arm_metrics.listing import ArmLists, Floats, LastLists, Listing
+from monitor.arm_metrics.listing import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
 from monitor.kernels.exposure import churn, compact_codes, distinct_items
 from monitor.model import Arm, ArmScore, ByArm, PairBatch
-
-Rows = npt.NDArray[np.intp]
+from monitor.model.arrays import Floats, Rows
 
 
 def measure_arms(

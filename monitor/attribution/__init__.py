@@ -16,9 +16,10 @@ from monitor.attribution.explanation import (
 )
 from monitor.attribution.groups import CHANGES, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
 from monitor.attribution.item_shifts import ExposureShift, ItemShift, compare_exposure, rank_weights
-from monitor.attribution.parts import Floats, Parts, ScoreBatch, average_parts, pool_runs, split_distances
+from monitor.attribution.parts import Parts, ScoreBatch, average_parts, pool_runs, split_distances
 from monitor.attribution.rises import Missing, Rise, Rises, bound_missing, find_rises
 from monitor.attribution.sentences import shorten_name, write_alert_text, write_falls, write_sentence
+from monitor.model.arrays import Floats
 
 __all__ = [
     "CHANGES",

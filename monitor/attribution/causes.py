@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.attribution.decomposition import WITHIN, Drop, SegmentDrop
-from monitor.attribution.parts import Floats, Parts, Rows
+from monitor.attribution.parts import Parts
 from monitor.model import ALL, Cause, Part, PartMeans
+from monitor.model.arrays import Floats, Rows
 
 SURE = 4.0
 """Standard errors by which a segment must have fallen more than the others before it is named."""

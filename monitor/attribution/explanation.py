@@ -12,10 +12,11 @@ from monitor.attribution.causes import find_leader, narrow, rank_causes
 from monitor.attribution.decomposition import Drop, SegmentDrop, decompose_all
 from monitor.attribution.groups import Group, classify, group_users
 from monitor.attribution.item_shifts import ExposureShift, compare_exposure
-from monitor.attribution.parts import Parts, Rows
+from monitor.attribution.parts import Parts
 from monitor.attribution.rises import Missing, Rises, bound_missing, find_rises
 from monitor.attribution.sentences import write_distance, write_sentence
 from monitor.model import ALL, Cause, Change, PairBatch, PartMeans
+from monitor.model.arrays import Rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

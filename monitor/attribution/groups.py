@@ -10,9 +10,10 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from monitor.attribution.parts import Floats, Parts, Rows
+from monitor.attribution.parts import Parts
 from monitor.kernels import blocks
 from monitor.model import Change, PairBatch
+from monitor.model.arrays import Floats, Rows
 
 Kinds: TypeAlias = npt.NDArray[np.int8]
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.exposure import compact_codes
-
-Codes: TypeAlias = npt.NDArray[np.int32]
-Floats: TypeAlias = npt.NDArray[np.float64]
+from monitor.model.arrays import Codes, Floats
 
 _DUST = 1e-12
 """Sums over ranks leave up to this where nothing changed."""

@@ -7,15 +7,11 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.kernels import PAD, blocks
 from monitor.model import ALL, ByArm, PairBatch, PartMeans
+from monitor.model.arrays import Codes, Floats, Rows
 
-Floats: TypeAlias = npt.NDArray[np.float64]
-Lengths: TypeAlias = npt.NDArray[np.int32]
-Rows: TypeAlias = npt.NDArray[np.intp]
-_Ranks: TypeAlias = npt.NDArray[np.intp]
 ScoreBatch: TypeAlias = Callable[[PairBatch], Floats]
 """Scores of n pairs, float64 (n,), NaN where undefined; a pair's score must not depend on the other pairs."""
 
@@ -110,7 +106,7 @@ def _with_baseline_twice(batch: PairBatch) -> PairBatch:
     )
 
 
-def _cut(batch: PairBatch, lengths: Lengths) -> PairBatch:
+def _cut(batch: PairBatch, lengths: Codes) -> PairBatch:
     """The batch with each candidate list cut to its length."""
     is_kept = np.arange(batch.candidate.shape[1]) < lengths[:, None]
 
@@ -121,7 +117,7 @@ def _cut(batch: PairBatch, lengths: Lengths) -> PairBatch:
     return _change(replace(batch, candidate=codes, candidate_lengths=np.minimum(batch.candidate_lengths, lengths)), keep)
 
 
-def _reorder(batch: PairBatch, source: _Ranks) -> PairBatch:
+def _reorder(batch: PairBatch, source: Rows) -> PairBatch:
     """The batch with each place of the candidate lists taken by the item from the place in ``source``."""
 
     def move(places: Floats, _: float) -> Floats:
@@ -143,7 +139,7 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
     return replace(batch, scores=scores, weights=weights, labels=labels)
 
 
-def _places_of_replaced(ranks: _Ranks, lengths: Lengths) -> _Ranks:
+def _places_of_replaced(ranks: Rows, lengths: Codes) -> Rows:
     """For each candidate place the place whose item stands there once common items are back on the baseline's places: (n, k).
 
     The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they stood.
@@ -159,7 +155,7 @@ def _places_of_replaced(ranks: _Ranks, lengths: Lengths) -> _Ranks:
     return source
 
 
-def _places_in_baseline_order(ranks: _Ranks) -> _Ranks:
+def _places_in_baseline_order(ranks: Rows) -> Rows:
     """For each candidate place the place whose item stands there once common items are sorted: (n, k)."""
     absent = ranks.shape[1]
     # Common items first, by the baseline's rank; then all others as they stand. Both sorts are stable, so that the i-th
@@ -171,7 +167,7 @@ def _places_in_baseline_order(ranks: _Ranks) -> _Ranks:
     return source
 
 
-def _baseline_ranks(batch: PairBatch) -> _Ranks:
+def _baseline_ranks(batch: PairBatch) -> Rows:
     """Where each candidate item stands in the baseline's list, k for items that it lacks and behind the end: (n, k)."""
     n, k = batch.candidate.shape
     ranks = np.full((n, k), k, dtype=np.intp)

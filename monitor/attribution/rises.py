@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from monitor.attribution.groups import Kinds, share_kinds
-from monitor.attribution.parts import Rows
 from monitor.model import ALL, Change, PartMeans
+from monitor.model.arrays import Rows
 
 FAMILIES: Mapping[Change, tuple[Change, ...]] = {
     Change.CUT_SHORT: (Change.CUT_SHORT,),

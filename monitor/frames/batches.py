@@ -12,15 +12,14 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.ids import WORTH_A_THREAD, Codes, Vocabulary, encode
-from monitor.frames.lists import Floats, UserLists
+from monitor.frames.lists import UserLists
 from monitor.frames.side_information import WeightedItems, require_weights
 from monitor.kernels import pad
 from monitor.kernels.labels import place_grades, place_weights
 from monitor.kernels.ragged import take_lists
 from monitor.model import ByArm, PairBatch, RankingTable
+from monitor.model.arrays import Flags, Floats, Offsets
 from monitor.pairing.batches import pad_scores
-
-Flags = npt.NDArray[np.bool_]
 
 
 def order_ties(codes: npt.NDArray[np.int32], scores: Floats, vocabulary: Vocabulary) -> npt.NDArray[np.int32]:
@@ -58,7 +57,6 @@ def _put_in_order(codes: Codes, tied: Flags, vocabulary: Vocabulary) -> Codes:
 _CHUNK_CELLS = 1 << 22
 
 RowPairs = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
-Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

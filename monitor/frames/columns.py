@@ -11,9 +11,10 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.ids import from_array
-from monitor.frames.lists import Floats, ListColumns, UserLists, checked_users, offsets_of, shown
+from monitor.frames.lists import ListColumns, UserLists, checked_users, offsets_of, shown
 from monitor.frames.rows import as_scores, read_mapping, read_matrix, read_rows, read_scores
 from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
+from monitor.model.arrays import Floats
 
 
 def read_frame(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:

@@ -17,11 +17,12 @@ from monitor.frames.batches import Pairs, RowPairs, pair_batches, pair_up
 from monitor.frames.chance import chance_scores, typical_length
 from monitor.frames.columns import Rankings, read_lists
 from monitor.frames.ids import count_distinct
-from monitor.frames.lists import Floats, ListColumns, UserLists
+from monitor.frames.lists import ListColumns, UserLists
 from monitor.frames.rows import read_rows, read_scores
 from monitor.frames.side_information import Weights, read_graded_items, read_item_weights
 from monitor.metrics import Metric, Need, parse, score_all
 from monitor.model import Arm
+from monitor.model.arrays import Floats
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 

@@ -12,8 +12,7 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.ids import Ids
-
-Floats = npt.NDArray[np.float64]
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,8 +12,9 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.ids import Ids, from_array, from_objects, refuse_odd
-from monitor.frames.lists import Floats, UserLists, checked_users, offsets_of
+from monitor.frames.lists import UserLists, checked_users, offsets_of
 from monitor.frames.tables import is_table, read_column
+from monitor.model.arrays import Floats
 
 Row = Sequence[Any] | npt.NDArray[Any]
 

@@ -14,10 +14,11 @@ import pandas as pd
 from monitor.errors import InputError
 from monitor.frames.columns import read_users, take_column
 from monitor.frames.ids import Codes, Ids, Vocabulary, count_distinct, from_array, from_objects
-from monitor.frames.lists import Floats, UserLists, checked_users, offsets_of, shown
+from monitor.frames.lists import UserLists, checked_users, offsets_of, shown
 from monitor.frames.rows import as_scores
 from monitor.frames.tables import ArrowTable, is_table, read_table
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT
+from monitor.model.arrays import Floats
 
 _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5

@@ -11,12 +11,11 @@ import numpy.typing as npt
 
 from monitor.kernels.finding import engines
 from monitor.kernels.finding.found import MAX_K, AlignedRanks
-from monitor.kernels.finding.inversions import Counts, inversions
+from monitor.kernels.finding.inversions import inversions
 from monitor.kernels.finding.positions import ALL_PAIRS_MAX_K, Ranks, find_positions
-from monitor.kernels.ragged import Codes
 from monitor.model import ByArm, Labels, PairBatch
+from monitor.model.arrays import Codes, Floats, Integers
 
-Floats = npt.NDArray[np.float64]
 Value = TypeVar("Value")
 
 BLOCK_CELLS = 1 << 18
@@ -97,7 +96,7 @@ class Alignment:
         return back[:-1]
 
     @cached_property
-    def inversions(self) -> Counts:
+    def inversions(self) -> Integers:
         """Pairs of baseline ranks in the wrong order in the candidate's list, absent items last and tied."""
         return inversions(self.positions)
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from monitor.kernels.alignment import Floats
+from monitor.model.arrays import Floats
 
 
 def common_by_chance(k: int, catalogue: int) -> Floats:

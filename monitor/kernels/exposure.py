@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Floats, blocks
-from monitor.kernels.ragged import PAD, Codes
+from monitor.kernels.alignment import blocks
+from monitor.kernels.ragged import PAD
 from monitor.model import PairBatch
-
-Integers = npt.NDArray[np.signedinteger[Any]]
+from monitor.model.arrays import Codes, Floats, Integers
 
 _BLOCK_CELLS = 1 << 20
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
 from monitor.kernels.kendall.element_weighted import average_step_costs, rank_values, sum_ahead, without_unweighted
-from monitor.kernels.shared import Integers, Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
+from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
+from monitor.model.arrays import Floats, Integers
 
 
 def footrule(alignment: Alignment) -> Floats:

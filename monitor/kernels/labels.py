@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Floats
-from monitor.kernels.ragged import Codes, take_lists
+from monitor.kernels.ragged import take_lists
 from monitor.model import ByArm, Labels
+from monitor.model.arrays import Codes, Floats
 
 _BLOCK_CELLS = 1 << 18
 _ROOM = 1 << 32

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-Codes = npt.NDArray[np.int32]
-Flags = npt.NDArray[np.bool_]
+from monitor.model.arrays import Codes, Flags
 
 PAD = -1
 _BLOCK_CELLS = 1 << 18

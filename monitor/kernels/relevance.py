@@ -8,10 +8,10 @@ from typing import TypeAlias
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
-from monitor.kernels.ragged import Codes
+from monitor.kernels.alignment import Alignment
 from monitor.kernels.shared import sum_ranks
 from monitor.model import Arm, Labels
+from monitor.model.arrays import Codes, Floats
 
 DIFFERENCE = "difference"
 ARMS = (DIFFERENCE, Arm.BASELINE.value, Arm.CANDIDATE.value)

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Floats, derive_once
+from monitor.kernels.alignment import Alignment, derive_once
 from monitor.model import ByArm
-
-Integers = npt.NDArray[np.signedinteger[Any]]
+from monitor.model.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

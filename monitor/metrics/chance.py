@@ -6,11 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import MetricError
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics.metric import Metric
 from monitor.metrics.scoring import score_all
 from monitor.model import PairBatch
+from monitor.model.arrays import Floats
 
 _CELLS = 1_000_000
 _MOST_PAIRS = 50_000

@@ -9,11 +9,11 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import expect_extended_surplus, expect_over_shared
 from monitor.kernels.kendall.element_weighted import element_weighted_tau
 from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
 from monitor.metrics.metric import Metric, Need
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import expect_over_shared
 from monitor.kernels.footrule import (
     element_weighted_footrule,
@@ -23,6 +22,7 @@ from monitor.kernels.footrule import (
 )
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
 from monitor.metrics.metric import Metric, Need
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

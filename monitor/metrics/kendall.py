@@ -10,7 +10,6 @@ import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import expect_over_shared, expect_topk_kendall
 from monitor.kernels.kendall.unweighted import (
     kendall_distance,
@@ -20,6 +19,7 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall_normalized,
 )
 from monitor.metrics.metric import Metric
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
+from monitor.model.arrays import Floats
 
 STRICT = "none: tied items are taken in the order of their ids"
 

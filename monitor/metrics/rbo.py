@@ -11,7 +11,6 @@ import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import common_by_chance
 from monitor.kernels.finding.positions import rank_dtype
 from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated, residual_by_common
@@ -19,6 +18,7 @@ from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics.metric import Metric, Need
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

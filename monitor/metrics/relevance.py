@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.relevance import (
     ARMS,
     DIFFERENCE,
@@ -25,6 +24,7 @@ from monitor.kernels.relevance import (
     reciprocal_rank,
 )
 from monitor.metrics.metric import Metric, Need
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,10 @@ import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment, align
-from monitor.kernels.alignment import Floats, row_blocks
+from monitor.kernels.alignment import row_blocks
 from monitor.metrics.metric import Metric, Need
 from monitor.model import PairBatch
+from monitor.model.arrays import Floats
 
 
 def score_all(

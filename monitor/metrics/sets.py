@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import common_by_chance
 from monitor.kernels.sets import average_overlap, jaccard, overlap
 from monitor.metrics.metric import Metric
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

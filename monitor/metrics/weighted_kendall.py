@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 from monitor.kernels import Alignment
-from monitor.kernels.alignment import Floats
 from monitor.kernels.chance import common_by_chance, expect_over_shared
 from monitor.kernels.kendall.element_weighted import (
     DISCOUNTS,
@@ -22,6 +21,7 @@ from monitor.kernels.kendall.element_weighted import (
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
 from monitor.metrics.metric import Metric, Need
+from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

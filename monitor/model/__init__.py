@@ -18,6 +18,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
+from monitor.model.comparison import Comparison, SampleSize
 from monitor.model.derived_metrics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
@@ -34,8 +35,7 @@ from monitor.model.explanation import (
 )
 from monitor.model.instants import format_instant
 from monitor.model.lease import Lease, Occupied
-from monitor.model.lessons import PARTS, Lesson, to_lessons
-from monitor.model.memory import Memory, MemoryScope
+from monitor.model.memory import PARTS, Lesson, Memory, MemoryRequest, PastRun, to_lessons
 from monitor.model.notifications import (
     Briefing,
     Delivery,
@@ -46,6 +46,7 @@ from monitor.model.notifications import (
     MessageStatus,
     Notification,
     Silence,
+    Treatment,
 )
 from monitor.model.rankings import (
     ALL,
@@ -71,19 +72,18 @@ from monitor.model.rules import CoverageShare, Lack, Statistic
 from monitor.model.runs import (
     ArmScore,
     Claim,
-    Comparison,
     Evidence,
     EvidenceKind,
+    Findings,
     Histogram,
     KeptLists,
     LatestRun,
-    PastRun,
+    MeasuredRun,
     PullRequest,
     Run,
     RunRecord,
     RunResult,
     RunStatus,
-    SampleSize,
     Scores,
     Summary,
     UserScore,
@@ -127,6 +127,7 @@ __all__ = [
     "Expectation",
     "Explanation",
     "ExposedItem",
+    "Findings",
     "FiringSnapshot",
     "Histogram",
     "ItemWeights",
@@ -137,8 +138,9 @@ __all__ = [
     "LatestRun",
     "Lease",
     "Lesson",
+    "MeasuredRun",
     "Memory",
-    "MemoryScope",
+    "MemoryRequest",
     "Message",
     "MessageStatus",
     "NoiseFloor",
@@ -173,6 +175,7 @@ __all__ = [
     "Statistic",
     "Summary",
     "Transition",
+    "Treatment",
     "UserGroup",
     "UserScore",
     "UserTable",

@@ -1,40 +1,104 @@
-"""What one run needs of the past: how much of it, and the value that holds it."""
+"""What a run leaves for later runs, and all that a run needs of earlier ones as one value."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 
-from monitor.model.alerts import AlertState, Rule
+import numpy as np
+import numpy.typing as npt
+
+from monitor.model.alerts import AlertState, Expectation, State
 from monitor.model.explanation import Split
-from monitor.model.runs import KeptLists, PastRun
+from monitor.model.runs import KeptLists, Summary
+
+PARTS = 5
+"""Numbers of each segment."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Lesson:
+    """One rule's series in one run.
+
+    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (PARTS, segments) float64, NaN for none: value and
+    sampling error on the scale that is judged, how far out the value lay (z), the share of users without a score, and what it
+    added to evidence over runs.
+    Of an arm that may be frozen: changes of the other arm since its own last one, the most there ever were, and how often it
+    changed itself.
+    """
+
+    series: str
+    segments: tuple[str, ...]
+    numbers: npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryScope:
-    """How much of the past a run of one configuration needs.
+class PastRun:
+    """An ok run of the same configuration, as far as later ones learn from it.
 
-    ``rules``: those that learn from ``past_runs`` earlier runs, none where no earlier run is needed; ``splits``: of how many
-    healthy runs; ``last_lists``: whether anything looks back at the lists of the last run.
+    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` by alert; ``summaries`` are looked at
+    only for rules that the run has no lesson of, because they are new or look at something else now.
     """
 
+    slot: datetime
+    states: Mapping[tuple[str, str], State]
+    lessons: Mapping[str, Lesson] = field(default_factory=dict)
+    summaries: tuple[Summary, ...] = ()
+
+    def teaches(self, alert: str, series: str) -> bool:
+        """Whether this series of the alert is at hand, so that no summary is needed."""
+        lesson = self.lessons.get(alert)
+        return lesson is not None and lesson.series == series
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryRequest:
+    """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration.
+
+    ``runs``: how many of the newest ok runs to learn from. ``series`` by alert: what these runs should have a lesson of; one
+    that lacks any comes with its summaries. ``splits``: how many healthy runs the explanation is held against.
+    ``wants_last_lists``: whether the last run's lists are needed.
+    """
+
+    comparison: str
     config_hash: str
-    rules: tuple[Rule, ...] = ()
-    past_runs: int = 0
+    before: datetime
+    runs: int = 0
+    series: Mapping[str, str] = field(default_factory=dict)
     splits: int = 0
-    last_lists: bool = False
+    wants_last_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """The past as one run needs it.
+    """What a run needs of the past, read at once before it begins.
 
-    ``states``: alert states of the comparison as stored. ``past``: its ok runs of this configuration, oldest first. ``splits``
-    of the healthy ones of them, oldest first. ``last_lists``: lists of its last run. ``damaged``: what could not be read and is
-    therefore left out, in words.
+    ``states``: the comparison's alert states as stored. ``past``: ok runs of its configuration, oldest first. ``last_lists``:
+    lists of its last run that kept any. ``splits``: what healthy runs left to explain this one by, oldest first.
+    ``unreadable``: a sentence for each part that is stored but damaged, and so is left out.
     """
 
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()
-    splits: tuple[Split, ...] = ()
     last_lists: KeptLists | None = None
-    damaged: tuple[str, ...] = ()
+    splits: tuple[Split, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
+    """Lessons by alert, each over the segments in the order of the expectations."""
+    by_alert: dict[str, list[Expectation]] = defaultdict(list)
+    for each in expectations:
+        by_alert[each.alert].append(each)
+    return {alert: _lesson(found) for alert, found in by_alert.items()}
+
+
+def _lesson(found: list[Expectation]) -> Lesson:
+    numbers = np.array([_numbers(each) for each in found], dtype=np.float64)  # None becomes NaN
+    return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
+
+
+def _numbers(each: Expectation) -> tuple[float | None, ...]:
+    return each.judged, each.error, each.z, each.lost, each.steady

@@ -96,6 +96,20 @@ class MessageStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Treatment:
+    """How a receiver wants to be treated.
+
+    ``resend_every_s``: how often firing alerts must be sent again for them to stay firing there; None where once is enough.
+    ``repeat_every_s``: how often an incident that lasts, and that nobody looks after, is notified again; None for never.
+    ``is_ungrouped``: it groups and inhibits by itself, so it gets every firing, also of segments of a rule that fires for all.
+    """
+
+    resend_every_s: float | None = None
+    repeat_every_s: float | None = None
+    is_ungrouped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What one receiver is told at once: changes of one incident of one comparison.
 

@@ -1,17 +1,15 @@
-"""A comparison, its runs, and what one run found."""
+"""Runs of a comparison, and what one run found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from monitor.model.alerts import AlertState, Condition, Expectation, Rule, State, Transition
-from monitor.model.derived_metrics import NoiseFloor
+from monitor.model.alerts import AlertState, Expectation, Transition
 from monitor.model.explanation import Explanation, Split
-from monitor.model.lessons import Lesson
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
 if TYPE_CHECKING:
@@ -28,51 +26,6 @@ class RunStatus(StrEnum):
     INSUFFICIENT = "insufficient"
     FAILED = "failed"
     ABANDONED = "abandoned"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SampleSize:
-    """How many users a panel holds: ``fixed`` ones, the same each run, and ``rotating`` ones, fresh each run."""
-
-    fixed: int = 0
-    rotating: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What is watched, without its sources: immutable, with a hash over everything that changes what a score means.
-
-    ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both arms' lists are stored with the run,
-    for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
-    its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
-    asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
-    ``group_for``: how long after its last one firings join an incident.
-    ``ignored``: conditions under which alerts wait for no verdict, so that what stands ends. ``stale_after``: runs that may be
-    due in a row without one that succeeds.
-    """
-
-    name: str
-    k: int
-    metrics: tuple[str, ...]
-    rules: tuple[Rule, ...]
-    sample: SampleSize | None
-    seed: int
-    deadline: timedelta
-    min_paired_share: float
-    max_segment_values: int
-    evidence_users: int
-    keep_scores: bool
-    config_hash: str
-    arm_metrics: tuple[str, ...] = ()
-    catalogue_size: int | None = None
-    keep_lists: bool = False
-    relevance_within: timedelta | None = None
-    relevance_after: timedelta = timedelta(0)
-    runs_a_false_page: float = 90.0
-    noise_floor: NoiseFloor | None = None
-    group_for: timedelta = timedelta(days=1)
-    ignored: frozenset[Condition] = frozenset()
-    stale_after: int = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,15 +153,46 @@ class Evidence:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """Everything that a finished run stores, in one transaction.
+class MeasuredRun:
+    """What one run measured, as it is stored; nothing of a run that measured nothing.
+
+    ``scores`` is None when nothing was compared or when the comparison keeps none; likewise ``lists``. ``catalogue_size``:
+    items that could be listed, as configured, and no fewer than either arm listed. ``is_labelled``: relevance was known.
+    ``split`` and ``explanation`` are None where no metric can be split. ``pull_seconds``: how long each arm took to answer; it
+    is shown and not stored.
+    """
+
+    coverage: Coverage | None = None
+    summaries: tuple[Summary, ...] = ()
+    scores: Scores | None = None
+    evidence: tuple[Evidence, ...] = ()
+    arm_scores: tuple[ArmScore, ...] = ()
+    catalogue_size: int | None = None
+    lists: KeptLists | None = None
+    is_labelled: bool = False
+    split: Split | None = None
+    explanation: Explanation | None = None
+    stage_seconds: Mapping[str, float] = field(default_factory=dict)
+    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What a run found, as far as it got: all that rules judge it by."""
+
+    slot: datetime
+    status: RunStatus
+    reason: str | None = None
+    measured: MeasuredRun = field(default_factory=MeasuredRun)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(MeasuredRun):
+    """Everything that a finished run stores, in one transaction: what it measured, and how it was judged.
 
     ``reason`` says in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the
-    run judged, ``transitions`` those that it caused, in order. ``scores`` is None when nothing was compared or when the
-    comparison keeps none; likewise ``lists``. ``catalogue_size``: items that could be listed, as configured, and no fewer
-    than either arm listed. ``labels_until``: until when relevance is waited for, None when none is wanted; ``is_labelled``:
-    it was known already. ``split`` and ``explanation`` are None where no metric can be split. ``pull_seconds``: how long each
-    arm took to answer; it is shown and not stored.
+    run judged, ``transitions`` those that it caused, in order. ``labels_until``: until when relevance is waited for, None when
+    none is wanted.
     """
 
     claim: Claim
@@ -217,41 +201,10 @@ class RunResult:
     finished_at: datetime
     config_hash: str
     k: int
-    coverage: Coverage | None = None
-    summaries: tuple[Summary, ...] = ()
-    scores: Scores | None = None
-    evidence: tuple[Evidence, ...] = ()
     states: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
-    stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    arm_scores: tuple[ArmScore, ...] = ()
-    catalogue_size: int | None = None
-    lists: KeptLists | None = None
-    labels_until: datetime | None = None
-    is_labelled: bool = False
     expectations: tuple[Expectation, ...] = ()
-    split: Split | None = None
-    explanation: Explanation | None = None
-    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastRun:
-    """An ok run of the same configuration, as far as later ones learn from it.
-
-    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` by alert; ``summaries`` are looked at
-    only for rules that the run has no lesson of, because they are new or look at something else now.
-    """
-
-    slot: datetime
-    states: Mapping[tuple[str, str], State]
-    lessons: Mapping[str, Lesson] = field(default_factory=dict)
-    summaries: tuple[Summary, ...] = ()
-
-    def teaches(self, alert: str, series: str) -> bool:
-        """Whether this series of the alert is at hand, so that no summary is needed."""
-        lesson = self.lessons.get(alert)
-        return lesson is not None and lesson.series == series
+    labels_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,9 +10,8 @@ import pandas as pd
 
 from monitor.kernels.labels import place_grades, place_weights
 from monitor.model import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
-from monitor.pairing.ids import Codes, codes_of, find_users, text_ranks
-
-Floats = npt.NDArray[np.float64]
+from monitor.model.arrays import Codes, Floats
+from monitor.pairing.ids import codes_of, find_users, text_ranks
 
 
 def pad_scores(table: RankingTable, codes: Codes, padded: Codes, had_duplicates: npt.NDArray[np.bool_]) -> Floats | None:

@@ -11,12 +11,12 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.coding.ids import code_integers
 from monitor.kernels.coding.texts import code_texts
+from monitor.model.arrays import Codes
 
 _CODE_LIMIT = np.iinfo(np.int32).max
 _WHOLE = r"0|[1-9][0-9]{0,9}"
 
 ItemIds: TypeAlias = npt.NDArray[np.int64] | ExtensionArray
-Codes: TypeAlias = npt.NDArray[np.int32]
 
 
 def encode(baseline: ItemIds, candidate: ItemIds) -> tuple[tuple[Codes, Codes], pd.Index | None]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.model import KeptLists, Pairing, RankingTable
-from monitor.pairing.ids import Codes
+from monitor.model.arrays import Codes
 
 
 def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, npt.NDArray[np.intp]]) -> KeptLists:

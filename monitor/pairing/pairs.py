@@ -20,7 +20,8 @@ from monitor.model import (
     Pull,
     RelevanceTable,
 )
-from monitor.pairing.batches import Floats, add_labels, add_weights, order_ties, pad_scores
+from monitor.model.arrays import Floats
+from monitor.pairing.batches import add_labels, add_weights, order_ties, pad_scores
 from monitor.pairing.coverage import LISTED, ArmStanding, count_coverage, standing_code
 from monitor.pairing.ids import encode, find_users
 

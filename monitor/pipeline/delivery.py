@@ -101,7 +101,7 @@ class OutboxSender:
 
     def repeat_due(self) -> int:
         """Tell again what lasts for long and nobody looks after; how many firings. DeliveryError when it was not taken."""
-        every_s = self.receiver.repeat_every_s
+        every_s = self.receiver.treatment.repeat_every_s
         due = () if every_s is None else self.outbox.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for each in due:
@@ -113,7 +113,7 @@ class OutboxSender:
 
         DeliveryError when it did not take them. Nothing is recorded: the next call tells them again.
         """
-        if self.receiver.resend_every_s is None or not self.is_sure():
+        if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
         now = self.clock.now()
         told = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
@@ -150,7 +150,7 @@ class OutboxSender:
         return counts
 
     def _telling(self, situation: FiringSnapshot, now: datetime) -> Dispatch:
-        to = Addressee(name=self.receiver.name, is_ungrouped=self.receiver.is_ungrouped)
+        to = Addressee(name=self.receiver.name, is_ungrouped=self.receiver.treatment.is_ungrouped)
         return Dispatch(situation=situation, policy=self.policy, to=to, now=now)
 
     def _put_aside(self, notes: Iterable[Notification]) -> DeliveryCounts:
@@ -190,7 +190,7 @@ class OutboxSender:
             )
             self._failed(message, deliveries, defect)
             raise
-        now, every_s = self.clock.now(), self.receiver.repeat_every_s
+        now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
         self.outbox.record(*(_sent(each, now, repeat_at) for each in deliveries))
         self._count("sent", len(deliveries))

@@ -23,16 +23,8 @@ from monitor.model import (
     RuleKind,
     Summary,
 )
-from monitor.pipeline.rule_series import (
-    Flags,
-    Floats,
-    RuleSeries,
-    find_alarms,
-    find_firings,
-    find_phases,
-    measure_all,
-    read_lessons,
-)
+from monitor.model.arrays import Flags, Floats
+from monitor.pipeline.rule_series import RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
 from monitor.reference import (
     Budget,
     Reference,

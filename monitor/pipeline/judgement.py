@@ -1,4 +1,4 @@
-"""The second half of a run: expectations, verdicts, alert states and transitions, with the interval and the normal value of each."""
+"""The second half of a run: expectations, verdicts, alert states, and transitions with what was normal for each."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from monitor.model import (
     COVERAGE,
     UNMEASURED,
     AlertState,
-    ArmScore,
     Comparison,
     Coverage,
     CoverageRow,
     CoverageShare,
     Expectation,
+    Findings,
     Histogram,
+    Memory,
     PastRun,
     Rule,
     RuleKind,
@@ -114,18 +115,6 @@ def _looks_at(rule: Rule, change: Transition) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Findings:
-    """What a run found, as far as it got: all that it is judged by."""
-
-    slot: datetime
-    status: RunStatus
-    reason: str | None
-    coverage: Coverage | None
-    summaries: Sequence[Summary]
-    arm_scores: Sequence[ArmScore]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """What the rules that learn expected, the new state of every alert looked at, and the transitions in order."""
 
@@ -134,35 +123,30 @@ class Judgement:
     transitions: tuple[Transition, ...]
 
 
-def judge_findings(
-    comparison: Comparison, found: Findings, past: Sequence[PastRun], states: Sequence[AlertState], at: datetime
-) -> Judgement:
-    """Judge a run at the time ``at``; ``past`` are ok runs of its configuration, oldest first, ``states`` those stored.
-
-    The same arguments give the same answer.
-    """
-    seen = (*found.summaries, *summarize_coverage(found.coverage, comparison.rules))
-    expectations = (
-        compute_expectations(comparison, found.slot, seen, past, states, lost=_count_lost(found.coverage)) if seen else ()
-    )
+def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: datetime) -> Judgement:
+    """Judge a run at the time ``at``. The same arguments give the same answer."""
+    measured, states = found.measured, memory.states
+    seen = (*measured.summaries, *summarize_coverage(measured.coverage, comparison.rules))
+    lost = _count_lost(measured.coverage)
+    expectations = compute_expectations(comparison, found.slot, seen, memory.past, states, lost=lost) if seen else ()
     if found.status is RunStatus.OK:
-        expectations += expect_standstills(comparison, found.arm_scores, past)
+        expectations += expect_standstills(comparison, measured.arm_scores, memory.past)
     moved, transitions = evaluate_rules(
         comparison,
         slot=found.slot,
         at=at,
         status=found.status,
         run_reason=found.reason,
-        summaries=found.summaries,
+        summaries=measured.summaries,
         states=states,
-        thin=thin_segments(found.coverage, comparison.min_paired_share),
-        coverage=found.coverage,
+        thin=thin_segments(measured.coverage, comparison.min_paired_share),
+        coverage=measured.coverage,
         expectations=expectations,
-        arm_scores=found.arm_scores,
+        arm_scores=measured.arm_scores,
     )
-    named, told = assign_incidents(moved, transitions, states, group_for=comparison.group_for)
-    scales = ChangeScales(comparison=comparison, summaries=found.summaries, expectations=expectations, past=past)
-    return Judgement(expectations=expectations, states=named, transitions=scales.weigh(told))
+    moved, transitions = assign_incidents(moved, transitions, states, group_for=comparison.group_for)
+    scales = ChangeScales(comparison=comparison, summaries=measured.summaries, expectations=expectations, past=memory.past)
+    return Judgement(expectations=expectations, states=moved, transitions=scales.weigh(transitions))
 
 
 def _count_lost(coverage: Coverage | None) -> dict[str, float]:

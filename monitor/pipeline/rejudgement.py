@@ -16,7 +16,10 @@ from monitor.model import (
     AlertState,
     Comparison,
     Expectation,
+    Findings,
     KeptLists,
+    MeasuredRun,
+    Memory,
     PastRun,
     Pull,
     Rule,
@@ -32,7 +35,7 @@ from monitor.model import (
 )
 from monitor.pairing import pair
 from monitor.pipeline.expectations import REMEMBERED
-from monitor.pipeline.judgement import Findings, judge_findings, needs_recent
+from monitor.pipeline.judgement import judge_findings, needs_recent
 from monitor.pipeline.run_explanation import add_explanations
 from monitor.pipeline.score import summarize_scores
 from monitor.ports import History
@@ -133,17 +136,11 @@ class Rejudgement:
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
             return ()
-        found = Findings(
-            slot=run.slot,
-            status=run.status,
-            reason=run.reason,
-            coverage=record.coverage,
-            summaries=record.summaries,
-            arm_scores=record.arm_scores,
-        )
-        past = tuple(self.past[run.config_hash])
+        measured = MeasuredRun(coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores)
+        found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
+        memory = Memory(states=tuple(self.states.values()), past=tuple(self.past[run.config_hash]))
         comparison = self.comparison if is_whole else _without_conditions(self.comparison)
-        judgement = judge_findings(comparison, found, past, tuple(self.states.values()), at=run.slot)
+        judgement = judge_findings(comparison, found, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
             self._remember(record, judgement.expectations)

@@ -8,14 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.model import ALL, COVERAGE, PARTS, PastRun, Rule, State, Statistic, Summary
+from monitor.model.arrays import Flags, Floats
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
-
-Floats = npt.NDArray[np.float64]
-Flags = npt.NDArray[np.bool_]
-
 
 HALF_A_USER = 0.5
 """A user: less than this is nobody."""

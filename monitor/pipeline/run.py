@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from datetime import datetime
 
 from monitor.errors import SourceError
 from monitor.model import (
     UNMEASURED,
-    AlertState,
     Arm,
-    ArmScore,
     Claim,
     Comparison,
     CoverageReason,
     DerivedMetric,
+    Findings,
     KeptLists,
-    MemoryScope,
-    PastRun,
+    MeasuredRun,
+    Memory,
+    MemoryRequest,
     RunResult,
     RunStatus,
     Scores,
-    Split,
-    Summary,
     parse_derived,
 )
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
-from monitor.pipeline.judgement import RECENT, Findings, judge_findings, needs_recent, thin_segments
+from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent, thin_segments
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
@@ -39,106 +37,97 @@ _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, Coverag
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
 
 
-def execute(  # noqa: PLR0913 - what a run is judged by
-    comparison: Comparison,
-    arms: Arms,
-    claim: Claim,
-    states: Sequence[AlertState],
-    clock: Clock,
-    *,
-    last: KeptLists | None = None,
-    past: Sequence[PastRun] = (),
-    splits: Sequence[Split] = (),
-) -> RunResult:
+def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
+    """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
+    rules, runs = learning_rules(comparison), REMEMBERED
+    if needs_recent(comparison):
+        rules, runs = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
+    return MemoryRequest(
+        comparison=comparison.name,
+        config_hash=comparison.config_hash,
+        before=slot,
+        runs=runs if rules else 0,
+        series={rule.alert: rule.series for rule in rules},
+        splits=HEALTHY_RUNS,
+        wants_last_lists=needs_last(comparison),
+    )
+
+
+def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, clock: Clock) -> RunResult:
     """Measure and judge one claimed slot. What goes wrong with sources is in the result, never an exception.
 
-    ``states`` are the comparison's alert states as stored, ``last`` the lists of its last run, ``past`` its ok runs of this
-    configuration, oldest first, ``splits`` what the healthy ones of them left to explain this one by. Running the same slot
-    again over the same lists gives the same summaries; states that this slot has moved already stay as they are.
+    Running the same slot again over the same lists gives the same summaries; alert states that this slot has moved already
+    stay as they are.
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, watch, last=last, splits=splits)
+        measurement = measure_slot(comparison, arms, claim.slot, watch, last=memory.last_lists, splits=memory.splits)
     except SourceError as error:
-        return build_result(comparison, claim, states, clock, status=RunStatus.FAILED, reason=str(error), watch=watch)
+        return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.min_paired_share)
-    return build_result(
-        comparison, claim, states, clock, status=status, reason=reason, watch=watch, measurement=measurement, past=past
-    )
+    measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
+    found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
+    return _judge(comparison, claim, memory, clock.now(), found)
 
 
-def build_result(  # noqa: PLR0913 - the parts of a result
+def failed_result(
     comparison: Comparison,
     claim: Claim,
-    states: Sequence[AlertState],
+    memory: Memory,
     clock: Clock,
     *,
-    status: RunStatus,
-    reason: str | None,
-    watch: Stopwatch | None = None,
-    measurement: Measurement | None = None,
-    past: Sequence[PastRun] = (),
+    reason: str,
+    stage_seconds: Mapping[str, float] | None = None,
 ) -> RunResult:
-    """Judge what was measured, or that nothing was, and put the result together."""
-    at = clock.now()
-    coverage = measurement.coverage if measurement else None
-    thin = thin_segments(coverage, comparison.min_paired_share)
-    is_measured = measurement is not None and status is not RunStatus.FAILED
-    summaries = _summaries(measurement, thin) if measurement and is_measured else ()
-    arm_scores = _of_arms(measurement, thin) if measurement and is_measured else ()
-    found = Findings(
-        slot=claim.slot, status=status, reason=reason, coverage=coverage, summaries=summaries, arm_scores=arm_scores
-    )
-    judgement = judge_findings(comparison, found, past, states, at)
-    is_ok = measurement is not None and status is RunStatus.OK
-    explained = measurement.explained if measurement and is_ok else None
-    explanation = explained.explanation if explained else None
-    lists = _without(measurement.lists, thin) if measurement and is_ok else None
+    """The result of a run that measured nothing."""
+    measured = MeasuredRun(stage_seconds=stage_seconds or {})
+    found = Findings(slot=claim.slot, status=RunStatus.FAILED, reason=reason, measured=measured)
+    return _judge(comparison, claim, memory, clock.now(), found)
+
+
+def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, found: Findings) -> RunResult:
+    judgement = judge_findings(comparison, found, memory, at)
     return RunResult(
         claim=claim,
-        status=status,
-        reason=reason,
+        status=found.status,
+        reason=found.reason,
         finished_at=at,
         config_hash=comparison.config_hash,
         k=comparison.k,
-        coverage=coverage,
-        summaries=summaries,
-        scores=_kept_scores(comparison, measurement) if measurement else None,
-        evidence=measurement.evidence if measurement else (),
         states=judgement.states,
-        transitions=add_explanations(judgement.transitions, explanation),
-        stage_seconds=watch.seconds if watch else {},
-        arm_scores=arm_scores,
-        catalogue_size=measurement.catalogue_size if measurement else None,
-        lists=lists,
-        labels_until=_labels_until(comparison, claim) if is_ok else None,
+        transitions=add_explanations(judgement.transitions, found.measured.explanation),
         expectations=judgement.expectations,
-        split=explained.split if explained else None,
-        explanation=explanation,
-        pull_seconds=measurement.pull_seconds if measurement else {},
-        is_labelled=is_ok and measurement.is_labelled if measurement else False,
+        labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
+        **{each.name: getattr(found.measured, each.name) for each in fields(found.measured)},
     )
 
 
-def _summaries(measurement: Measurement, thin: Mapping[str, str]) -> tuple[Summary, ...]:
-    return tuple(summary for summary in measurement.summaries if summary.segment not in thin)
+def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
+    """What is stored of a run of this status: nothing of segments of which too little was compared."""
+    thin = thin_segments(measured.coverage, comparison.min_paired_share)
+    is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
+    return replace(
+        measured,
+        summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
+        arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
+        scores=_kept_scores(comparison, measured.scores),
+        lists=_without(measured.lists, thin) if is_ok else None,
+        is_labelled=is_ok and measured.is_labelled,
+        split=measured.split if is_ok else None,
+        explanation=measured.explanation if is_ok else None,
+    )
 
 
-def _kept_scores(comparison: Comparison, measurement: Measurement) -> Scores | None:
+def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
     """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
-    scores = measurement.scores
-    if not comparison.keep_scores or not len(scores.users):
+    if scores is None or not comparison.keep_scores or not len(scores.users):
         return None
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
 
 
-def _of_arms(measurement: Measurement, thin: Mapping[str, str]) -> tuple[ArmScore, ...]:
-    return tuple(score for score in measurement.arm_scores if score.segment not in thin)
-
-
 def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | None:
-    """The lists without the segments of which too little was compared: they are not to be measured later either."""
+    """The lists without thin segments: these are not to be measured later either."""
     if lists is None:
         return None
     return replace(lists, segments={name: rows for name, rows in lists.segments.items() if name not in thin})
@@ -180,20 +169,3 @@ def _obstacles(measurement: Measurement) -> list[str]:
 def _note(measurement: Measurement, arm: Arm, reason: CoverageReason) -> str:
     note = measurement.notes.get((arm, reason))
     return f" ({note})" if note else ""
-
-
-def memory_scope(comparison: Comparison) -> MemoryScope:
-    """How much of the past a run of the comparison needs.
-
-    The runs that rules learn from, where any does, else the few that show what was normal.
-    """
-    rules, limit = learning_rules(comparison), REMEMBERED
-    if needs_recent(comparison):
-        rules, limit = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
-    return MemoryScope(
-        config_hash=comparison.config_hash,
-        rules=tuple(rules),
-        past_runs=limit,
-        splits=HEALTHY_RUNS,
-        last_lists=needs_last(comparison),
-    )

@@ -15,7 +15,6 @@ from monitor.attribution import (
     Difference,
     Drop,
     ExposureShift,
-    Floats,
     Group,
     ItemShift,
     PastRuns,
@@ -50,6 +49,7 @@ from monitor.model import (
     UserGroup,
     parse_derived,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing.ids import decode
 from monitor.summaries import SegmentRows
 
@@ -124,15 +124,14 @@ def explained_items(explanation: Explanation | None) -> frozenset[str]:
     return frozenset() if explanation is None else frozenset(each.item for each in (*explanation.gained, *explanation.lost))
 
 
-def add_titles(explained: RunExplanation, titles: Mapping[str, str]) -> RunExplanation:
-    """The same with the titles of the items that have one."""
-    if explained.explanation is None or not titles:
-        return explained
+def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Explanation | None:
+    """The explanation with the titles of the items that have one."""
+    if explanation is None or not titles:
+        return explanation
     gained, lost = (
-        tuple(replace(each, title=titles.get(each.item)) for each in items)
-        for items in (explained.explanation.gained, explained.explanation.lost)
+        tuple(replace(each, title=titles.get(each.item)) for each in items) for items in (explanation.gained, explanation.lost)
     )
-    return replace(explained, explanation=replace(explained.explanation, gained=gained, lost=lost))
+    return replace(explanation, gained=gained, lost=lost)
 
 
 def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:

@@ -19,22 +19,21 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
-    Evidence,
     KeptLists,
+    MeasuredRun,
     NoiseFloor,
     Pairing,
     Panel,
     RankingTable,
     Scores,
     Split,
-    Summary,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing import keep_lists, pair, unweighted_note
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all, pull_titles
-from monitor.pipeline.run_explanation import RunExplanation, add_titles, choose_metric, explain_run, explained_items
+from monitor.pipeline.run_explanation import add_titles, choose_metric, explain_run, explained_items
 from monitor.pipeline.score import (
-    Floats,
     add_floor,
     gather_evidence,
     last_baseline,
@@ -48,28 +47,17 @@ from monitor.summaries import SegmentRows, rows_of_segments
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a run measured.
+    """What a run measured, and in words what it could not.
 
     ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
-    ``left_out`` are sentences about what was not measured although it is wanted. ``arm_scores`` are those of each arm by
-    itself; ``catalogue_size`` the items that could be listed, None where nothing is; ``lists`` what is to be kept, None where
-    nothing is. ``is_labelled``: relevance was known. ``explained`` is None where no metric can be split. ``pull_seconds``: how
-    long each arm took to answer.
+    ``left_out`` are sentences about what was not measured although it is wanted.
     """
 
+    run: MeasuredRun
     coverage: Coverage
-    summaries: tuple[Summary, ...]
-    scores: Scores
-    evidence: tuple[Evidence, ...]
     troubles: tuple[str, ...]
     notes: Mapping[tuple[Arm, CoverageReason], str]
-    arm_scores: tuple[ArmScore, ...]
-    catalogue_size: int | None
-    lists: KeptLists | None
     left_out: tuple[str, ...]
-    is_labelled: bool
-    explained: RunExplanation | None
-    pull_seconds: Mapping[Arm, float]
 
 
 @dataclass(slots=True)
@@ -133,22 +121,22 @@ def measure_slot(
         found = explained.explanation if explained else None
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
-    unweighted = unweighted_note(pairing.batch)
-    return Measurement(
+    measured = MeasuredRun(
         coverage=pairing.coverage,
         summaries=summaries,
         scores=scores,
         evidence=evidence,
-        troubles=troubles,
-        notes=notes,
         arm_scores=arm_scores,
         catalogue_size=catalogue_size,
         lists=lists,
-        left_out=(*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled))),
         is_labelled=pairing.batch.labels is not None,
-        explained=explained and add_titles(explained, titles),
+        split=explained.split if explained else None,
+        explanation=add_titles(found, titles),
         pull_seconds=seconds,
     )
+    unweighted = unweighted_note(pairing.batch)
+    left_out = (*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled)))
+    return Measurement(run=measured, coverage=pairing.coverage, troubles=troubles, notes=notes, left_out=left_out)
 
 
 def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:

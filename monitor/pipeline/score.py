@@ -25,6 +25,7 @@ from monitor.model import (
     Summary,
     parse_derived,
 )
+from monitor.model.arrays import Floats
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
 from monitor.summaries import choose_evidence, summarize_segments
@@ -104,7 +105,6 @@ def _defined(value: np.float64) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-Floats = npt.NDArray[np.float64]
 ScoreRange = tuple[float, float]
 
 

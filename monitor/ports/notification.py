@@ -7,30 +7,22 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.model import Claim, DataKind, LatestRun, Message, Pruned, RunResult
+from monitor.model import Claim, DataKind, LatestRun, Message, Pruned, RunResult, Treatment
 
 
 class Receiver(Protocol):
-    """Somebody who is told. Sending the same message twice must be harmless to them (same incident, same dedup keys)."""
+    """Somebody who is notified. Sending the same message twice must be harmless there (same incident, same dedup keys)."""
 
     @property
     def name(self) -> str:
         """Name from configuration, unique, free of secrets; a metric label and a key of the outbox."""
 
     @property
-    def resend_every_s(self) -> float | None:
-        """How often firing alerts must be told again for them to stay firing there; None when telling once is enough."""
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """How often an incident that lasts, and that nobody looks after, is told again; None for never."""
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """Whether it groups and inhibits by itself, and so is told of every firing, also of segments of a rule that fires."""
+    def treatment(self) -> Treatment:
+        """How it wants to be treated; the same for as long as it is open."""
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Tell this message. DeliveryError when not taken.
+        """Deliver this message. DeliveryError when it was not accepted.
 
         ``permanent`` if it never will be, ``of_message`` if that is due to what it says, ``may_be_known`` if it may have
         arrived all the same.

@@ -28,12 +28,11 @@ from monitor.model import (
     LatestRun,
     Lease,
     Memory,
-    MemoryScope,
+    MemoryRequest,
     Notification,
     Occupied,
     PastRun,
     Pruned,
-    Rule,
     Run,
     RunRecord,
     RunResult,
@@ -125,11 +124,8 @@ class RunStore(Protocol):
 class History(Protocol):
     """What earlier runs left, for later runs and for people. Changes nothing."""
 
-    def memory_of(self, comparison: str, slot: datetime, scope: MemoryScope) -> Memory:
-        """What a run of this slot needs of the past, as far as ``scope`` asks for it.
-
-        What is damaged is left out and named in ``Memory.damaged``; DatabaseError only when the database is away.
-        """
+    def memory_of(self, request: MemoryRequest) -> Memory:
+        """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
 
     def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
         """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
@@ -143,12 +139,10 @@ class History(Protocol):
     def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
         """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
 
-    def past_runs(
-        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
-    ) -> tuple[PastRun, ...]:
-        """The newest ``limit`` ok runs of this configuration and of slots before this one, oldest first.
+    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        """The newest ok runs of this configuration and of slots before this one, as many as requested, oldest first.
 
-        With their lessons; with summaries only where a lesson of one of these rules is missing, or is of another series.
+        With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
         """
 
     def summaries(self, run_id: int) -> tuple[Summary, ...]:

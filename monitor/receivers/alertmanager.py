@@ -11,14 +11,14 @@ import base64
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.model import Message, Transition
-from monitor.options import ConfigPath, Duration, LabelName, Options
-from monitor.receivers.fields import HeaderSecret, ReceiverName, Timeout, Url
+from monitor.model import Message, Transition, Treatment
+from monitor.options import Duration, LabelName, Options
+from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import comparison_url, moment
@@ -53,8 +53,10 @@ class BasicAuth(Options):
     password: SecretStr = Field(description="Password.")
 
 
-class AlertmanagerOptions(Options):
-    """Tell every peer of a Prometheus Alertmanager, each by itself."""
+class AlertmanagerOptions(ReceiverEntry):
+    """Notify every peer of a Prometheus Alertmanager, each by itself."""
+
+    kind: ClassVar[str] = "alertmanager"
 
     urls: Annotated[tuple[_PeerUrl, ...], AfterValidator(_check_peers)] = Field(
         description="Every peer of the cluster, http://host:9093 each; never a load balancer.",
@@ -65,17 +67,16 @@ class AlertmanagerOptions(Options):
     )
     basic_auth: BasicAuth | None = Field(None, description="Basic authentication.")
     bearer_token: HeaderSecret | None = Field(None, description="Token of an Authorization: Bearer header.")
-    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
-    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+    ca_file: CaFile = None
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict,
-        description="Further labels of every alert told here: those that Prometheus gives its alerts of this rankwatch (`job`, "
+        description="Further labels of every alert sent here: those that Prometheus gives its alerts of this rankwatch (`job`, "
         "`namespace`, `cluster`), so that alerts of both inhibit each other and those of other environments none.",
         examples=[{"job": "rankwatch"}],
     )
     resend_every: Duration = Field(
         timedelta(minutes=1),
-        description="How often a firing alert is told again. With run-once, not serve: how often run-once is started.",
+        description="How often a firing alert is sent again. With run-once, not serve: how often run-once is started.",
     )
 
     @model_validator(mode="after")
@@ -88,8 +89,18 @@ class AlertmanagerOptions(Options):
     @property
     def receiver_names(self) -> tuple[str, ...]:
         """One name a peer, in the order of ``urls``."""
-        base = self.name or "alertmanager"
+        base = self.name or self.kind
         return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
+
+    @property
+    def treatment(self) -> Treatment:
+        """Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself."""
+        return Treatment(resend_every_s=self.resend_every.total_seconds(), is_ungrouped=True)
+
+    def open(self, external_url: str) -> tuple[Alertmanager, ...]:
+        """One receiver for each peer."""
+        named = zip(self.urls, self.receiver_names, strict=True)
+        return tuple(Alertmanager(url, name, self, external_url=external_url) for url, name in named)
 
 
 def alert_of(
@@ -114,65 +125,38 @@ def alert_of(
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
 _BATCH = 250
-"""So that a thousand alerts are told well within a lease."""
-
-
-def open_alertmanager(options: AlertmanagerOptions, *, external_url: str) -> tuple[Alertmanager, ...]:
-    """One receiver a peer."""
-    return tuple(
-        Alertmanager(url, name, options, external_url=external_url)
-        for url, name in zip(options.urls, options.receiver_names, strict=True)
-    )
+"""So that a thousand alerts are sent well within a lease."""
 
 
 class Alertmanager:
     """One peer."""
 
     def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
-        self._name, self._options, self._external_url = name, options, external_url
+        self.name, self.treatment = name, options.treatment
+        self._options, self._external_url = options, external_url
         timeout_s = options.timeout.total_seconds()
-        self._guard = HttpClient(url.rstrip("/") + PATH, who=name, timeout_s=timeout_s, ca_file=options.ca_file)
+        self._client = HttpClient(url.rstrip("/") + PATH, who=name, timeout_s=timeout_s, ca_file=options.ca_file)
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
-    @property
-    def name(self) -> str:
-        """Name of the peer."""
-        return self._name
-
-    @property
-    def resend_every_s(self) -> float | None:
-        """Alertmanager forgets an alert that is not told again."""
-        return self._options.resend_every.total_seconds()
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """Alertmanager repeats by itself."""
-        return None
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """Alertmanager groups and inhibits by itself."""
-        return True
-
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post starts and ends, so many a request. DeliveryError when the peer did not take one.
+        """Post starts and ends in batches; acknowledgements, which Alertmanager does not know, are left out.
 
-        Alertmanager knows no acknowledgement, so nothing is said of any.
+        DeliveryError when the peer did not accept one.
         """
         ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
-        told = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
-        alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in told]
+        changes = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
+        alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]
         for start in range(0, len(alerts), _BATCH):
-            answer = self._guard.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
-            require_accepted(answer, who=self._guard.who, now=now)
+            answer = self._client.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
+            require_accepted(answer, who=self._client.who, now=now)
 
     def close(self) -> None:
         """Close the connections."""
-        self._guard.close()
+        self._client.close()
 
 
 def _repeated(message: Message) -> tuple[Transition, ...]:
-    """What fires still, where a message has nothing else to say."""
+    """What fires still, in a message without changes."""
     return () if message.changes else message.firing
 
 

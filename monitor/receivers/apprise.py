@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
+from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model import Message, MessageStatus
-from monitor.options import Duration, Options
-from monitor.receivers.fields import ReceiverName, Timeout
+from monitor.model import Message, MessageStatus, Treatment
+from monitor.receivers.fields import ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message import content_of
 from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import plain_text
@@ -46,7 +45,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
 
 
 def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: bool, timeout_s: float) -> str:
-    """Tell a service; what came of it: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
+    """Notify a service; the outcome: ``success``, ``failure``, ``partial``, ``nomatch`` or ``timeout``."""
     import apprise  # noqa: PLC0415 - likewise
 
     kind = apprise.NotifyType.FAILURE if is_bad else apprise.NotifyType.SUCCESS
@@ -62,7 +61,7 @@ def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: b
 
 
 def _asset() -> apprise.AppriseAsset:
-    """No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of what is told."""
+    """No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of the text."""
     import apprise  # noqa: PLC0415 - likewise
 
     return apprise.AppriseAsset(
@@ -85,7 +84,7 @@ _ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 
 
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Let Apprise read each of them, so that what it cannot read is told when the configuration is loaded."""
+    """Let Apprise read each of them, so that what it cannot read is an error of the configuration."""
     for name, url in urls.items():
         try:
             open_service(name, url.get_secret_value())
@@ -94,8 +93,10 @@ def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
     return urls
 
 
-class AppriseOptions(Options):
-    """Tell services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
+class AppriseOptions(ReceiverEntry):
+    """Notify services that have no receiver of their own here through Apprise; needs the extra ``apprise``."""
+
+    kind: ClassVar[str] = "apprise"
 
     urls: Annotated[Mapping[_ServiceName, SecretStr], AfterValidator(_check_urls)] = Field(
         min_length=1,
@@ -103,80 +104,58 @@ class AppriseOptions(Options):
         description="Services: a name for messages, and one of Apprise's URLs, or `NAME_file`. Secrets, never shown.",
         examples=[{"phones": "ntfys://ntfy.example.com/${NTFY_TOPIC}"}],
     )
-    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: apprise).")
     timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
-    repeat_every: Duration | None = Field(
-        timedelta(hours=24),
-        description="How often an incident that lasts and nobody has acknowledged is told again; `null` for never.",
-    )
+    repeat_every: RepeatEvery = timedelta(hours=24)
 
     @property
-    def receiver_names(self) -> tuple[str, ...]:
-        """Its one name."""
-        return (self.name or "apprise",)
+    def treatment(self) -> Treatment:
+        """Messages of incidents, and repetitions as configured."""
+        return repeated(self.repeat_every)
+
+    def open(self, external_url: str) -> tuple[AppriseReceiver]:
+        """One receiver."""
+        return (AppriseReceiver(self, external_url=external_url),)
 
 
 _SUCCESS = "success"
-_REFUSED_UNHEARD = frozenset({"nomatch"})
+_NEVER_SENT = frozenset({"nomatch"})
 
 
 class AppriseReceiver:
     """All URLs of one entry."""
 
     def __init__(self, options: AppriseOptions, *, external_url: str) -> None:
-        self._options, self._external_url = options, external_url
-        (self._name,) = options.receiver_names
+        self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
+        (self.name,), self.treatment = options.receiver_names, options.treatment
         self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
-        self._reached = DeliveredRecipients()
-
-    @property
-    def name(self) -> str:
-        """Name from configuration."""
-        return self._name
-
-    @property
-    def resend_every_s(self) -> float | None:
-        """Telling once is enough."""
-        return None
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """As configured."""
-        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """It is told of incidents."""
-        return False
+        self._delivered = DeliveredRecipients()
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Tell a message to whoever does not have it yet. DeliveryError when one of them did not take it."""
+        """Send a message to the services that do not have it yet. DeliveryError when one of them did not accept it."""
         key, names = idempotency_key(message, now), tuple(self._services)
-        waiting = self._reached.without(key, names)
-        outcomes = self._tell(message, waiting)
-        self._reached.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
+        waiting = self._delivered.without(key, names)
+        outcomes = self._notify_each(message, waiting)
+        self._delivered.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         if failed:
             said = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
             taken = len(names) - len(failed)
-            may_be_known = taken > 0 or not _REFUSED_UNHEARD.issuperset(failed.values())
-            msg = f"{self._name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"
+            may_be_known = taken > 0 or not _NEVER_SENT.issuperset(failed.values())
+            msg = f"{self.name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"
             raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
 
     def close(self) -> None:
         """There is nothing to close."""
 
-    def _tell(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
-        """What came of it, one after the other until the time is over."""
-        account = content_of(message, self._external_url)
-        title, body = defuse(account.title), defuse(plain_text(account, has_title=False))
-        ends_at = time.monotonic() + self._options.timeout.total_seconds()
+    def _notify_each(self, message: Message, waiting: Sequence[str]) -> dict[str, str]:
+        """The outcome for each, one after the other until the time is over."""
+        content = content_of(message, self._external_url)
+        title, body = defuse(content.title), defuse(plain_text(content, has_title=False))
+        deadline, is_bad = Deadline.after(self._timeout_s), message.status is not MessageStatus.RESOLVED
         outcomes = {}
         for name in waiting:
-            left_s = ends_at - time.monotonic()
-            is_bad = message.status is not MessageStatus.RESOLVED
-            outcomes[name] = "timeout" if left_s <= 0 else notify_service(
-                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=left_s
+            outcomes[name] = "timeout" if deadline.is_past else notify_service(
+                self._services[name], title=title, body=body, is_bad=is_bad, timeout_s=deadline.remaining_s
             )  # fmt: skip
         return outcomes
 

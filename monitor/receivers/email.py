@@ -1,84 +1,157 @@
-"""E-mail over SMTP: a mail for each message, one thread for each incident."""
+"""E-mail over SMTP: a mail for each message, one thread for each incident.
+
+A mail goes to all of ``to`` in one exchange. Those who are refused for now keep the delivery waiting, and only they are sent
+it again; those who are refused for good make it fail for good once everybody else has it: the error names them and says that
+the others have the mail. Which of them have it is remembered in memory; after a restart the same mail may come twice, then with
+the same Message-ID.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from email.message import EmailMessage
 from email.policy import SMTP
-from html import escape
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity
-from monitor.receivers.message import ChangeContent, MessageContent, SideBySide, content_of
+from monitor.model import Message, MessageStatus, Severity, Treatment
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
+from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import STATUS_WORDS, plain_text
 from monitor.receivers.message.safe_text import clean
-from monitor.receivers.smtp import EmailOptions, Refusal, SmtpClient, trust_context
 
-_COLOURS = {MessageStatus.FIRING: "#b00020", MessageStatus.ACKNOWLEDGED: "#8a6d00", MessageStatus.RESOLVED: "#1b6e20"}
-_CELL = 'style="padding:1px 12px 1px 0;text-align:left;vertical-align:top"'
-_HEAD = '<!doctype html>\n<html><head><meta charset="utf-8"></head>\n<body style="font-family:sans-serif">\n'
-_WEB = ("http://", "https://")
+if TYPE_CHECKING:
+    import jinja2
 
-
-def mail_page(account: MessageContent) -> str:
-    """The page."""
-    body = "\n".join(
-        part
-        for part in (
-            f'<h2 style="color:{_COLOURS[account.status]}">{escape(account.title)}</h2>',
-            _list("Why", map(escape, account.why)),
-            *map(_html_change, account.changes[:1]),
-            *(f"<p>{escape(f'{change.heading}: {change.reason}')}</p>" for change in account.changes[1:]),
-            *(f"<p>{escape(line)}</p>" for line in account.more),
-            _titled("What the drop is made of", _table(account.shares)),
-            _list("Items that gained most", map(escape, account.entered)),
-            _list("Items that lost most", map(escape, account.left)),
-            *map(_example, account.examples),
-            _list("Links", (_link(name, url) for name, url in account.links)),
-            _list("Commands", (f"<code>{escape(command)}</code>" for command in account.commands)),
-        )
-        if part
-    )
-    return f"{_HEAD}{body}\n</body></html>\n"
-
-
-def _html_change(change: ChangeContent) -> str:
-    return f"<h3>{escape(change.heading)}</h3>\n<p>{escape(change.reason)}</p>\n{_table(change.facts)}"
-
-
-def _list(title: str, items: Iterable[str]) -> str:
-    return _titled(title, "".join(f"<li>{item}</li>\n" for item in items), "ul")
-
-
-def _titled(title: str, content: str, tag: str = "div") -> str:
-    return f"<h4>{escape(title)}</h4>\n<{tag}>{content}</{tag}>" if content else ""
-
-
-def _table(rows: Iterable[tuple[str, ...]]) -> str:
-    cells = ("".join(f"<td {_CELL}>{escape(cell)}</td>" for cell in row) for row in rows)
-    body = "\n".join(f"<tr>{row}</tr>" for row in cells)
-    return f"<table>\n{body}\n</table>" if body else ""
-
-
-def _example(example: SideBySide) -> str:
-    return _titled(f"Lists of {example.user}", _table((("", "baseline", "candidate"), *example.rows)))
-
-
-def _link(name: str, url: str) -> str:
-    """A link, where the address is one of the web; else its text."""
-    if not url.startswith(_WEB):
-        return f"{escape(name)}: {escape(url)}"
-    return f'<a href="{escape(url)}">{escape(name)}</a>'
-
+    from monitor.receivers.smtp import Refusal
 
 _LONGEST_NAME = 80
+_COLOURS = {MessageStatus.FIRING: "#b00020", MessageStatus.ACKNOWLEDGED: "#8a6d00", MessageStatus.RESOLVED: "#1b6e20"}
+PORTS = {"starttls": 587, "implicit": 465, "none": 25}
+_LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?"
+_ADDRESS = rf"^[A-Za-z0-9.!#$%&'*+/=?^_`{{|}}~-]{{1,64}}@{_LABEL}(?:\.{_LABEL})*$"
+_HOST = r"^[A-Za-z0-9](?:[A-Za-z0-9.:-]{0,251}[A-Za-z0-9])?$"
+
+MailAddress = Annotated[str, Field(pattern=_ADDRESS, max_length=254)]
+
+
+def _check_differ(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    if len({address.lower() for address in addresses}) < len(addresses):
+        msg = "list no address twice"
+        raise ValueError(msg)
+    return addresses
+
+
+def _check_password(secret: SecretStr) -> SecretStr:
+    text = secret.get_secret_value()
+    if not text or not (text.isascii() and text.isprintable()):
+        msg = "must be printable ASCII text on one line"
+        raise ValueError(msg)
+    return secret
+
+
+class EmailOptions(ReceiverEntry):
+    """Write a mail over SMTP."""
+
+    kind: ClassVar[str] = "email"
+
+    host: str = Field(pattern=_HOST, description="Host of the mail server, without a port.", examples=["smtp.example.com"])
+    port: int | None = Field(None, ge=1, le=65535, description="Its port (default: 587; with `tls: implicit` 465, `none` 25).")
+    tls: Literal["starttls", "implicit", "none"] = Field(
+        "starttls",
+        description="`starttls`: never without it; `implicit`: TLS from the first byte; `none`: readable on the way.",
+    )
+    username: str | None = Field(None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS.")
+    password: Annotated[SecretStr, AfterValidator(_check_password)] | None = Field(None, description="Password to log in with.")
+    sender: MailAddress = Field(description="Address that the mail comes from.", examples=["rankwatch@example.com"])
+    to: Annotated[tuple[MailAddress, ...], AfterValidator(_check_differ)] = Field(
+        min_length=1, max_length=50, description="Addresses that it goes to.", json_schema_extra={"uniqueItems": True}
+    )
+    ca_file: CaFile = None
+    timeout: Timeout = Field(timedelta(seconds=20), description="How long one mail may take from connecting to its acceptance.")
+    repeat_every: RepeatEvery = timedelta(hours=24)
+
+    @model_validator(mode="after")
+    def _whole_credential(self) -> Self:
+        if (self.username is None) != (self.password is None):
+            msg = "give both username and password, or neither"
+            raise ValueError(msg)
+        if self.password is not None and self.tls == "none":
+            msg = "a password is not sent without TLS: leave out username and password, or tls: none"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def treatment(self) -> Treatment:
+        """Messages of incidents, and repetitions as configured."""
+        return repeated(self.repeat_every)
+
+    def open(self, external_url: str) -> tuple[Email]:
+        """One receiver. ConfigError when ``ca_file`` cannot be read."""
+        return (Email(self, external_url=external_url),)
+
+    @property
+    def port_in_use(self) -> int:
+        """The port, given or usual."""
+        return self.port or PORTS[self.tls]
+
+
+class Email:
+    """One mail server, and the addresses that it delivers to."""
+
+    def __init__(self, options: EmailOptions, *, external_url: str) -> None:
+        from monitor.receivers.smtp import MailServerAddress, SmtpClient, trust_context  # noqa: PLC0415 - slow to import
+
+        self._options, self._external_url = options, external_url
+        (self.name,), self.treatment = options.receiver_names, options.treatment
+        given = (options.username, options.password)
+        server = MailServerAddress(
+            host=options.host,
+            port=options.port_in_use,
+            tls=options.tls,
+            context=trust_context(options.ca_file),
+            login=(given[0], given[1].get_secret_value()) if given[0] is not None and given[1] is not None else None,
+        )
+        who = f"{self.name} at {options.host}:{options.port_in_use}"
+        self._client = SmtpClient(server=server, who=who, timeout_s=options.timeout.total_seconds())
+        self._delivered = DeliveredRecipients()
+
+    def send(self, message: Message, *, now: datetime) -> None:
+        """Mail a message to whoever does not have it yet. DeliveryError when somebody was refused, permanent when for good."""
+        key, options = idempotency_key(message, now), self._options
+        content = content_of(message, self._external_url)
+        mail = compose_mail(message, content, sender=options.sender, to=options.to, key=key, now=now)
+        waiting = self._delivered.without(key, options.to)
+        try:
+            refused = self._client.send(mail.as_bytes(), sender=options.sender, to=waiting)
+        except DeliveryError as error:
+            error.may_be_known |= len(waiting) < len(options.to)
+            raise
+        self._delivered.add(key, [address for address in waiting if address not in refused])
+        if refused:
+            raise self._refused_by_some(refused)
+
+    def close(self) -> None:
+        """There is nothing to close: each mail has a connection of its own."""
+
+    def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
+        """The others have the mail. As long as one refusal may pass, it is tried again, for these addresses alone."""
+        is_permanent = all(refusal.is_permanent for refusal in refused.values())
+        named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
+        advice = "check these addresses" if is_permanent else "it will be tried again for these"
+        who, others = self._client.who, len(self._options.to) - len(refused)
+        msg = f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients have the mail"
+        return DeliveryError(msg, permanent=is_permanent, may_be_known=True)
 
 
 def compose_mail(
-    message: Message, account: MessageContent, *, sender: str, to: tuple[str, ...], key: str, now: datetime
+    message: Message, content: MessageContent, *, sender: str, to: tuple[str, ...], key: str, now: datetime
 ) -> EmailMessage:
     """The mail; the same ``key`` makes the same Message-ID."""
     mail = EmailMessage(policy=SMTP)
@@ -93,8 +166,8 @@ def compose_mail(
     mail["Auto-Submitted"] = "auto-generated"
     if message.severity is Severity.CRITICAL and message.status is MessageStatus.FIRING:
         mail["Importance"] = "high"
-    mail.set_content(plain_text(account), cte="quoted-printable")
-    mail.add_alternative(mail_page(account), subtype="html", cte="quoted-printable")
+    mail.set_content(plain_text(content), cte="quoted-printable")
+    mail.add_alternative(mail_page(content), subtype="html", cte="quoted-printable")
     return mail
 
 
@@ -108,59 +181,17 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32]
 
 
-class Email:
-    """One mail server and those who are written to through it."""
+def mail_page(content: MessageContent) -> str:
+    """The content as an HTML page: everything escaped, nothing loaded from anywhere, no script, few tags."""
+    return _template().render(content=content, colour=_COLOURS[content.status])
 
-    def __init__(self, options: EmailOptions, *, external_url: str) -> None:
-        self._options, self._external_url = options, external_url
-        (self._name,) = options.receiver_names
-        who = f"{self._name} at {options.host}:{options.port_in_use}"
-        self._mailbox = SmtpClient(options=options, context=trust_context(options.ca_file), who=who)
-        self._reached = DeliveredRecipients()
 
-    @property
-    def name(self) -> str:
-        """Name from configuration."""
-        return self._name
+@cache
+def _template() -> jinja2.Template:
+    import jinja2  # noqa: PLC0415 - slow to import, and needed for the first mail only
 
-    @property
-    def resend_every_s(self) -> float | None:
-        """Telling once is enough."""
-        return None
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """As configured."""
-        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """It is told of incidents."""
-        return False
-
-    def send(self, message: Message, *, now: datetime) -> None:
-        """Mail a message to whoever does not have it yet. DeliveryError when somebody was refused, permanent when for good."""
-        key, options = idempotency_key(message, now), self._options
-        account = content_of(message, self._external_url)
-        mail = compose_mail(message, account, sender=options.sender, to=options.to, key=key, now=now)
-        waiting = self._reached.without(key, options.to)
-        try:
-            refused = self._mailbox.post(mail.as_bytes(), waiting)
-        except DeliveryError as error:
-            error.may_be_known |= len(waiting) < len(options.to)
-            raise
-        self._reached.add(key, [address for address in waiting if address not in refused])
-        if refused:
-            raise self._told_partly(refused)
-
-    def close(self) -> None:
-        """There is nothing to close: each mail has a connection of its own."""
-
-    def _told_partly(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        """Some have the mail. As long as one refusal may pass, it is tried again, for these alone."""
-        is_permanent = all(refusal.is_permanent for refusal in refused.values())
-        named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
-        advice = "check these addresses" if is_permanent else "it will be tried again for these"
-        who, others = self._mailbox.who, len(self._options.to) - len(refused)
-        msg = f"{who} refused {named}: {advice}; {others} of {len(self._options.to)} recipients have the mail"
-        return DeliveryError(msg, permanent=is_permanent, may_be_known=True)
+    loader = jinja2.PackageLoader("monitor.receivers")
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template("mail.html")

@@ -1,16 +1,19 @@
-"""Kinds of option that receivers share: their name, a URL, a header's value, a timeout. Messages never echo a secret."""
+"""What options of receivers share: the base of every entry, URLs, header values, time-outs. Messages never echo a secret."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import Annotated
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.options import Duration, require_header_text
+from monitor.model import Treatment
+from monitor.options import ConfigPath, Duration, Options, require_header_text
+from monitor.ports import Receiver
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 LONGEST_TIMEOUT = timedelta(seconds=30)
@@ -77,3 +80,36 @@ SecretUrl = Annotated[SecretStr, AfterValidator(check_secret_url)]
 HeaderSecret = Annotated[SecretStr, AfterValidator(check_header_value)]
 Timeout = Annotated[Duration, AfterValidator(_at_most)]
 """How long one request may take from first to last byte."""
+CaFile = Annotated[ConfigPath | None, Field(description="PEM file of the authorities to trust instead of the usual ones.")]
+RepeatEvery = Annotated[
+    Duration | None,
+    Field(description="How often an incident that lasts and nobody has acknowledged is notified again; `null` for never."),
+]
+
+
+class ReceiverEntry(Options, ABC):
+    """What every kind of receiver has in the configuration. ``kind`` is its key there and its name unless it is given one."""
+
+    kind: ClassVar[str]
+
+    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: its kind).")
+    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Names of the receivers that this entry opens."""
+        return (self.name or self.kind,)
+
+    @property
+    @abstractmethod
+    def treatment(self) -> Treatment:
+        """How its receivers want to be treated."""
+
+    @abstractmethod
+    def open(self, external_url: str) -> Sequence[Receiver]:
+        """Open its receivers, in the order of their names. Nothing is sent yet."""
+
+
+def repeated(every: timedelta | None) -> Treatment:
+    """The treatment of who gets the messages of incidents, and those that last again this often."""
+    return Treatment(repeat_every_s=None if every is None else every.total_seconds())

@@ -1,148 +1,44 @@
-"""POST and PUT over HTTP under one deadline, and what the status of the answer means for a delivery."""
+"""POST and PUT over HTTP under one deadline, and what the status of the answer means for a delivery.
+
+The deadline holds for the whole exchange: looking up the name, connecting, TLS, sending, headers and body. At most 256 KiB of
+a body are read and none of it is ever unpacked. Redirects are not followed, certificates are verified, cookies are not kept;
+the environment's proxies and .netrc are not used.
+"""
 
 from __future__ import annotations
 
-import http.client
-import io
 import math
-import socket
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextvars import ContextVar
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from functools import partial
 from http import HTTPStatus
-from http.cookiejar import DefaultCookiePolicy
-from typing import Any
+from typing import TYPE_CHECKING
 
-import requests
-from requests.adapters import HTTPAdapter
-from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, NameResolutionError
-
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
 from monitor.redaction import origin
 
-MAX_ANSWER_BYTES = 256 * 1024
-MAX_BODY_BYTES = 16 * 1024
-"""What is kept of an answer's body, to tell a person what it says."""
+if TYPE_CHECKING:
+    from monitor.receivers.http_transport import RequestBody, Transport
 
-
-@dataclass(slots=True)
-class _Exchange:
-    """One request and its answer: until when, on the monotonic clock, and whether all of it is on its way."""
-
-    ends_at: float
-    is_sent: bool = False
-
-
-_EXCHANGE: ContextVar[_Exchange] = ContextVar("exchange under way")
-
-
-def _left() -> float:
-    left = _EXCHANGE.get().ends_at - time.monotonic()
-    if left <= 0:
-        raise TimeoutError
-    return left
-
-
-class _Wire(io.RawIOBase):
-    """Bytes of one answer as they come, until the deadline or the limit."""
-
-    def __init__(self, raw: io.RawIOBase, sock: socket.socket) -> None:
-        self._raw, self._sock, self._budget = raw, sock, MAX_ANSWER_BYTES
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:  # noqa: ANN401 - any writable buffer
-        if self._budget <= 0:
-            msg = "answer too large"
-            raise OSError(msg)
-        self._sock.settimeout(_left())
-        count = self._raw.readinto(memoryview(buffer)[: self._budget])
-        self._budget -= count or 0
-        return count
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Response(http.client.HTTPResponse):
-    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
-        super().__init__(sock, *args, **kwargs)
-        self.fp = io.BufferedReader(_Wire(self.fp.detach(), sock))
-
-
-class _Punctual(HTTPConnection):
-    """A connection whose every step obeys the exchange's deadline; urllib3's own timeouts start anew with each step."""
-
-    response_class = _Response
-
-    def _new_conn(self) -> socket.socket:
-        try:
-            found = addresses_of(self.host.strip("[]"), self.port or self.default_port, _left())
-        except socket.gaierror as error:
-            raise NameResolutionError(self.host, self, error) from error
-        sock = self._connect_to_any(found)
-        sock.settimeout(_left())
-        return sock
-
-    def _connect_to_any(self, found: _Addresses) -> socket.socket:
-        """Try the addresses in turn, each with its share of the time that is left."""
-        failure: OSError = OSError("no address")
-        for tried, (family, kind, protocol, _, address) in enumerate(found):
-            sock = socket.socket(family, kind, protocol)
-            try:
-                sock.settimeout(_left() / (len(found) - tried))
-                for option in self.socket_options or ():
-                    sock.setsockopt(*option)
-                sock.connect(address)
-            except OSError as error:
-                sock.close()
-                failure = error
-            else:
-                return sock
-        raise failure
-
-    def send(self, data: Any) -> None:  # noqa: ANN401 - bytes, as all that this module sends
-        exchange = _EXCHANGE.get()
-        exchange.is_sent = False
-        if self.sock is None:
-            self.connect()
-        rest = memoryview(data)
-        while rest:
-            self.sock.settimeout(_left())
-            rest = rest[self.sock.send(rest) :]
-        exchange.is_sent = True
-
-
-class _PunctualTLS(_Punctual, HTTPSConnection):
-    pass
-
-
-class _Pool(HTTPConnectionPool):
-    ConnectionCls = _Punctual
-
-
-class _TLSPool(HTTPSConnectionPool):
-    ConnectionCls = _PunctualTLS
-
-
-class _Adapter(HTTPAdapter):
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - handed on
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = {"http": _Pool, "https": _TLSPool}
+_ADVICE = {
+    401: "check its credentials",
+    403: "check its credentials",
+    404: "check its URL",
+    405: "check its URL",
+    410: "check its URL",
+    413: "the message is too large for it",
+}
+_RETRYABLE = frozenset({408, 421, 425, 429})
+_OF_MESSAGE = frozenset({400, 413, 422})
+"""Statuses that are about the message, not about who sends it where."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
-    """Status and headers of an answer, and the first `MAX_BODY_BYTES` of its body; None where it did not come to its end.
+    """Status and headers of an answer, and the first 16 KiB of its body; None where it did not come to its end.
 
     Whoever shows the body takes care that it echoes no secret.
     """
@@ -151,18 +47,40 @@ class HttpAnswer:
     headers: Mapping[str, str]
     body: bytes | None = None
 
+    @property
+    def is_accepted(self) -> bool:
+        """Whether the status says that the message was accepted."""
+        return 200 <= self.status < 300  # noqa: PLR2004 - the statuses themselves are the clearest names
+
+    @property
+    def status_name(self) -> str:
+        """The status with the words that belong to it."""
+        try:
+            return f"{self.status} {HTTPStatus(self.status).phrase}"
+        except ValueError:
+            return str(self.status)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Exchange:
+    """One request: written by the thread that makes it, read by the one that waits."""
+
+    transport: Transport
+    body: RequestBody
+    deadline: Deadline
+    answer: HttpAnswer | None = None
+
 
 class HttpClient:
-    """One session to one place. Safe to share between threads."""
+    """Posts to one URL under the name ``who``. Keeps connections alive; may be used from several threads."""
 
     def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
-        self._url, self._who, self._timeout_s = url, f"{who} at {origin(url)}", timeout_s
-        self._session = requests.Session()
-        self._session.trust_env = False
-        self._session.verify = ca_file or True
-        self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, _Adapter())
+        from monitor.receivers import http_transport  # noqa: PLC0415 - requests is imported where something is posted
+
+        self._http = http_transport
+        self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
+        self._who = f"{who} at {origin(url)}"
+        self._idle: list[Transport] = []
 
     @property
     def who(self) -> str:
@@ -180,151 +98,67 @@ class HttpClient:
         """The same by PUT."""
         return self._send("PUT", body, headers)
 
-    def _send(self, method: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        exchange = _Exchange(time.monotonic() + self._timeout_s)
-        token = _EXCHANGE.set(exchange)
-        try:
-            return self._exchange(method, body, headers)
-        except (requests.RequestException, HTTPError, OSError, UnicodeError) as error:
-            failure = DeliveryError(self._explain(error), permanent=False, may_be_known=exchange.is_sent)
-        finally:
-            _EXCHANGE.reset(token)
-        # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
-        raise failure
-
     def close(self) -> None:
         """Close the connections kept alive; may be called twice."""
-        self._session.close()
+        while self._idle:
+            self._idle.pop().close()
 
-    def _exchange(self, method: str, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
-        response = self._session.request(
-            method,
-            self._url,
-            data=body,
-            headers={"Accept-Encoding": "identity", "User-Agent": "rankwatch", **headers},
-            timeout=self._timeout_s,
-            allow_redirects=False,
-            stream=True,
-        )
-        with response:
-            kept = _read_away(response)
-            return HttpAnswer(status=response.status_code, headers=response.headers, body=kept)
-
-    def _explain(self, error: Exception) -> str:
-        chain = list(_chain(error))
-        if isinstance(error, requests.Timeout) or any(isinstance(link, TimeoutError) for link in chain):
-            said = f"did not answer within {self._timeout_s:g} s"
-        elif isinstance(error, requests.exceptions.SSLError):
-            said = "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
-        elif any(isinstance(link, (NameResolutionError, UnicodeError, requests.exceptions.InvalidURL)) for link in chain):
-            said = "has a host name that cannot be resolved: check the URL"
-        elif any(isinstance(link, ConnectionRefusedError) for link in chain):
-            said = "refused the connection: check that it runs and listens there"
+    def _send(self, method: str, content: bytes, headers: Mapping[str, str]) -> HttpAnswer:
+        transport = self._idle.pop() if self._idle else self._http.Transport(self._url, self._ca_file)
+        body, deadline = self._http.RequestBody(content), Deadline.after(self._timeout_s)
+        exchange = _Exchange(transport=transport, body=body, deadline=deadline)
+        try:
+            answer = BackgroundCall(partial(self._exchange, exchange, method, headers), name="http").wait(deadline)
+        except (*self._http.VENDOR_ERRORS, OverdueError) as error:
+            answer_so_far = exchange.answer  # before the cut, which looks like the end of headers
+            transport.cut()
+            if answer_so_far is not None:
+                return answer_so_far
+            reason = self._http.describe(error, self._timeout_s)
         else:
-            said = "broke the connection or did not speak HTTP"
-        return f"{self._who} {said}"
+            if answer.body is not None:
+                self._idle.append(transport)
+            return answer
+        # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
+        msg = f"{self._who} {reason}"
+        raise DeliveryError(msg, permanent=False, may_be_known=body.is_sent)
 
-
-def _read_away(response: requests.Response) -> bytes | None:
-    """Read the body so that the connection can be used again; what does not come in time or measure costs the connection."""
-    kept = bytearray()
-    try:
-        for piece in response.raw.stream(8192, decode_content=False):
-            kept += piece[: MAX_BODY_BYTES - len(kept)]
-    except (HTTPError, OSError):
-        response.close()
-        return None
-    return bytes(kept)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies beneath it, as requests and urllib3 wrap it."""
-    seen: set[int] = set()
-    waiting: list[object] = [error]
-    while waiting:
-        link = waiting.pop()
-        if not isinstance(link, BaseException) or id(link) in seen:
-            continue
-        seen.add(id(link))
-        yield link
-        waiting += [link.__cause__, link.__context__, getattr(link, "reason", None), *link.args]
-
-
-_Addresses = Sequence[tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]]
-"""What ``socket.getaddrinfo`` gives."""
-
-_LOCK = threading.Lock()
-_UNDER_WAY: dict[tuple[str, int], Future[_Addresses]] = {}
-
-
-def addresses_of(host: str, port: int, timeout_s: float) -> _Addresses:
-    """TCP addresses of the host in the order in which to try them; TimeoutError in time, socket.gaierror where there are none.
-
-    A resolver that hangs keeps one thread a name, however often that name is asked for.
-    """
-    with _LOCK:
-        looked_up = _UNDER_WAY.get((host, port))
-        if looked_up is None:
-            looked_up = _UNDER_WAY[host, port] = Future()
-            threading.Thread(target=_look_up, args=(host, port, looked_up), name="resolve", daemon=True).start()
-    return looked_up.result(max(timeout_s, 0.0))
-
-
-def _look_up(host: str, port: int, looked_up: Future[_Addresses]) -> None:
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except BaseException as error:  # noqa: BLE001 - raised again in the threads that wait
-        looked_up.set_exception(error)
-    else:
-        looked_up.set_result(found)
-    finally:
-        with _LOCK:
-            del _UNDER_WAY[host, port]
-
-
-_ADVICE = {
-    401: "check its credentials",
-    403: "check its credentials",
-    404: "check its URL",
-    405: "check its URL",
-    410: "check its URL",
-    413: "the message is too large for it",
-}
-_LATER = frozenset({408, 421, 425, 429})
-_OF_MESSAGE = frozenset({400, 413, 422})
-"""What is said of a message and not of who sends it where."""
-_REFUSED = 400
-_BROKEN = 500
+    def _exchange(self, exchange: _Exchange, method: str, headers: Mapping[str, str]) -> HttpAnswer:
+        """In a thread of its own: what is given up ends here when its connection is cut."""
+        body = None
+        try:
+            request = self._http.prepare(method, self._url, headers, exchange.body)
+            response = exchange.transport.send(request, timeout=exchange.deadline)
+            exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
+            body = self._http.read_body(response.raw, exchange.deadline)
+        finally:
+            exchange.transport.finish(keep=body is not None)
+        return replace(exchange.answer, body=body)
 
 
 def require_accepted(answer: HttpAnswer, *, who: str, now: datetime, said: str | None = None, is_bounded: bool = False) -> None:
-    """Return if the receiver took the message (2xx), else DeliveryError.
+    """Return if the receiver accepted the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``said``: what its body says, fit to be shown. ``is_bounded``: the message is as long however much it tells, so that a part
-    of it would be refused no less.
+    ``said``: what its body says, fit to be shown. ``is_bounded``: the message has the same size however many changes it
+    reports, so that a part of it would be refused as well.
     """
     status = answer.status
-    if is_accepted(answer):
+    if answer.is_accepted:
         return
-    is_permanent = _REFUSED <= status < _BROKEN and status not in _LATER
+    is_permanent = 400 <= status < 500 and status not in _RETRYABLE  # noqa: PLR2004 - likewise
     advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
-    if 300 <= status < _REFUSED:  # noqa: PLR2004 - likewise
+    if 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {status_name(answer)}: {advice}{f' ({said})' if said else ''}"
+    msg = f"{who} answered {answer.status_name}: {advice}{f' ({said})' if said else ''}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,
         retry_after_s=retry_after_s(answer.headers.get("Retry-After"), now),
-        may_be_known=status >= _BROKEN,
+        may_be_known=status >= 500,  # noqa: PLR2004 - likewise
         of_message=status in _OF_MESSAGE and not is_bounded,
     )
-
-
-def is_accepted(answer: HttpAnswer) -> bool:
-    """Whether the status says that the message was taken."""
-    return 200 <= answer.status < 300  # noqa: PLR2004 - the statuses themselves are the clearest names
 
 
 def retry_after_s(text: str | None, now: datetime) -> float | None:
@@ -340,11 +174,3 @@ def retry_after_s(text: str | None, now: datetime) -> float | None:
             return None
         seconds = ((at if at.tzinfo else at.replace(tzinfo=UTC)) - now).total_seconds()
     return max(seconds, 0.0) if math.isfinite(seconds) else None
-
-
-def status_name(answer: HttpAnswer) -> str:
-    """Its status with the words that belong to it."""
-    try:
-        return f"{answer.status} {HTTPStatus(answer.status).phrase}"
-    except ValueError:
-        return str(answer.status)

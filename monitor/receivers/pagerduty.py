@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import datetime, timedelta
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity
-from monitor.options import ConfigPath, Duration, Options
-from monitor.receivers.fields import ReceiverName, Timeout, Url
-from monitor.receivers.http_client import HttpAnswer, HttpClient, is_accepted, require_accepted, status_name
+from monitor.model import Message, MessageStatus, Severity, Treatment
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated
+from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean, moment
 
@@ -38,8 +37,10 @@ def _check_place(url: str) -> str:
     return url
 
 
-class PagerDutyOptions(Options):
+class PagerDutyOptions(ReceiverEntry):
     """Page through PagerDuty's Events API v2: one alert there for each incident here, acknowledged and resolved with it."""
+
+    kind: ClassVar[str] = "pagerduty"
 
     routing_key: Annotated[SecretStr, AfterValidator(_check_key)] = Field(
         description="Integration key of the service's Events API v2 integration."
@@ -48,19 +49,17 @@ class PagerDutyOptions(Options):
         "https://events.pagerduty.com",
         description="Where events go; https://events.eu.pagerduty.com for the EU service region.",
     )
-    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: pagerduty).")
-    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
-    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
-    repeat_every: Duration | None = Field(
-        None,
-        description="How often an incident that lasts and nobody has acknowledged is told again (default: never; PagerDuty "
-        "escalates by itself).",
-    )
+    ca_file: CaFile = None
+    repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
 
     @property
-    def receiver_names(self) -> tuple[str, ...]:
-        """Its one name."""
-        return (self.name or "pagerduty",)
+    def treatment(self) -> Treatment:
+        """Messages of incidents, and repetitions as configured."""
+        return repeated(self.repeat_every)
+
+    def open(self, external_url: str) -> tuple[PagerDuty]:
+        """One receiver."""
+        return (PagerDuty(self, external_url=external_url),)
 
 
 MAX_KEY = 255
@@ -137,50 +136,31 @@ class PagerDuty:
 
     def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
         self._options, self._external_url = options, external_url
-        (self._name,) = options.receiver_names
+        (self.name,), self.treatment = options.receiver_names, options.treatment
         url, timeout_s = f"{options.url.rstrip('/')}/v2/enqueue", options.timeout.total_seconds()
-        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
-
-    @property
-    def name(self) -> str:
-        """Name from configuration."""
-        return self._name
-
-    @property
-    def resend_every_s(self) -> float | None:
-        """An alert stays open there until it is resolved."""
-        return None
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """From configuration."""
-        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """It is told incidents."""
-        return False
+        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert. DeliveryError when PagerDuty did not say that it took it."""
         key = self._options.routing_key.get_secret_value()
         event = pagerduty_event(message, key, self._external_url)
         body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
-        answer = self._guard.post(body, {"Content-Type": "application/json"})
-        require_accepted(answer, who=self._guard.who, now=now, said=_reason(answer, key), is_bounded=True)
-        _require_success(answer, self._guard.who, key)
+        answer = self._client.post(body, {"Content-Type": "application/json"})
+        require_accepted(answer, who=self._client.who, now=now, said=_reason(answer, key), is_bounded=True)
+        _require_success(answer, self._client.who, key)
 
     def close(self) -> None:
         """Close the connections."""
-        self._guard.close()
+        self._client.close()
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
     """What came to its end must say that it succeeded: ``status`` holds a short error where it did not, even with a 202."""
-    if not is_accepted(answer) or answer.body is None or _read(answer.body).get("status") == "success":
+    if not answer.is_accepted or answer.body is None or _read(answer.body).get("status") == "success":
         return
     said = _reason(answer, key)
-    msg = f"{who} answered {status_name(answer)} but not success{f' ({said})' if said else ''}: check its URL; it will be tried again"
+    what = f"{who} answered {answer.status_name} but not success{f' ({said})' if said else ''}"
+    msg = f"{what}: check its URL; it will be tried again"
     raise DeliveryError(msg, permanent=False, may_be_known=True)
 
 

@@ -10,35 +10,36 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
+from typing import ClassVar
 
 from pydantic import Field
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus
-from monitor.options import ConfigPath, Duration, Options
-from monitor.receivers.fields import ReceiverName, SecretUrl, Timeout
-from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted, status_name
+from monitor.model import Message, MessageStatus, Treatment
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
+from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, SideBySide, content_of
 
 
-class SlackOptions(Options):
+class SlackOptions(ReceiverEntry):
     """Post to a Slack channel by its incoming webhook."""
+
+    kind: ClassVar[str] = "slack"
 
     url: SecretUrl = Field(
         description="The incoming webhook's URL, https://hooks.slack.com/services/... Treated as a secret: who has it can post."
     )
-    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: slack).")
-    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
-    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
-    repeat_every: Duration | None = Field(
-        timedelta(days=1),
-        description="How often an incident that lasts and nobody has acknowledged is told again; null for never.",
-    )
+    ca_file: CaFile = None
+    repeat_every: RepeatEvery = timedelta(days=1)
 
     @property
-    def receiver_names(self) -> tuple[str, ...]:
-        """Its one name."""
-        return (self.name or "slack",)
+    def treatment(self) -> Treatment:
+        """Messages of incidents, and repetitions as configured."""
+        return repeated(self.repeat_every)
+
+    def open(self, external_url: str) -> tuple[Slack]:
+        """One receiver."""
+        return (Slack(self, external_url=external_url),)
 
 
 EVERY_S = 1.0
@@ -195,7 +196,7 @@ def _fit(item: str) -> str:
     return item if len(item) <= _COLUMN else f"{item[: _COLUMN - 11]}…{item[-10:]}"
 
 
-_SAID = {
+_REASONS = {
     "action_prohibited": "the workspace does not allow the webhook to post there",
     "channel_is_archived": "the channel is archived",
     "channel_not_found": "the channel is gone",
@@ -214,56 +215,36 @@ _SAID = {
     "too_many_attachments": "the message holds too many attachments",
     "user_not_found": "the user is gone",
 }
-"""Bodies of its answers: the only ones that are shown, since another could echo anything."""
+"""Bodies of its answers: no other is shown, since it could echo anything."""
 
 
 class Slack:
     """One incoming webhook."""
 
     def __init__(self, options: SlackOptions, *, external_url: str, pace: Pace | None = None) -> None:
-        self._options, self._external_url, self._pace = options, external_url, pace or Pace()
-        (self._name,) = options.receiver_names
+        self._external_url, self._pace = external_url, pace or Pace()
+        (self.name,), self.treatment = options.receiver_names, options.treatment
         url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
-        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
-
-    @property
-    def name(self) -> str:
-        """Name from configuration."""
-        return self._name
-
-    @property
-    def resend_every_s(self) -> float | None:
-        """Telling once is enough."""
-        return None
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """From configuration."""
-        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """It is told incidents."""
-        return False
+        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post one message, a second after the last one at the earliest. DeliveryError when Slack did not take it."""
+        """Post one message, a second after the last one at the earliest. DeliveryError when Slack did not accept it."""
         body = json.dumps(slack_body(content_of(message, self._external_url)), ensure_ascii=False).encode()
         self._pace.wait()
-        answer = self._guard.post(body, {"Content-Type": "application/json; charset=utf-8"})
+        answer = self._client.post(body, {"Content-Type": "application/json; charset=utf-8"})
         code = (answer.body or b"").decode("ascii", "replace").strip()
-        said = f"{code}: {_SAID[code]}" if code in _SAID else None
-        require_accepted(answer, who=self._guard.who, now=now, said=said, is_bounded=True)
-        _require_ok(answer, self._guard.who)
+        said = f"{code}: {_REASONS[code]}" if code in _REASONS else None
+        require_accepted(answer, who=self._client.who, now=now, said=said, is_bounded=True)
+        _require_ok(answer, self._client.who)
 
     def close(self) -> None:
         """Close the connections."""
-        self._guard.close()
+        self._client.close()
 
 
 def _require_ok(answer: HttpAnswer, who: str) -> None:
-    """A webhook that takes a message says ``ok``; whoever says something else is none, and would be told in vain for ever."""
+    """Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good."""
     if answer.body is None or answer.body.strip() == b"ok":
         return
-    msg = f"{who} answered {status_name(answer)} but not ok, as Slack does: check its URL"
+    msg = f"{who} answered {answer.status_name} but not ok, as Slack does: check its URL"
     raise DeliveryError(msg, permanent=True, may_be_known=True)

@@ -7,25 +7,33 @@ import hmac
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Message, MessageStatus, Transition
-from monitor.options import ConfigPath, Duration, Options
-from monitor.receivers.fields import HeaderSecret, ReceiverName, SecretUrl, Timeout, check_headers
+from monitor.model import Message, MessageStatus, Transition, Treatment
+from monitor.receivers.fields import (
+    CaFile,
+    HeaderSecret,
+    ReceiverEntry,
+    RepeatEvery,
+    SecretUrl,
+    check_headers,
+    repeated,
+)
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
 from monitor.receivers.message.safe_text import clean, comparison_url, moment
 
 
-class WebhookOptions(Options):
+class WebhookOptions(ReceiverEntry):
     """Post each message as signed JSON, in the shape of Alertmanager's webhooks."""
+
+    kind: ClassVar[str] = "webhook"
 
     url: SecretUrl = Field(description="Where to post. Treated as a secret: only its scheme and host are ever shown.")
     secret: SecretStr | None = Field(None, min_length=1, description="Key of the HMAC-SHA256 signature; unsigned without it.")
-    name: ReceiverName | None = Field(None, description="Name in metrics and in the outbox (default: webhook).")
     headers: Annotated[Mapping[str, HeaderSecret], AfterValidator(check_headers)] = Field(
         default_factory=dict, description="Further headers, such as Authorization."
     )
@@ -35,16 +43,17 @@ class WebhookOptions(Options):
         le=1000,
         description="Most alerts in one request, those that change first; 0 is all. `truncatedAlerts` counts the rest.",
     )
-    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
-    timeout: Timeout = Field(timedelta(seconds=10), description="How long one request may take from first to last byte.")
-    repeat_every: Duration | None = Field(
-        None, description="How often an incident that lasts and nobody has acknowledged is told again (default: never)."
-    )
+    ca_file: CaFile = None
+    repeat_every: RepeatEvery = None
 
     @property
-    def receiver_names(self) -> tuple[str, ...]:
-        """Its one name."""
-        return (self.name or "webhook",)
+    def treatment(self) -> Treatment:
+        """Messages of incidents, and repetitions as configured."""
+        return repeated(self.repeat_every)
+
+    def open(self, external_url: str) -> tuple[Webhook]:
+        """One receiver."""
+        return (Webhook(self, external_url=external_url),)
 
 
 SIGNATURE, TIMESTAMP = "X-Rankwatch-Signature", "X-Rankwatch-Timestamp"
@@ -149,29 +158,9 @@ class Webhook:
 
     def __init__(self, options: WebhookOptions, *, external_url: str) -> None:
         self._options, self._external_url = options, external_url
-        (self._name,) = options.receiver_names
+        (self.name,), self.treatment = options.receiver_names, options.treatment
         url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
-        self._guard = HttpClient(url, who=self._name, timeout_s=timeout_s, ca_file=options.ca_file)
-
-    @property
-    def name(self) -> str:
-        """Name from configuration."""
-        return self._name
-
-    @property
-    def resend_every_s(self) -> float | None:
-        """Telling once is enough."""
-        return None
-
-    @property
-    def repeat_every_s(self) -> float | None:
-        """As configured."""
-        return None if self._options.repeat_every is None else self._options.repeat_every.total_seconds()
-
-    @property
-    def is_ungrouped(self) -> bool:
-        """It is told of incidents."""
-        return False
+        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken.
@@ -182,17 +171,17 @@ class Webhook:
         fewest = count_fewest(message)
         if answer.status == _TOO_LARGE and fewest < shown:
             answer, _ = self._post(message, fewest, now)
-        require_accepted(answer, who=self._guard.who, now=now)
+        require_accepted(answer, who=self._client.who, now=now)
 
     def close(self) -> None:
         """Close the connections."""
-        self._guard.close()
+        self._client.close()
 
     def _post(self, message: Message, most: int, now: datetime) -> tuple[HttpAnswer, int]:
         """The answer to at most so many alerts, and how many they were."""
-        told = webhook_body(message, receiver=self._name, external_url=self._external_url, max_alerts=most)
+        told = webhook_body(message, receiver=self.name, external_url=self._external_url, max_alerts=most)
         body = json.dumps(told, allow_nan=False).encode()
-        return self._guard.post(body, self._headers(message, body, now)), len(told["alerts"])
+        return self._client.post(body, self._headers(message, body, now)), len(told["alerts"])
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}

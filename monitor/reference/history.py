@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import numpy as np
 import numpy.typing as npt
 
 from monitor.errors import InputError
-
-Floats: TypeAlias = npt.NDArray[np.float64]
-Flags: TypeAlias = npt.NDArray[np.bool_]
-Counts: TypeAlias = npt.NDArray[np.intp]
+from monitor.model.arrays import Floats, Integers
 
 MAD_TO_SIGMA = 1.4826
 """1 / the upper quartile of N(0, 1)."""
@@ -60,7 +55,7 @@ def pull_in(values: Floats) -> Floats:
     return near - means
 
 
-def pick(table: Floats, rows: Counts) -> Floats:
+def pick(table: Floats, rows: Integers) -> Floats:
     """``table[rows[j], j]`` for each column j, (m,); NaN where the row lies outside."""
     inside = (rows >= 0) & (rows < len(table))
     if not len(table):

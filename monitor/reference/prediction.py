@@ -10,7 +10,8 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtr, stdtrit
 
 from monitor.model import Direction
-from monitor.reference.history import Counts, Floats, keep_newest, read_history
+from monitor.model.arrays import Floats, Integers
+from monitor.reference.history import keep_newest, read_history
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import Spread, measure_spread, pay
 
@@ -38,7 +39,7 @@ class Reference:
     spread: Floats
     sampling: Floats
     df: Floats
-    runs: Counts
+    runs: Integers
 
 
 def refer(

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy.special import ndtri, stdtrit
 
 from monitor.model import Statistic, Summary
-from monitor.reference.history import Floats
+from monitor.model.arrays import Floats
 
 
 def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats]:

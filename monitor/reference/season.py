@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.reference.history import FAR_OUT, Counts, Flags, Floats, find_median, find_scale
+from monitor.model.arrays import Flags, Floats, Integers
+from monitor.reference.history import FAR_OUT, find_median, find_scale
 
 LEAST_IN_PHASE = 3
 """Runs that every phase needs before a season is looked for: three weeks of days, three days of hours."""
@@ -68,7 +69,7 @@ def _remove(values: Floats, phases: Phases) -> Seasonal:
     return Seasonal(values=moved, paid=paid, doubt=doubt)
 
 
-def _pull_in(values: Floats, rows: Counts, phases: int) -> Floats:
+def _pull_in(values: Floats, rows: Integers, phases: int) -> Floats:
     """Deviations from the mean, values far from their own phase's median pulled in: a weekend is no outlier of a week."""
     medians = np.array([find_median(values[rows == phase]) for phase in range(phases)]).reshape(phases, values.shape[1])
     middle = medians[rows]
@@ -79,7 +80,7 @@ def _pull_in(values: Floats, rows: Counts, phases: int) -> Floats:
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
-    """Counts and means by phase, (phases, m)."""
+    """Integers and means by phase, (phases, m)."""
     counts = member.T @ ~np.isnan(deviations)
     return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
 
@@ -96,7 +97,7 @@ def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     return kept
 
 
-def _is_enough(counts: Floats, names: Counts, now: int) -> Flags:
+def _is_enough(counts: Floats, names: Integers, now: int) -> Flags:
     """Whether a series has LEAST_IN_PHASE runs in every phase that it was seen in, in two or more and in that of now."""
     seen = counts > 0
     enough: Flags = np.all(~seen | (counts >= LEAST_IN_PHASE), axis=0) & (seen.sum(axis=0) > 1)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from monitor.reference.history import Counts, Flags, Floats, find_median, find_scale, pick
+from monitor.model.arrays import Flags, Floats, Integers
+from monitor.reference.history import find_median, find_scale, pick
 
 REJECTED_WRONGLY = 0.001
 """Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
@@ -32,7 +33,7 @@ def find_outliers(values: Floats) -> Flags:
     return (centred < pick(ordered, low)) | (centred > pick(ordered, high))
 
 
-def _ends_kept(ordered: Floats, counts: Counts) -> tuple[Counts, Counts]:
+def _ends_kept(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
     """Rows of the lowest and highest value that stay, (m,) each. The farthest from the mean is always one of the two ends."""
     low, high = np.zeros_like(counts), counts - 1
     kept_low, kept_high = low, high
@@ -49,7 +50,7 @@ def _ends_kept(ordered: Floats, counts: Counts) -> tuple[Counts, Counts]:
 
 
 def _farthest(
-    ordered: Floats, low: Counts, high: Counts, moments: tuple[Counts, Floats, Floats]
+    ordered: Floats, low: Integers, high: Integers, moments: tuple[Integers, Floats, Floats]
 ) -> tuple[Floats, Flags, Floats, Floats]:
     """The end farther from the mean, whether it is the low one, its distance, and the standard deviation, (m,) each."""
     left, total, squares = moments
@@ -85,7 +86,7 @@ class Spread:
     sampling: Floats
     df: Floats
     doubt: Floats
-    runs: Counts
+    runs: Integers
 
 
 def measure_spread(values: Floats, errors: Floats) -> Spread:

@@ -11,7 +11,7 @@ from scipy.special import nctdtr, nctdtrinc, stdtr, stdtrit
 
 from monitor.errors import InputError
 from monitor.model import Direction
-from monitor.reference.history import Floats
+from monitor.model.arrays import Floats
 from monitor.reference.prediction import Reference, predict
 
 USUALLY, NEARLY_ALWAYS = 0.5, 0.95

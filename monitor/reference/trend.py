@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.reference.history import Counts, Floats, pull_in
+from monitor.model.arrays import Floats, Integers
+from monitor.reference.history import pull_in
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
@@ -65,7 +66,7 @@ class TrendEvidence:
 
     mass: Floats
     rise: Floats
-    since: Counts
+    since: Integers
 
     @property
     def total(self) -> Floats:
@@ -100,7 +101,7 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     return TrendEvidence(mass=mass, rise=rise, since=since)
 
 
-def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Counts:
+def count_suspects(evidence: TrendEvidence, alpha: npt.ArrayLike) -> Integers:
     """How many of the newest runs of each series to leave out of its reference, (m,), so that a drift is not taken for normal.
 
     Once the log-likelihood ratio of some drift reaches half of log(1 / alpha), the runs since its likeliest start are under

@@ -22,12 +22,10 @@ from collections.abc import Sequence
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from monitor.model.arrays import Floats
 from monitor.sequential.samples import Tally, UserDraw
-
-Floats = npt.NDArray[np.float64]
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
 """From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.special import logsumexp
 
+from monitor.model.arrays import Floats
 from monitor.sequential.bounds import require_level
 from monitor.sequential.capital import STAKES, WEIGHTS, mix
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

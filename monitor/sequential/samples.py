@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
 from monitor.errors import InputError
-
-Floats = npt.NDArray[np.float64]
+from monitor.model.arrays import Floats
 
 _ROUNDING = 1e-9
 """What a score may lie outside its range by rounding alone, as a share of the range."""

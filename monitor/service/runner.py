@@ -17,7 +17,7 @@ import structlog
 from monitor.errors import ConfigError, DatabaseError, MonitorError
 from monitor.model import Claim, Comparison, RunResult, RunStatus, format_instant
 from monitor.pipeline.pull import Arms
-from monitor.pipeline.run import build_result, execute, memory_scope
+from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
 from monitor.settings import Schedule
@@ -147,26 +147,16 @@ class Runner:
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         comparison = watched.comparison
-        read = partial(self.store.history.memory_of, claim.comparison, claim.slot, memory_scope(comparison))
-        memory = self.patiently(read)
-        for part in memory.damaged:
-            log.warning("part of the past not read, the run goes on without it", reason=part)
+        memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
+        for sentence in memory.unreadable:
+            log.warning("part of the history not read", reason=sentence)
         try:
             with watched.in_use:
-                return execute(
-                    comparison,
-                    watched.arms,
-                    claim,
-                    memory.states,
-                    clock,
-                    last=memory.last_lists,
-                    past=memory.past,
-                    splits=memory.splits,
-                )
+                return execute(comparison, watched.arms, claim, memory, clock)
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"
-            return build_result(comparison, claim, memory.states, clock, status=RunStatus.FAILED, reason=reason)
+            return failed_result(comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
+from monitor.model.arrays import Flags, Floats
 from monitor.sources.id_columns import flat_ids, id_column, join_items, one_array, rank_column, user_column
-from monitor.sources.number_columns import Flags, Floats, number_column, numbers_beside
+from monitor.sources.number_columns import number_column, numbers_beside
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
 

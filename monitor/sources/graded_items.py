@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from monitor.errors import SourceError
 from monitor.model import RelevanceTable
+from monitor.model.arrays import Floats
 from monitor.sources.id_columns import flat_ids, id_array, id_column, item_ids, join_items, on_one_line, one_array, user_column
 from monitor.sources.list_collector import from_json
-from monitor.sources.number_columns import Floats, number_column, number_list, numbers_beside
+from monitor.sources.number_columns import number_column, number_list, numbers_beside
 
 _Rows = npt.NDArray[np.int64]
 

@@ -23,7 +23,7 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
     """Arm, number and bytes of every piece; none without lists."""
     if lists is None:
         return ()
-    from monitor.storage import list_encoding  # noqa: PLC0415 - pyarrow takes long to load, and most commands need none
+    from monitor.storage import list_encoding
 
     return tuple(list_encoding.pack(lists))
 
@@ -55,7 +55,7 @@ def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
     """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
     if not pieces:
         return None
-    from monitor.storage import list_encoding  # noqa: PLC0415 - as above
+    from monitor.storage import list_encoding
 
     try:
         return list_encoding.unpack(pieces)

@@ -24,9 +24,8 @@ from monitor.model import (
     KeptLists,
     LatestRun,
     Memory,
-    MemoryScope,
+    MemoryRequest,
     PastRun,
-    Rule,
     Run,
     RunRecord,
     RunStatus,
@@ -73,58 +72,54 @@ class SqlHistory:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def memory_of(self, comparison: str, slot: datetime, scope: MemoryScope) -> Memory:
-        damaged: list[str] = []
+    def memory_of(self, request: MemoryRequest) -> Memory:
+        unreadable: list[str] = []
 
-        def undamaged(read: Callable[[], _T], otherwise: _T) -> _T:
+        def readable(read: Callable[[MemoryRequest], _T], otherwise: _T, what: str) -> _T:
             try:
-                return read()
+                return read(request)
             except DatabaseError as error:
                 if not error.permanent:
                     raise
-                damaged.append(str(error))
+                unreadable.append(f"{what}: {error}")
                 return otherwise
 
         with self._database.read() as connection:
-            states = read_states(connection, comparison)
-        past: tuple[PastRun, ...] = ()
-        if scope.rules:
-            limit = scope.past_runs
-            past = self.past_runs(comparison, config_hash=scope.config_hash, before=slot, limit=limit, rules=scope.rules)
-        no_splits: tuple[Split, ...] = ()
-        splits = undamaged(
-            lambda: self.healthy_splits(comparison, config_hash=scope.config_hash, before=slot, limit=scope.splits), no_splits
-        )
-        lists = undamaged(lambda: self.last_lists(comparison, before=slot), None) if scope.last_lists else None
-        return Memory(states=states, past=past, splits=splits, last_lists=lists, damaged=tuple(damaged))
+            states = read_states(connection, request.comparison)
+        past = self.past_runs(request) if request.runs else ()
+        last_lists = readable(self._last_lists, None, "lists of the last run") if request.wants_last_lists else None
+        none: tuple[Split, ...] = ()
+        splits = readable(self.healthy_splits, none, "splits of earlier runs")
+        return Memory(states=states, past=past, last_lists=last_lists, splits=splits, unreadable=tuple(unreadable))
 
-    def past_runs(
-        self, comparison: str, *, config_hash: str, before: datetime, limit: int, rules: Sequence[Rule]
-    ) -> tuple[PastRun, ...]:
+    def _last_lists(self, request: MemoryRequest) -> KeptLists | None:
+        return self.last_lists(request.comparison, before=request.before)
+
+    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:
-            newest = _newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=limit)
+            newest = _newest_ok(connection, request, request.runs)
             ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
             lessons = lessons_of(connection, ids)
             past = [
                 PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}))
-                for run_id, slot, states in zip(ids, slots, _states_after(connection, comparison, slots), strict=True)
+                for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
             ]
-            wanted = {rule.alert: rule.series for rule in rules}.items()
+            wanted = request.series.items()
             lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
             measured = summaries_of(connection, lacking) if lacking else {}
         return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
 
-    def healthy_splits(self, comparison: str, *, config_hash: str, before: datetime, limit: int) -> tuple[Split, ...]:
-        """The splits of the newest ``limit`` healthy runs of this configuration and of earlier slots, oldest first.
+    def healthy_splits(self, request: MemoryRequest) -> tuple[Split, ...]:
+        """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
 
         Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
         was suspicious. One without a split is passed over.
         """
         with self._database.read() as connection:
-            newest = _newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=_HEALTHY_AMONG)
-            states = _states_after(connection, comparison, [slot for _, slot in newest])
+            newest = _newest_ok(connection, request, _HEALTHY_AMONG)
+            states = _states_after(connection, request.comparison, [slot for _, slot in newest])
             quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
-            chosen = quiet[-limit:] if limit else []
+            chosen = quiet[-request.splits :] if request.splits else []
             expected = expectations_of(connection, chosen)
             # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
             of_all = {run_id: [each for each in expected.get(run_id, ()) if each.segment == ALL] for run_id in chosen}
@@ -221,15 +216,13 @@ def run_of_row(row: Row[Any]) -> Run:
     )
 
 
-def _newest_ok(
-    connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int
-) -> list[tuple[int, datetime]]:
+def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
     """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
     is_past = and_(
-        runs.c.comparison == comparison,
+        runs.c.comparison == request.comparison,
         runs.c.status == RunStatus.OK,
-        runs.c.config_hash == config_hash,
-        runs.c.scheduled_for < before,
+        runs.c.config_hash == request.config_hash,
+        runs.c.scheduled_for < request.before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
     return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]

@@ -2,28 +2,24 @@
 
 from collections import Counter
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from attribution.world import Day, K, explain_day
+from drift_lists import lists_folder
 from kernels import reference
 from monitor.attribution import CodedExplanation
 from monitor.metrics import parse, score_all
 from monitor.model import Part
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 METRICS = ["extended_tau", "rbo(p=0.9)"]
 
 
 @cache
 def day_of(name: str, day: int) -> Day:
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
-    baseline, candidate = (pd.read_parquet(LISTS / arm / f"2024-01-{day:02}.parquet") for arm in ("baseline", name))
+    baseline, candidate = (pd.read_parquet(lists_folder() / arm / f"2024-01-{day:02}.parquet") for arm in ("baseline", name))
     lists = dict(zip(candidate.user_id, candidate["items"], strict=True))
     return Day(
         values={dimension: baseline[dimension].to_numpy(dtype=str) for dimension in ("activity", "country")},

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -31,4 +32,5 @@ def main(names: list[str]) -> None:
     console.print(table)
 
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # as for pytest
 main(sys.argv[1:])

@@ -15,6 +15,7 @@ from monitor.model import (
     Comparison,
     Direction,
     Histogram,
+    MemoryRequest,
     Rule,
     RuleKind,
     RunResult,
@@ -159,7 +160,10 @@ def _seconds(
 ) -> float:
     slot = START + RUNS * DAY
     started = time.process_time()
-    past = store.history.past_runs("bench", config_hash="bench", before=slot, limit=limit, rules=what.rules)
+    series = {rule.alert: rule.series for rule in what.rules}
+    past = store.history.past_runs(
+        MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
+    )
     expected = compute_expectations(what, slot, summaries, past, states)
     evaluate_rules(
         what,

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import betaincinv, ndtri
 
+from drift_lists import lists_folder
 from monitor import compare_many
 from monitor.sequential import Scale, detect, follow_capital
 
@@ -27,7 +28,6 @@ Rng = np.random.Generator
 
 HISTORIES = 10_000
 BATCH = 500
-LISTS = Path(__file__).resolve().parents[3] / "shared" / "drift-lists"
 Z_FROM = 30
 """Users before the z-test looks first, as its own textbook asks."""
 
@@ -39,8 +39,9 @@ def main(_: list[str]) -> None:
         console.print(build(np.random.default_rng(20240108)))
 
 
-def real_excess(folder: Path = LISTS) -> Floats:
+def real_excess() -> Floats:
     """Excess of extended tau over its noise floor on [0, 1], a user and day: candidate `ok-seed`, floor `again`, k = 10."""
+    folder = lists_folder()
     days = [_excess_of_day(folder, path.name) for path in sorted((folder / "baseline").glob("*.parquet"))]
     return Scale(-2.0, 2.0).to_unit(np.concatenate(days))
 
@@ -69,9 +70,8 @@ def populations() -> Iterator[Population]:
         yield Population(f"Bernoulli {p}", p, lambda rng, shape, p=p: (rng.random(shape) < p).astype(float))  # type: ignore[misc]
     yield Population("beta(2, 5)", 2 / 7, lambda rng, shape: rng.beta(2, 5, shape))
     yield Population("0.4 or 0.9", 0.5, lambda rng, shape: np.where(rng.random(shape) < 0.2, 0.9, 0.4))
-    if LISTS.exists():
-        real = real_excess()
-        yield Population("real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape))
+    real = real_excess()
+    yield Population("real excess over the floor", float(real.mean()), lambda rng, shape: rng.choice(real, shape))
 
 
 def tabulate_coverage(rng: Rng, *, alpha: float = 0.05, users: int = 1000, histories: int = HISTORIES) -> Table:
@@ -171,7 +171,7 @@ def _farthest_missing(rng: Rng, pool: Floats) -> tuple[Floats, Floats]:
 
 def tabulate_gate(rng: Rng, *, alpha: float = 0.01, histories: int = HISTORIES) -> Table:
     """How often either verdict is ever said, with a look after each run, and how often wrongly."""
-    pool = real_excess() if LISTS.exists() else rng.beta(40, 40, 10_000)
+    pool = real_excess()
     title = f"Gate: said at any of {RUNS} looks, one a run of {USERS} users, alpha {alpha}; wrong at most alpha"
     table = _table(title, "peeking z-test")
     for world in worlds():

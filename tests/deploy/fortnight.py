@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from deploy.grafana_variables import Page
+from drift_lists import lists_folder
 from monitor.export import PrometheusPublisher
 from monitor.service.wiring import one_shot
-from servers import missing, require
+from servers import require
 from servers.prometheus import Prometheus, running_prometheus
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 BEGIN, END = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 14, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 FAULTY, METRIC = "home-feed", "rbo(p=0.9)"
@@ -68,7 +68,7 @@ class Fortnight:
 
 def _configuration(folder: Path, url: str) -> Path:
     def files(name: str) -> str:
-        return _FILES.format(lists=LISTS, folder=name)
+        return _FILES.format(lists=lists_folder(), folder=name)
 
     candidates = {FAULTY: "pop20", "search": "ok-seed"}
     comparisons = "".join(
@@ -116,8 +116,6 @@ def _backfill(folder: Path, lines: Iterator[str]) -> Path:
 @contextmanager
 def told(folder: Path, database_url: str) -> Iterator[Fortnight]:
     """Make the two weeks happen."""
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
     blocks = _backfill(folder, _run(_configuration(folder, database_url)))
     options = ("--storage.tsdb.retention.time=100y", "--query.lookback-delta=61m")
     with running_prometheus(data=blocks, options=options) as prometheus:

@@ -10,7 +10,6 @@ from kernels import reference
 from kernels import reference_footrule as slow
 from kernels.reference_kendall import alignments, draw, with_weights
 from monitor.kernels import Alignment, align
-from monitor.kernels.alignment import Floats
 from monitor.kernels.footrule import (
     element_weighted_footrule,
     element_weighted_footrule_normalized,
@@ -20,6 +19,7 @@ from monitor.kernels.footrule import (
     topk_footrule,
     topk_footrule_normalized,
 )
+from monitor.model.arrays import Floats
 
 both_shapes = pytest.mark.parametrize("even", [True, False])
 

@@ -9,7 +9,6 @@ import pytest
 from kernels import reference
 from kernels import reference_kendall as slow
 from monitor.kernels import Alignment, align
-from monitor.kernels.alignment import Floats
 from monitor.kernels.kendall import dominance
 from monitor.kernels.kendall.element_weighted import (
     element_weighted_kendall_distance,
@@ -27,6 +26,7 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall_normalized,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
+from monitor.model.arrays import Floats
 
 Lists = tuple[list[int], list[int]]
 both_shapes = pytest.mark.parametrize("even", [True, False])

@@ -13,7 +13,7 @@ import pytest
 from factories import SLOT, comparison, pull, rule
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics.relevance import Ndcg, Recall
-from monitor.model import Comparison, KeptLists, Outcome, Run
+from monitor.model import Comparison, KeptLists, Memory, Outcome, Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore, open_store
@@ -53,7 +53,7 @@ def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, relevance: Can
     assert claim is not None
     asked = users("a", "b", "c", country=["UK", "DE", "DE"])
     opened = arms(pull(LISTS), pull(OTHERS), asked, relevance=relevance)
-    result = execute(what, opened, claim, store.alerts.states(what.name), StillClock(slot))
+    result = execute(what, opened, claim, Memory(states=store.alerts.states(what.name)), StillClock(slot))
     assert store.runs.finish(result, receivers=("hook",))
     return claim.run_id
 

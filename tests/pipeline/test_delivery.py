@@ -17,7 +17,7 @@ import pytest
 from factories import SLOT, comparison, rule
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
-from monitor.model import Message, Silence, State, Transition
+from monitor.model import Message, Silence, State, Transition, Treatment
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
@@ -54,9 +54,7 @@ class FakeReceiver:
     """Takes what it is sent, after raising what it was told to raise."""
 
     name: str = "fake"
-    resend_every_s: float | None = None
-    repeat_every_s: float | None = None
-    is_ungrouped: bool = False
+    treatment: Treatment = field(default_factory=Treatment)
     errors: list[Exception] = field(default_factory=list)
     sent: list[Message] = field(default_factory=list)
     batches: list[int] = field(default_factory=list)
@@ -392,7 +390,7 @@ def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
 def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(store: SqlStore) -> None:
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = store_run(store, 0.1, watched=EACH, segments=segments)
-    clock, receiver = FakeClock(), FakeReceiver(resend_every_s=60, is_ungrouped=True)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
     assert outlet(store, receiver, clock).resend_told() == 0  # nothing was told yet
     deliver(store, receiver, clock)
 
@@ -415,7 +413,7 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
     clock = FakeClock()
     store_run(store, 0.1, to=("fake", "again"))
-    once, again = FakeReceiver(), FakeReceiver("again", resend_every_s=60)
+    once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     for receiver in (once, again):
         deliver(store, receiver, clock)
     assert outlet(store, once, clock).resend_told() == 0
@@ -425,7 +423,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
 
 
 def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(repeat_every_s=3600)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(repeat_every_s=3600))
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
     deliver(store, receiver, clock)
     told = outlet(store, receiver, clock)

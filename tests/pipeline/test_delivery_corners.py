@@ -11,7 +11,7 @@ import pytest
 from factories import SLOT, comparison, rule
 from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DeliveryError
-from monitor.model import MessageStatus, Severity, Transition
+from monitor.model import MessageStatus, Severity, Transition, Treatment
 from monitor.pipeline.delivery import RECHECK_AFTER
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import store_run
@@ -70,7 +70,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
-    clock, receiver = FakeClock(), FakeReceiver(is_ungrouped=True)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
     silenced(store, "segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
     store_run(store, 0.1, watched=EACH, segments=("all", *many))
@@ -177,7 +177,7 @@ def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(store:
 
 
 def test_an_end_carries_the_labels_under_which_its_start_is_known(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(is_ungrouped=True)
+    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
     before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
     store_run(store, 0.1, watched=before)
     deliver(store, receiver, clock)
@@ -188,7 +188,7 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(store: SqlStor
 
 
 def repeating(store: SqlStore, clock: FakeClock, **options: Any) -> Any:
-    return outlet(store, FakeReceiver(repeat_every_s=3600), clock, **options)
+    return outlet(store, FakeReceiver(treatment=Treatment(repeat_every_s=3600)), clock, **options)
 
 
 def test_a_repetition_that_is_refused_for_good_is_not_tried_again_before_its_time(store: SqlStore) -> None:

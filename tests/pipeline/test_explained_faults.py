@@ -12,7 +12,7 @@ import pytest
 
 from attribution.world import ITEMS, Day, K, draw_day
 from factories import SLOT, claim, comparison, pull
-from monitor.model import Explanation, Part, RunResult, Split
+from monitor.model import Explanation, Memory, Part, RunResult, Split
 from monitor.pipeline.run import execute
 from pipeline.canned import StillClock, arms, users
 
@@ -144,7 +144,7 @@ def run(day: Day, metric: str, past: tuple[Split, ...] = (), slot: int = 0, **ch
     opened = arms(pull(baseline), pull(answered), users(*names, **segments))
     watched = comparison(metrics=(metric,), rules=(), **changes)
     moment = SLOT + slot * timedelta(days=1)
-    return execute(watched, opened, claim(slot=moment), (), StillClock(moment), splits=past)
+    return execute(watched, opened, claim(slot=moment), Memory(splits=past), StillClock(moment))
 
 
 @cache

@@ -10,7 +10,7 @@ import pytest
 from factories import claim, comparison, pull, rankings, rule
 from monitor import compare
 from monitor.errors import SourceError
-from monitor.model import Direction, KeptLists, NoiseFloor, RunResult, RunStatus, State
+from monitor.model import Direction, KeptLists, Memory, NoiseFloor, RunResult, RunStatus, State
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, StillClock, arms, users
@@ -35,7 +35,7 @@ def test_the_floor_and_the_excess_over_it_are_series_of_their_own_paired_by_user
     again = {"a": [4, 3, 2, 1], "b": [5, 6, 7, 13]}  # nothing of c, whose excess is not known
     asked = arms(pull(baseline), pull(candidate), users("a", "b", "c", country=["UK", "DE", "UK"]), again=Canned(pull(again)))
 
-    result = execute(FLOORED, asked, claim(), (), StillClock())
+    result = execute(FLOORED, asked, claim(), Memory(), StillClock())
 
     found = means(result)
     assert (result.status, result.reason) == (RunStatus.OK, None)
@@ -65,7 +65,7 @@ def test_a_baseline_that_answers_alike_twice_makes_the_excess_the_distance() -> 
     lists = {"a": [1, 2, 3, 4], "b": [5, 6, 7, 8]}
     asked = arms(pull(lists), pull({"a": [1, 2, 9, 8], "b": [1, 2, 3, 4]}), users("a", "b"), again=Canned(pull(lists)))
 
-    found = means(execute(FLOORED, asked, claim(), (), StillClock()))
+    found = means(execute(FLOORED, asked, claim(), Memory(), StillClock()))
 
     assert found["all", "floor(overlap)"] == 1.0
     assert found["all", "over_floor(overlap)"] == 1.0 - found["all", "overlap"] == 0.75
@@ -80,7 +80,7 @@ def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: p
     for answer, why in ((broken, "noise_floor: file: again.parquet is not there"), (hung, "noise_floor: no answer within")):
         slow = StillClock()
         watched = comparison(k=4, metrics=(OVERLAP,), rules=(), noise_floor=NoiseFloor.SERVE, deadline=FLOORED.deadline / 50)
-        result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), (), slow)
+        result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), Memory(), slow)
         assert result.status is RunStatus.OK
         assert why in str(result.reason)
         assert set(means(result)) == {("all", "overlap")}
@@ -96,8 +96,8 @@ def test_a_temporal_floor_compares_with_the_baseline_of_the_last_run() -> None:
         segments={"all": np.array([0, 1])},
     )
 
-    first = execute(watched, now, claim(), (), StillClock())
-    later = execute(watched, now, claim(), (), StillClock(), last=last)
+    first = execute(watched, now, claim(), Memory(), StillClock())
+    later = execute(watched, now, claim(), Memory(last_lists=last), StillClock())
 
     assert first.reason == "noise_floor: no earlier run kept its lists"
     assert later.reason is None
@@ -110,7 +110,7 @@ def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> No
     text = {"a": ["x", "y", "z", "w"]}
     asked = arms(pull(text), pull({"a": ["x", "y", "q", "r"]}), users("a"), again=Canned(pull({"a": ["w", "x", "y", "k"]})))
 
-    found = means(execute(FLOORED, asked, claim(), (), StillClock()))
+    found = means(execute(FLOORED, asked, claim(), Memory(), StillClock()))
 
     assert (found["all", "overlap"], found["all", "floor(overlap)"]) == (0.5, 0.75)
     assert isinstance(asked.baseline, Canned)
@@ -123,7 +123,7 @@ def test_a_rule_on_the_excess_breaches_above_its_margin() -> None:
     watched = comparison(k=4, metrics=(OVERLAP,), rules=(over,), noise_floor=NoiseFloor.SERVE)
     asked = arms(pull(lists), pull({name: [1, 2, 3, 9] for name in "abc"}), users(*"abc"), again=Canned(pull(lists)))
 
-    (transition,) = execute(watched, asked, claim(), (), StillClock()).transitions
+    (transition,) = execute(watched, asked, claim(), Memory(), StillClock()).transitions
 
     assert transition.to_state is State.FIRING
     assert transition.reason == "mean of over_floor(overlap) is 0.25 over 3 users, above 0.2"

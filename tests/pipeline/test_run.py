@@ -8,15 +8,7 @@ import pytest
 
 from factories import SLOT, claim, comparison, pull, rule
 from monitor.errors import SourceError
-from monitor.model import (
-    Arm,
-    CoverageReason,
-    Direction,
-    EvidenceKind,
-    Outcome,
-    RunStatus,
-    State,
-)
+from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, Memory, Outcome, RunStatus, State
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
@@ -27,7 +19,7 @@ FULL = comparison(k=2, min_paired_share=0.5, rules=(rule(for_runs=1, min_users=1
 
 def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     baseline, candidate = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = execute(FULL, arms(baseline, candidate, users("a", "b", country=["UK", "DE"])), claim(), (), StillClock())
+    result = execute(FULL, arms(baseline, candidate, users("a", "b", country=["UK", "DE"])), claim(), Memory(), StillClock())
     means = {(each.segment, each.metric): each.mean for each in result.summaries}
     assert result.status is RunStatus.OK
     assert result.reason is None
@@ -52,7 +44,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 
 def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:
     asked = arms(pull({"a": [1]}), pull({"a": [1]}), users("a"))
-    execute(FULL, asked, claim(), (), StillClock())
+    execute(FULL, asked, claim(), Memory(), StillClock())
     requests = [source.requests[0] for source in (asked.baseline, asked.candidate) if isinstance(source, Canned)]
     assert [(list(each.users), each.k, each.slot) for each in requests] == [(["a"], 2, SLOT)] * 2
     assert all(0 < each.timeout_s <= 10 for each in requests)
@@ -62,7 +54,7 @@ def test_the_same_lists_give_the_same_result_twice() -> None:
     def once() -> Any:
         lists = {f"u{i}": [i, i + 1, i + 2] for i in range(50)}
         other = {f"u{i}": [i, i + 2, i + 1] for i in reversed(range(50))}
-        return execute(FULL, arms(pull(lists), pull(other), users(*lists)), claim(), (), StillClock())
+        return execute(FULL, arms(pull(lists), pull(other), users(*lists)), claim(), Memory(), StillClock())
 
     first, second = once(), once()
     assert first.summaries == second.summaries
@@ -72,8 +64,8 @@ def test_the_same_lists_give_the_same_result_twice() -> None:
 
 def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> None:
     low = arms(pull({"a": [1, 2]}), pull({"a": [3, 4]}), users("a"))
-    first = execute(FULL, low, claim(), (), StillClock())
-    again = execute(FULL, low, claim(), first.states, StillClock())
+    first = execute(FULL, low, claim(), Memory(), StillClock())
+    again = execute(FULL, low, claim(), Memory(states=first.states), StillClock())
     assert len(first.transitions) == 1
     assert again.transitions == ()
     assert again.states == first.states
@@ -81,7 +73,7 @@ def test_a_slot_that_moved_the_states_already_moves_nothing_when_run_again() -> 
 
 def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> None:
     dead = SourceError("lists/2024-01-08.parquet: no such file")
-    result = execute(FULL, arms(pull({"a": [1, 2]}), dead, users("a")), claim(), (), StillClock())
+    result = execute(FULL, arms(pull({"a": [1, 2]}), dead, users("a")), claim(), Memory(), StillClock())
     assert result.status is RunStatus.FAILED
     assert result.reason == ("none of 1 users could be compared (candidate: lists/2024-01-08.parquet: no such file)")
     assert result.summaries == ()
@@ -93,7 +85,7 @@ def test_a_dead_arm_fails_the_run_and_judges_nothing_as_similar_or_drifted() -> 
 
 def test_users_that_cannot_be_listed_fail_the_run() -> None:
     listing = Canned(SourceError("users.parquet has no column 'user'"))
-    result = execute(FULL, arms(pull({}), pull({}), listing), claim(), (), StillClock())
+    result = execute(FULL, arms(pull({}), pull({}), listing), claim(), Memory(), StillClock())
     assert (result.status, result.reason) == (RunStatus.FAILED, "users.parquet has no column 'user'")
     assert result.coverage is None
 
@@ -101,7 +93,7 @@ def test_users_that_cannot_be_listed_fail_the_run() -> None:
 def test_a_half_empty_panel_is_insufficient_and_its_low_scores_raise_no_alert() -> None:
     baseline = pull({"a": [1, 2], "b": [1, 2], "c": [1, 2]})
     candidate = pull({"a": [8, 9]}, {"b": CoverageReason.TIMEOUT})
-    result = execute(FULL, arms(baseline, candidate, users("a", "b", "c")), claim(), (), StillClock())
+    result = execute(FULL, arms(baseline, candidate, users("a", "b", "c")), claim(), Memory(), StillClock())
     assert result.status is RunStatus.INSUFFICIENT
     assert result.reason == (
         "only 1 of 3 users (33%) could be compared, under min_paired_share 50% (candidate: 1 missing, 1 timeout)"
@@ -115,7 +107,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     hung = threading.Event()
     quick = comparison(k=2, deadline=timedelta(seconds=0.2))
     start = time.monotonic()
-    result = execute(quick, arms(pull({"a": [1, 2]}), hung, users("a")), claim(), (), StillClock())
+    result = execute(quick, arms(pull({"a": [1, 2]}), hung, users("a")), claim(), Memory(), StillClock())
     hung.set()
     assert time.monotonic() - start < 5
     assert result.status is RunStatus.FAILED
@@ -124,7 +116,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
 
 def test_short_and_duplicated_lists_are_compared_and_counted() -> None:
     candidate = pull({"a": [1, 1], "b": [2]})
-    result = execute(FULL, arms(pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b")), claim(), (), StillClock())
+    result = execute(FULL, arms(pull({"a": [1, 2], "b": [2, 1]}), candidate, users("a", "b")), claim(), Memory(), StillClock())
     assert result.status is RunStatus.OK
     assert result.coverage is not None
     assert result.coverage.all.reasons == {
@@ -139,13 +131,13 @@ def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
         rules=(rule(statistic="share_below(0)", direction=Direction.ABOVE, threshold=0.4, resolve_at=0.4, for_runs=1),),
     )
     lists = pull({"a": [1, 2], "b": [3, 4]}), pull({"a": [1, 2], "b": [5, 6]})
-    result = execute(watching, arms(*lists, users("a", "b")), claim(), (), StillClock())
+    result = execute(watching, arms(*lists, users("a", "b")), claim(), Memory(), StillClock())
     assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
 
 
 def test_scores_are_left_out_where_the_comparison_keeps_none() -> None:
     frugal = comparison(k=2, keep_scores=False)
-    result = execute(frugal, arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), claim(), (), StillClock())
+    result = execute(frugal, arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), claim(), Memory(), StillClock())
     assert result.scores is None
     assert result.summaries
 
@@ -170,7 +162,7 @@ def test_a_segment_of_which_too_little_answered_is_neither_judged_nor_shown() ->
     baseline = pull({name: [1, 2] for name in names})
     candidate = pull({name: [1, 2] for name in names[:20]} | {name: [8, 9] for name in names[20:23]})
     watching = comparison(k=2, rules=(rule(for_runs=1, min_users=1, segments=("all", "country=DE", "country=UK")),))
-    result = execute(watching, arms(baseline, candidate, users(*names, country=country)), claim(), (), StillClock())
+    result = execute(watching, arms(baseline, candidate, users(*names, country=country)), claim(), Memory(), StillClock())
     assert result.status is RunStatus.OK
     assert {each.segment for each in result.summaries} == {"all", "country=DE"}
     verdicts = {state.segment: (state.outcome, state.state) for state in result.states}
@@ -185,7 +177,9 @@ def test_two_hung_arms_cost_one_deadline_not_two(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pulling, "GRACE_S", 0.5)
     hung = threading.Event()
     start = time.monotonic()
-    result = execute(comparison(k=2, deadline=timedelta(seconds=1)), arms(hung, hung, users("a")), claim(), (), StillClock())
+    result = execute(
+        comparison(k=2, deadline=timedelta(seconds=1)), arms(hung, hung, users("a")), claim(), Memory(), StillClock()
+    )
     took = time.monotonic() - start
     hung.set()
     assert result.status is RunStatus.FAILED

@@ -11,7 +11,7 @@ import pytest
 from factories import claim, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import COVERAGE, Comparison, RunResult, RunStatus, Split, State
+from monitor.model import COVERAGE, Comparison, Memory, RunResult, RunStatus, Split, State
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
 from pipeline.canned import CannedTitles, StillClock, arms, users
@@ -25,7 +25,7 @@ COUNTRIES = ["DE"] * 4 + ["UK"] * 4
 
 def run(candidate: dict[str, list[int]], past: tuple[Split, ...] = (), what: Comparison = TWO, **more: Any) -> RunResult:
     opened = arms(pull(SAME), pull(candidate), users(*NAMES, country=COUNTRIES))
-    return execute(what, opened, claim(), (), StillClock(), splits=past, **more)
+    return execute(what, opened, claim(), Memory(splits=past, **more), StillClock())
 
 
 def split_of(result: RunResult) -> Split:
@@ -141,7 +141,7 @@ def test_hostile_ids_stay_on_one_bounded_line() -> None:
     evil = "x" * 500 + "\x1b[31m\n"
     opened = arms(pull({"a": ["i1"]}), pull({"a": [evil]}), users("a", country=[evil]))
     watched = replace(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
-    for alert in execute(watched, opened, claim(), (), StillClock()).transitions:
+    for alert in execute(watched, opened, claim(), Memory(), StillClock()).transitions:
         assert alert.explanation is not None
         assert alert.explanation.isprintable()
         assert len(alert.explanation) < 600
@@ -149,7 +149,7 @@ def test_hostile_ids_stay_on_one_bounded_line() -> None:
 
 def titled(answer: Any) -> RunResult:
     opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
-    return execute(TWO, opened, claim(), (), StillClock())
+    return execute(TWO, opened, claim(), Memory(), StillClock())
 
 
 def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
@@ -164,7 +164,7 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
 def test_a_catalogue_that_fails_or_hangs_costs_the_titles_and_nothing_else(answer: Any) -> None:
     quick = replace(TWO, deadline=timedelta(seconds=1))
     opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
-    result = execute(quick, opened, claim(), (), StillClock())
+    result = execute(quick, opened, claim(), Memory(), StillClock())
     assert result.status is RunStatus.OK
     assert str(result.reason).startswith("item_titles: ")
     assert result.explanation is not None

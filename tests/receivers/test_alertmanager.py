@@ -10,8 +10,8 @@ from factories import SLOT, message, transition
 from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
-from monitor.receivers import AlertmanagerOptions, ReceiverOptions, open_receivers
-from monitor.receivers.alertmanager import alert_of
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of
 from monitor.receivers.message.alert_labels import alert_labels
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, eventually

@@ -11,8 +11,8 @@ import pytest
 
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
-from monitor.receivers import AppriseOptions, ReceiverOptions, open_receivers
-from monitor.receivers.apprise import AppriseReceiver, defuse, notify_service, open_service
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.receivers.apprise import AppriseOptions, AppriseReceiver, defuse, notify_service, open_service
 from receivers.messages import END, FIRING, START, message
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
@@ -121,7 +121,7 @@ def test_apprise_is_imported_only_where_it_is_opened() -> None:
 def test_without_the_extra_the_configuration_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['apprise'] = None\n"
-        "from monitor.receivers import AppriseOptions\n"
+        "from monitor.receivers.apprise import AppriseOptions\n"
         "AppriseOptions.model_validate({'urls': {'one': 'json://canary'}})"
     )
     done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)

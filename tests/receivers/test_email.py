@@ -11,8 +11,8 @@ import pytest
 
 from factories import SLOT, transition
 from monitor.errors import ConfigError, DeliveryError
-from monitor.receivers import EmailOptions, ReceiverOptions, open_receivers
-from monitor.receivers.email import Email
+from monitor.receivers import ReceiverOptions, open_receivers
+from monitor.receivers.email import Email, EmailOptions
 from receivers.messages import END, FIRING, OTHER, SEEN, START, message
 from servers import free_port
 from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
@@ -228,17 +228,17 @@ def test_silence_and_drops_at_any_step_end_at_the_deadline(
     error = failure(options, timeout="300ms")
     assert time.monotonic() - started < 2
     assert str(error) == f"email at 127.0.0.1:{mail_server.port} did not answer within 0.3 s"
-    assert (error.permanent, error.may_be_known) == (False, step == "CONTENT")
+    assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
 
 
 @pytest.mark.parametrize("step", ["CONNECT", *STEPS])
-def test_a_connection_cut_at_any_step_may_pass_and_is_known_only_after_the_content(
+def test_a_connection_cut_at_any_step_may_pass_and_may_be_known_only_once_the_content_is_due(
     mail_server: MailServer, options: dict[str, Any], step: str
 ) -> None:
     mail_server.plan(step, cut)
     mail_server.plan("HELO", cut)
     error = failure(options)
-    assert (error.permanent, error.may_be_known) == (False, step == "CONTENT")
+    assert (error.permanent, error.may_be_known) == (False, step in {"DATA", "CONTENT"})
     assert "broke the connection or did not speak SMTP" in str(error)
 
 

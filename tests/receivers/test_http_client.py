@@ -1,5 +1,7 @@
 import gc
+import socket
 import subprocess
+import threading
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -10,9 +12,11 @@ from ssl import PROTOCOL_TLS_SERVER, SSLContext
 import pytest
 
 from monitor.errors import DeliveryError
-from monitor.receivers.http_client import MAX_BODY_BYTES, HttpClient
+from monitor.receivers.http_client import HttpClient
+from monitor.receivers.http_transport import MAX_BODY_BYTES
 from monitor.redaction import origin
 from servers import free_port, require
+from servers.daemon import wait_for
 from servers.webhook import (
     Collector,
     Reply,
@@ -107,8 +111,6 @@ def test_a_trickling_body_is_cut_at_the_deadline_and_the_status_counts(collector
 
 
 def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
-    import socket  # noqa: PLC0415 - a bare listener, for this test alone
-
     with socket.create_server(("127.0.0.1", 0)) as listener:
         started = time.monotonic()
         with guarding(f"http://127.0.0.1:{listener.getsockname()[1]}", timeout_s=0.5) as guard:
@@ -126,7 +128,7 @@ def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Co
     gc.collect()
     tracemalloc.start()
     started = time.monotonic()
-    with guarding(collector.url) as guard:
+    with guarding(collector.url, timeout_s=2) as guard:
         if is_taken:
             assert guard.post(b"", {}).status == 200
         else:
@@ -155,6 +157,8 @@ def test_cookies_are_not_kept(collector: Collector) -> None:
 def test_the_environment_s_proxies_are_not_used(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{free_port()}")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
     with guarding(collector.url) as guard:
         assert guard.post(b"", {}).status == 200
 
@@ -224,6 +228,44 @@ def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: Coll
     with guarding(collector.url.replace("http:", "https:"), timeout_s=0.5) as guard:
         failure(guard)
     assert time.monotonic() - started < 1.5
+
+
+@pytest.mark.parametrize("reply", [hang, trickle_headers, flood_headers])
+def test_what_is_given_up_ends_by_itself(collector: Collector, reply: Reply) -> None:
+    collector.default = reply
+    before = set(threading.enumerate())
+    with guarding(collector.url, timeout_s=0.2) as guard:
+        failure(guard)
+        wait_for(lambda: not [each for each in set(threading.enumerate()) - before if each.name == "http"], "its thread's end")
+
+
+def test_a_resolver_that_hangs_is_cut_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended, real = threading.Event(), socket.getaddrinfo
+
+    def hang_on(host: str, *args: object, **kwargs: object) -> object:
+        if host != "slow.test":
+            return real(host, *args, **kwargs)  # type: ignore[arg-type]
+        ended.wait(30)
+        raise socket.gaierror(socket.EAI_AGAIN, "no answer")
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang_on)
+    started = time.monotonic()
+    with guarding("http://slow.test:1/", timeout_s=0.3) as guard:
+        assert "did not answer within" in str(failure(guard))
+    ended.set()
+    assert time.monotonic() - started < 3
+
+
+def test_a_name_with_a_dead_address_before_a_live_one_is_reached(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    collector.default = answer(204)
+    port = int(collector.url.rpartition(":")[2])
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        dead = unused.getsockname()
+        found = [(socket.AF_INET, socket.SOCK_STREAM, 6, "", place) for place in (dead, ("127.0.0.1", port))]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+        with guarding("http://two.test/") as guard:
+            assert guard.post(b"", {}).status == 204
 
 
 @pytest.mark.parametrize(

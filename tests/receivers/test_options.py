@@ -1,17 +1,28 @@
+import importlib
+import pkgutil
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import jsonschema
 import pytest
 from pydantic import ValidationError
 
+from monitor import receivers
 from monitor.errors import ConfigError
 from monitor.options import Options
 from monitor.receivers import ReceiverOptions, open_receivers, receiver_names
+from monitor.receivers.fields import ReceiverEntry
 
 
 class Entries(Options):
     receivers: tuple[ReceiverOptions, ...]
+
+
+def test_every_kind_of_receiver_stands_in_the_registry_under_its_key() -> None:
+    for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
+        importlib.import_module(found.name)
+    fields = {name: get_args(field.annotation)[0] for name, field in ReceiverOptions.model_fields.items()}
+    assert fields == {entry.kind: entry for entry in ReceiverEntry.__subclasses__()}
 
 
 AM = {"urls": ["http://127.0.0.1:9093"]}
@@ -27,7 +38,7 @@ def test_one_receiver_is_opened_for_each_peer_and_each_hook_in_order() -> None:
     options = parsed({"webhook": HOOK}, {"alertmanager": {"urls": ["http://a:9093", "http://b:9093/am"]}})
     opened = open_receivers(options, external_url="http://rankwatch.test")
     assert [receiver.name for receiver in opened] == ["webhook", "alertmanager-0", "alertmanager-1"]
-    assert [receiver.resend_every_s for receiver in opened] == [None, 60.0, 60.0]
+    assert [receiver.treatment.resend_every_s for receiver in opened] == [None, 60.0, 60.0]
     for receiver in opened:
         receiver.close()
         receiver.close()
@@ -39,7 +50,7 @@ def test_pagerduty_and_slack_are_opened_with_secrets_from_files(tmp_path: Path) 
     options = parsed({"pagerduty": {"routing_key_file": "key"}}, {"slack": {"url_file": "hook"}}, base=tmp_path)
     opened = open_receivers(options, external_url="http://rankwatch.test")
     assert [receiver.name for receiver in opened] == ["pagerduty", "slack"]
-    assert [receiver.repeat_every_s for receiver in opened] == [None, 86_400]
+    assert [receiver.treatment.repeat_every_s for receiver in opened] == [None, 86_400]
     assert not any(secret in f"{options!r}{options}" for secret in ("canary", "cccc"))
     for receiver in opened:
         receiver.close()

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from factories import SLOT
 from messages import acknowledgement, briefing, end, many, message, repetition, start
 from monitor.errors import DeliveryError
-from monitor.model import Message, Severity
+from monitor.model import Message, Severity, Treatment
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from servers import free_port
 from servers.pagerduty import KEY, MOST_BYTES, FakePagerDuty
@@ -211,9 +211,8 @@ def test_a_url_that_is_more_than_the_place_is_refused(url: str) -> None:
         PagerDutyOptions.model_validate({"routing_key": KEY, "url": url})
 
 
-def test_by_default_nothing_is_told_twice() -> None:
+def test_by_default_nothing_is_notified_twice() -> None:
     with paging("http://127.0.0.1:1") as receiver:
-        told = (receiver.name, receiver.resend_every_s, receiver.repeat_every_s, receiver.is_ungrouped)
-    assert told == ("pagerduty", None, None, False)
+        assert (receiver.name, receiver.treatment) == ("pagerduty", Treatment())
     with paging("http://127.0.0.1:1", repeat_every="4h") as receiver:
-        assert receiver.repeat_every_s == 14_400
+        assert receiver.treatment == Treatment(repeat_every_s=14_400)

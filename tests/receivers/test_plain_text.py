@@ -80,4 +80,4 @@ def test_a_page_escapes_every_text_and_links_only_to_the_web() -> None:
     )
     for tag in ("<img", "<script", 'href="javascript'):
         assert tag not in page
-    assert 'href="https://x.test/&quot;&gt;&lt;script&gt;"' in page
+    assert 'href="https://x.test/&#34;&gt;&lt;script&gt;"' in page

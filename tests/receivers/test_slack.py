@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from factories import SLOT
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
-from monitor.model import Message
+from monitor.model import Message, Treatment
 from monitor.receivers.message import content_of
 from monitor.receivers.slack import Pace, Slack, SlackOptions, bold, escape_mrkdwn, fence, link, slack_body, stack
 from servers import free_port
@@ -230,11 +230,8 @@ def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> 
     assert list(find_errors(body)) == []
 
 
-def test_by_default_what_lasts_is_told_again_once_a_day() -> None:
+def test_by_default_what_lasts_is_notified_again_once_a_day() -> None:
     with posting("https://hooks.slack.com/services/x") as receiver:
-        told = (receiver.name, receiver.resend_every_s, receiver.is_ungrouped)
-        repeat_every_s = receiver.repeat_every_s
-    assert told == ("slack", None, False)
-    assert repeat_every_s == 86_400
+        assert (receiver.name, receiver.treatment) == ("slack", Treatment(repeat_every_s=86_400))
     with posting("https://hooks.slack.com/services/x", repeat_every=None) as receiver:
-        assert receiver.repeat_every_s is None
+        assert receiver.treatment == Treatment()

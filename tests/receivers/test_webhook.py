@@ -14,11 +14,11 @@ import requests
 from factories import SLOT, transition
 from monitor.errors import DeliveryError
 from monitor.model import Message
-from monitor.receivers import ReceiverOptions, WebhookOptions, open_receivers, verify
+from monitor.receivers import ReceiverOptions, open_receivers, verify
 from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.alert_labels import label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
-from monitor.receivers.webhook import Webhook
+from monitor.receivers.webhook import Webhook, WebhookOptions
 from receivers.messages import END, ENDED, FIRING, OTHER, SEEN, START, message
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve

@@ -4,12 +4,14 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from threading import Lock
 from time import monotonic
 
+import pytest
 import requests
+from apscheduler.schedulers import base as apscheduler_base
 
 from monitor.model import Run, RunStatus
 from monitor.service.daemon.daemon import Daemon
@@ -73,21 +75,50 @@ class Watched:
         assert run is not None
         return run
 
-    def pass_until(self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10)) -> None:
-        """Let time pass by steps until it is seen."""
+    def await_job(self, name: str) -> None:
+        """Wait until a housekeeping job has done what is due now."""
+
+        def is_done() -> bool:
+            jobs = self.daemon._scheduler
+            return jobs._due_s[name] > self.clock.monotonic() and name not in jobs.at_work
+
+        wait_for(is_done, f"work of {name}")
+
+    def pass_until(
+        self, look: Callable[[], object], what: str, step: timedelta = timedelta(seconds=10), *, is_idle: bool = False
+    ) -> None:
+        """Let time pass by steps until it is seen.
+
+        With ``is_idle`` only while no job is at work, so that jobs on a slow machine do not look like jobs that hang.
+        """
 
         def seen() -> bool:
             if look():
                 return True
-            self.clock.let_pass(step)
+            if not (is_idle and self.daemon._scheduler.at_work):
+                self.clock.let_pass(step)
             return False
 
         wait_for(seen, what, timeout_s=30)
 
 
 @contextmanager
+def apscheduler_on(clock: SteppedClock) -> Iterator[None]:
+    """APScheduler reads this clock in place of the machine's."""
+
+    class Stepped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+            return clock.now().astimezone(tz)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apscheduler_base, "datetime", Stepped)
+        yield
+
+
+@contextmanager
 def watching(config: Path) -> Iterator[Watched]:
     clock = SteppedClock()
-    with Daemon(config, clock=clock) as daemon:
+    with apscheduler_on(clock), Daemon(config, clock=clock) as daemon:
         daemon.start()
         yield Watched(daemon, clock)

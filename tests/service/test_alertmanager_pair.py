@@ -84,7 +84,7 @@ class Pair:
         while not claim():
             assert time.monotonic() < ends_at, f"not in time: {what}; said: {self.pages.said}"
             for loop in self.loops:
-                loop.wake()
+                loop.thread.wake()
             time.sleep(0.1)
 
     def await_pages(self, name: str, *said: str) -> None:
@@ -121,7 +121,7 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
     nobody: Any = Silent()
     loops = [
         DeliveryLoop(
-            outlet=OutboxSender(
+            sender=OutboxSender(
                 outbox=store.outbox, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
             )
         )
@@ -131,10 +131,10 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
         loop.start()
     yield loops
     for loop in loops:
-        loop.ask_to_stop()
+        loop.thread.ask_to_stop()
     for loop in loops:
         loop.stop(10)
-    assert not any(loop.is_alive for loop in loops)
+    assert not any(loop.thread.is_alive for loop in loops)
 
 
 @pytest.fixture(scope="module")

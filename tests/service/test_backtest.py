@@ -10,14 +10,13 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from drift_lists import lists_folder
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
 from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
 from monitor.settings import load_settings, to_comparison
 from monitor.storage import open_store
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 NAMES = ("ok-seed", "pop20", "missing5", "trunc5", "ok-lowtraffic", "broken")
 PERIOD = ("--from", "2024-01-01", "--to", "2024-01-14", "--json")
 
@@ -45,10 +44,10 @@ RULES = """
 
 def copy_lists(folder: Path) -> Path:
     """The lists beside a candidate whose days fail, are half empty, and lose a segment."""
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
-    shutil.copytree(LISTS, folder / "lists", ignore=shutil.ignore_patterns("relevance", "stale3", "seg2*", "again", "*-again"))
-    shutil.copytree(LISTS / "pop20", folder / "lists" / "broken")
+    shutil.copytree(
+        lists_folder(), folder / "lists", ignore=shutil.ignore_patterns("relevance", "stale3", "seg2*", "again", "*-again")
+    )
+    shutil.copytree(lists_folder() / "pop20", folder / "lists" / "broken")
     days = folder / "lists" / "broken"
     for day in ("05", "09"):
         (days / f"2024-01-{day}.parquet").unlink()

@@ -1,18 +1,23 @@
 """Clocks that are set and machines that sleep, through the real daemon; the schedule's days of changing clocks."""
 
-from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model import State
-from monitor.service.daemon.scheduler import JumpFinder, Timetable
+from monitor.service.daemon.job_threads import Places
+from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
+from monitor.service.daemon.watchdog import JumpFinder
 from monitor.settings import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
-from service.stepped_daemon import Watched, watching
+from service.stepped_daemon import SteppedClock, Watched, apscheduler_on, watching
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -85,24 +90,19 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._upkeep.latest
+    latest = watched.daemon._housekeeping.latest
     return latest[0].run.slot if latest else None
 
 
-# ------ the timetable by itself
+# ------ when jobs are due
 
 
-def begun(schedule: Schedule, start: datetime, end: datetime, step: timedelta = timedelta(seconds=20)) -> list[datetime]:
-    """Moments at which a timetable that is looked at every so often lets the schedule begin."""
-    table = Timetable()
-    table.replace({"feed": schedule}, {}, 0.0)
-    moments, now = [], start
-    while now <= end:
-        if table.due(now, 0.0):
-            table.begin("feed", now, 0.0)
-            moments.append(now)
-        now += step
-    return moments[1:]  # the first is the start's
+def due_at(schedule: Schedule, start: datetime, end: datetime) -> list[datetime]:
+    """Times at which the schedule's trigger fires after the start's."""
+    trigger, moments = SlotTrigger(schedule), [start]
+    while (following := trigger.get_next_fire_time(moments[-1], moments[-1])) <= end:
+        moments.append(following)
+    return moments[1:]
 
 
 def utc(text: str) -> datetime:
@@ -111,66 +111,126 @@ def utc(text: str) -> datetime:
 
 def test_a_daily_run_happens_once_on_the_days_on_which_clocks_change() -> None:
     daily = Cron.parse("30 2 * * *", "Europe/Berlin")
-    spring = begun(daily, utc("2024-03-30 12:00"), utc("2024-04-01 12:00"))
-    autumn = begun(daily, utc("2024-10-26 12:00"), utc("2024-10-28 12:00"))
+    spring = due_at(daily, utc("2024-03-30 12:00"), utc("2024-04-01 12:00"))
+    autumn = due_at(daily, utc("2024-10-26 12:00"), utc("2024-10-28 12:00"))
     assert spring == [utc("2024-03-31 01:00"), utc("2024-04-01 00:30")]
     assert autumn == [utc("2024-10-27 00:30"), utc("2024-10-28 01:30")]
 
 
 def test_a_run_every_half_hour_follows_the_wall_through_a_repeated_hour() -> None:
     often = Cron.parse("*/30 * * * *", "Europe/Berlin")
-    moments = begun(often, utc("2024-10-26 23:45"), utc("2024-10-27 02:10"))
+    moments = due_at(often, utc("2024-10-26 23:45"), utc("2024-10-27 02:10"))
     assert moments == [utc("2024-10-27 00:00") + timedelta(minutes=30 * n) for n in range(5)]
 
 
+class Planned:
+    """One comparison's trigger as APScheduler and the watchdog use it: fires when due, is planned anew after a jump."""
+
+    def __init__(self, schedule: Schedule, now: datetime) -> None:
+        self.trigger = SlotTrigger(schedule)
+        self.next = self.trigger.get_next_fire_time(None, now)
+
+    def look(self, now: datetime, *, jumped: bool) -> bool:
+        if jumped:
+            self.next = time_after_jump(self.trigger.schedule, self.next, now)
+        is_due = fired = self.next <= now
+        while is_due:
+            self.next = self.trigger.get_next_fire_time(self.next, now)
+            is_due = self.next <= now
+        return fired
+
+
 def test_a_leap_second_is_no_jump_and_gives_no_second_run() -> None:
-    finder, table = JumpFinder(), Timetable()
-    table.replace({"feed": Every(timedelta(minutes=1))}, {}, 0.0)
+    minutely, finder = Every(timedelta(minutes=1)), JumpFinder()
     moments = [utc("2016-12-31 23:59:59"), utc("2017-01-01 00:00:00"), utc("2016-12-31 23:59:59.500"), utc("2017-01-01")]
-    handed: Counter[datetime] = Counter()
+    planned, handed = Planned(minutely, moments[0]), []
     for steady, now in enumerate(moments):
-        assert finder.look(now, float(steady)) is None
-        if table.due(now, float(steady)):
-            table.begin("feed", now, float(steady))
-            handed[Every(timedelta(minutes=1)).latest(now)] += 1
-    assert set(handed) == {utc("2016-12-31 23:59"), utc("2017-01-01")}
+        jump = finder.look(now, float(steady))
+        assert jump is None
+        if planned.look(now, jumped=False):
+            handed.append(minutely.latest(now))
+    assert handed == [utc("2016-12-31 23:59"), utc("2017-01-01")]
 
 
 @given(st.lists(st.integers(-7 * 3600, 7 * 3600), min_size=1, max_size=30), st.integers(1, 7200))
 def test_however_the_clock_is_set_the_newest_slot_is_begun_at_the_next_look_and_never_twice_in_a_row(
     steps: list[int], period: int
 ) -> None:
-    schedule, table, now = Every(timedelta(seconds=period)), Timetable(), NOON
-    table.replace({"feed": schedule}, {}, 0.0)
-    last: datetime | None = None
+    schedule, now = Every(timedelta(seconds=period)), NOON
+    planned, last = Planned(schedule, now), schedule.latest(now)
+    assert planned.look(now, jumped=False)
     for step in steps:
         now += timedelta(seconds=step)
         slot = schedule.latest(now)
-        assert bool(table.due(now, 0.0)) is (slot != last)
-        if slot != last:
-            table.begin("feed", now, 0.0)
-            last = slot
+        assert planned.look(now, jumped=True) is (slot != last)
+        last = slot
+
+
+def test_of_the_slots_of_a_year_that_passed_at_once_apscheduler_walks_through_two() -> None:
+    often, year_later = SlotTrigger(Every(timedelta(seconds=1))), NOON + timedelta(days=365)
+    following = often.get_next_fire_time(NOON, year_later)
+    assert following == year_later
+    assert often.get_next_fire_time(following, year_later) == year_later + timedelta(seconds=1)
+
+
+@contextmanager
+def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tuple[SteppedClock, JobScheduler, list[int]]]:
+    """A scheduler with one job of housekeeping, and the times at which that was done."""
+    clock, done = SteppedClock(), list[int]()
+    with apscheduler_on(clock):
+        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None)
+        jobs.start()
+        jobs.follow({"-prune": plan(lambda: done.append(1))})
+        yield clock, jobs, done
+        jobs.stop(5)
+
+
+def idle(jobs: JobScheduler) -> None:
+    """Let APScheduler look, and wait until what it found due has ended."""
+    seen = Event()
+    jobs.follow({**jobs.plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
+    assert seen.wait(20)
+    wait_for(lambda: not jobs.at_work, "the end of all jobs")
+    jobs.follow({name: plan for name, plan in jobs.plans.items() if name != "-seen"})
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
-    table = Timetable()
-    table.replace({}, {"-prune": HOUR}, 100.0)
-    assert table.due(NOON + 100 * HOUR, 3699.0) == ()
-    assert table.due(NOON - 100 * HOUR, 3700.0) == ("-prune",)
-    table.put_off("-prune", 3700.0)
-    assert table.due(NOON, 7299.0) == ()
+    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR, is_put_off_by_jump=True)) as (clock, jobs, done):
+        clock.set(100 * HOUR)
+        idle(jobs)
+        assert done == []
+        clock.set(-200 * HOUR)
+        jobs.follow_clock()
+        clock.let_pass(timedelta(minutes=59))
+        idle(jobs)
+        assert done == []
+        clock.let_pass(timedelta(minutes=2))
+        jobs.wake_up()
+        wait_for(lambda: done == [1], "its work")
+        clock.set(HOUR)
+        jobs.follow_clock()
+        clock.let_pass(timedelta(minutes=59))
+        idle(jobs)
+        assert done == [1]
 
 
 def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_period_again() -> None:
-    table, soon = Timetable(), {"-prune": timedelta(minutes=5)}
-    table.replace({}, {"-prune": HOUR}, 100.0, firsts=soon)
-    assert table.due(NOON, 399.0) == ()
-    table.replace({}, {"-prune": HOUR}, 399.0, firsts=soon)  # a reload puts nothing off
-    assert table.due(NOON, 400.0) == ("-prune",)
-    table.begin("-prune", NOON, 400.0)
-    table.replace({}, {"-prune": HOUR}, 500.0, firsts=soon)
-    assert table.due(NOON, 3999.0) == ()
-    assert table.due(NOON, 4000.0) == ("-prune",)
+    soon = timedelta(minutes=5)
+    with housekeeping(lambda call: JobPlan(call=call, when=HOUR, limit=HOUR, first=soon)) as (clock, jobs, done):
+        clock.let_pass(timedelta(minutes=4))
+        idle(jobs)
+        assert done == []
+        jobs.follow(jobs.plans)  # a reload puts nothing off
+        clock.let_pass(timedelta(minutes=1))
+        jobs.wake_up()
+        wait_for(lambda: done == [1], "its work")
+        jobs.follow(jobs.plans)
+        clock.let_pass(timedelta(minutes=59))
+        idle(jobs)
+        assert done == [1]
+        clock.let_pass(timedelta(minutes=1, seconds=1))
+        jobs.wake_up()
+        wait_for(lambda: done == [1, 1], "its work again")
 
 
 def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_the_same(tmp_path: Path) -> None:
@@ -183,10 +243,20 @@ def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_th
 
 
 def test_those_that_have_been_due_for_longest_come_first() -> None:
-    table = Timetable()
-    table.replace({"late": Every(HOUR)}, {"-a": timedelta(seconds=5)}, 0.0)
-    table.begin("late", NOON, 0.0)
-    assert table.due(NOON, 5.0) == ("-a",)
-    assert table.due(NOON + HOUR, 6.0) == ("-a", "late")
-    table.hasten("unknown", 7.0)
-    assert table.due(NOON + HOUR, 8.0) == ("-a", "late")
+    places, order = Places(lambda: 1), list[str]()
+    places.take()
+
+    def work(name: str) -> None:
+        places.take()
+        order.append(name)
+        places.give_back()
+
+    threads = [Thread(target=work, args=(name,)) for name in ("first", "second", "third")]
+    for count, thread in enumerate(threads, 1):
+        thread.start()
+        wait_for(lambda count=count: places.waiting == count, "its turn")  # type: ignore[misc]
+    assert order == []
+    places.give_back()
+    for thread in threads:
+        thread.join(20)
+    assert order == ["first", "second", "third"]

@@ -153,7 +153,7 @@ def test_a_short_outage_is_told_to_nobody(
         proxy.resume()
         watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", timedelta(seconds=5))
         watched.clock.let_pass(5 * MINUTE)
-        wait_for(lambda: "-tell-webhook" not in watched.daemon._rhythm._timetable.due(NOON, 0.0), "a look at who is to be told")
+        watched.await_job("-notify-webhook")
         assert told(collector) == []
 
 
@@ -194,11 +194,11 @@ def test_a_database_of_another_schema_is_away_until_it_is_upgraded_although_it_c
         watched.await_run(NOON)
         schema_version.downgrade(url, "-1")
         refusals = 'database_errors_total{reason="schema"}'
-        watched.pass_until(lambda: (watched.value(refusals) or 0) >= 4, "four looks", 5 * SECOND)
+        watched.pass_until(lambda: (watched.value(refusals) or 0) >= 4, "four looks", 5 * SECOND, is_idle=True)
         assert is_away(watched)
         assert [line["event"] for line in lines.entries] == ["database away"]
         schema_version.upgrade(url)
-        watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND)
+        watched.pass_until(lambda: watched.value("database_up") == 1, "that it is back", 5 * SECOND, is_idle=True)
         assert [line["event"] for line in lines.entries] == ["database away", "database back"]
 
 

@@ -15,10 +15,9 @@ from scipy import stats
 from sqlalchemy import create_engine, text
 from typer.testing import CliRunner
 
+from drift_lists import lists_folder
 from monitor.cli.main import app
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 CANDIDATES = ("ok-seed", "pop20", "trunc5", "missing5")
 DAYS = [f"2024-01-{day:02}" for day in range(1, 15)]
 K, P = 10, 0.9
@@ -37,9 +36,7 @@ COMPARISON = """
 
 
 def write_config(folder: Path, url: str, receivers: str = "", names: tuple[str, ...] = CANDIDATES) -> Path:
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
-    comparisons = "".join(COMPARISON.format(name=name, lists=LISTS) for name in names)
+    comparisons = "".join(COMPARISON.format(name=name, lists=lists_folder()) for name in names)
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
     return path
@@ -53,7 +50,7 @@ def run_cli(*args: str) -> list[dict[str, Any]]:
 
 @cache
 def lists_of(name: str, day: str) -> dict[str, list[int]]:
-    frame = pd.read_parquet(LISTS / name / f"{day}.parquet")
+    frame = pd.read_parquet(lists_folder() / name / f"{day}.parquet")
     return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
 
 
@@ -121,8 +118,6 @@ def test_means_of_every_day_agree_with_scipy_and_equation_32(tmp_path: Path, dat
 
 @pytest.mark.parametrize("name", ["ok-seed", "pop20", "missing5"])
 def test_the_reference_for_rbo_agrees_with_the_rbo_package_where_lists_are_even(name: str) -> None:
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
     expected = mean_over_users(name, "2024-01-11", rbo_of_package)
     assert mean_over_users(name, "2024-01-11", rbo_of_equation_32) == pytest.approx(expected, abs=1e-9)
 
@@ -174,8 +169,8 @@ def with_default_rules(text: str, floor: str) -> str:
     for part in re.sub(r"    rules:\n.*\n", "    rules: default\n", text).split("  - name: ")[1:]:
         name = part.partition("\n")[0]
         prefix = "ok-lowtraffic-" if name == "ok-lowtraffic" else ""
-        own = part.replace(f"{LISTS}/baseline/", f"{LISTS}/{prefix}baseline/")
-        told = floor.format(lists=LISTS, again=f"{prefix}again")
+        own = part.replace(f"{lists_folder()}/baseline/", f"{lists_folder()}/{prefix}baseline/")
+        told = floor.format(lists=lists_folder(), again=f"{prefix}again")
         comparisons.append(f"  - name: {own}" + (f"    noise_floor: {told}\n" if told else ""))
     return text.partition("  - name: ")[0] + "".join(comparisons)
 

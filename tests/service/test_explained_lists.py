@@ -4,17 +4,15 @@ import json
 import math
 from collections import Counter
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from drift_lists import lists_folder
 from monitor.cli.main import app
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 FAULTY = ("pop20", "seg2-nonUK-pop", "stale3", "trunc5", "missing5")
 HEALTHY = ("ok-seed", "ok-hyper")
 DAYS = range(1, 15)
@@ -50,12 +48,10 @@ def replayed(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[str, dict[tuple[str, int], Shown], list[Shown]]:
     """The metric explained, every run as `show` tells it, and every transition."""
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
     metric = request.param
     folder = tmp_path_factory.mktemp("replayed")
     comparisons = "".join(
-        COMPARISON.format(name=name, lists=LISTS, metric=metric, floor=FLOORS[metric]) for name in (*FAULTY, *HEALTHY)
+        COMPARISON.format(name=name, lists=lists_folder(), metric=metric, floor=FLOORS[metric]) for name in (*FAULTY, *HEALTHY)
     )
     config = folder / "rankwatch.yaml"
     config.write_text(f"database: sqlite:///{folder / 'rankwatch.db'}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
@@ -73,7 +69,7 @@ Replayed = tuple[str, dict[tuple[str, int], Shown], list[Shown]]
 
 @cache
 def candidate(name: str, day: int) -> pd.DataFrame:
-    return pd.read_parquet(LISTS / name / f"2024-01-{day:02}.parquet")
+    return pd.read_parquet(lists_folder() / name / f"2024-01-{day:02}.parquet")
 
 
 @cache

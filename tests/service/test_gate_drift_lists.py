@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from drift_lists import lists_folder
 from monitor.cli.main import app
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 SINCE = "2024-01-08"
 EXITS = {"ok-seed": 0, "pop20": 1, "missing5": 2, "seg2-nonUK-pop": 1}
 MARGIN = "0.1"
@@ -18,8 +17,6 @@ MARGIN = "0.1"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
     config = tmp_path_factory.mktemp("gate") / "rankwatch.yaml"
     comparisons = "".join(map(_comparison, EXITS))
     config.write_text(f"database: sqlite:///{config.parent}/rankwatch.db\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
@@ -42,7 +39,7 @@ def _comparison(name: str) -> str:
 
 
 def _source(arm: str) -> str:
-    return f'{{file: {{path: "{LISTS}/{arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+    return f'{{file: {{path: "{lists_folder()}/{arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
 
 
 def _run(*args: str, code: int) -> list[dict[str, Any]]:

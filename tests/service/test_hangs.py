@@ -4,19 +4,24 @@ import queue
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from logs import captured
 from monitor.cli.serve import _obey
 from monitor.model import RunStatus
 from monitor.service.daemon import daemon as daemon_module
-from monitor.service.daemon.scheduler import SILENT_S, STUCK_S, Heart, Jobs
+from monitor.service.daemon import scheduler
+from monitor.service.daemon.scheduler import STUCK_S, JobPlan, JobScheduler
+from monitor.service.daemon.watchdog import SILENT_S, Watchdog
+from monitor.settings import Every
 from servers.daemon import wait_for
-from service.stepped_daemon import SteppedClock, watching
+from service.stepped_daemon import SteppedClock, apscheduler_on, watching
 from service.test_clock import HOUR, NOON, world
 
 LONG = timedelta(minutes=20)
@@ -65,26 +70,31 @@ def runs_of(store: object, name: str) -> int:
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
     with watching(world(tmp_path)) as watched:
         watched.await_run(NOON)
-        wait_for(lambda: "feed" not in watched.daemon._jobs.names, "the end of the first run")
-        watched.daemon._jobs._scheduler.pause()
+        watched.daemon._scheduler._scheduler.pause()
         watched.clock.let_pass(HOUR)
-        wait_for(lambda: "feed" in watched.daemon._jobs.names, "the run that gets no thread")
+        wait_for(lambda: watched.daemon._scheduler._asked_s, "that it is asked")
+        assert NOON + HOUR not in watched.runs()
         watched.clock.let_pass(timedelta(seconds=STUCK_S + 1))
         watched.await_run(NOON + HOUR)
         assert watched.value('watchdog_restarts_total{part="scheduler"}') == 1
 
 
 @contextmanager
-def working(clock: SteppedClock) -> Iterator[Jobs]:
-    jobs = Jobs(clock, on_end=lambda: None)
-    jobs.start()
-    try:
-        yield jobs
-    finally:
-        jobs.stop()
+def working(clock: SteppedClock) -> Iterator[JobScheduler]:
+    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None)
+    with apscheduler_on(clock):
+        jobs.start()
+        try:
+            yield jobs
+        finally:
+            jobs.stop(5)
 
 
-def test_one_of_a_name_is_at_work_at_a_time_until_it_is_forsaken() -> None:
+def daily(call: Callable[[], object]) -> JobPlan:
+    return JobPlan(call=call, when=Every(timedelta(days=1)), limit=timedelta(seconds=60), is_run=True)
+
+
+def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
     clock, ended, count = SteppedClock(), threading.Event(), []
 
     def work() -> None:
@@ -92,57 +102,101 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_forsaken() -> None:
         ended.wait(20)
 
     with working(clock) as jobs:
-        assert jobs.begin("one", work, limit_s=60)
+        jobs.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
-        assert not jobs.begin("one", work, limit_s=60)
+        jobs.hasten("one")
+        wait_for(lambda: jobs._repeated, "that it is still at work")
         assert jobs.overdue() == ()
         clock.let_pass(timedelta(seconds=61))
         assert jobs.overdue() == ("one",)
-        jobs.forsake("one")
-        assert jobs.begin("one", work, limit_s=60)
+        assert count == [1]
+        jobs.abandon("one")
+        jobs.begin_repeated()
         wait_for(lambda: len(count) == 2, "the begin of its successor")
+        jobs.hasten("one")
+        wait_for(lambda: jobs._repeated, "that its successor is at work")
         ended.set()
-        wait_for(lambda: not jobs.names, "the end of both")
+        wait_for(lambda: len(count) == 3, "one more as it fell due meanwhile")
+        wait_for(lambda: not jobs.at_work, "the end of all")
 
 
-def test_a_job_that_raises_is_logged_and_can_be_begun_again() -> None:
-    with working(SteppedClock()) as jobs:
-        jobs.begin("bad", lambda: 1 / 0, limit_s=60)
-        wait_for(lambda: not jobs.names, "its end")
-        assert jobs.begin("bad", lambda: None, limit_s=60)
+def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, count = captured(monkeypatch, scheduler), []
 
-
-def test_a_heart_that_is_held_up_no_longer_counts_as_beating() -> None:
-    clock, held, beats = SteppedClock(), threading.Event(), []
-
-    def beat() -> None:
-        beats.append(1)
-        if len(beats) > 1:
-            held.wait(20)
-
-    heart = Heart(clock, beat)
-    heart.start()
-    wait_for(lambda: len(beats) == 2, "the beat that hangs")
-    clock.let_pass(timedelta(seconds=SILENT_S))
-    assert not heart.is_beating
-    held.set()
-    wait_for(lambda: heart.is_beating, "the next beat")
-    heart.stop()
-
-
-def test_a_heart_whose_beats_fail_goes_on_and_does_not_count_as_beating() -> None:
-    clock, beats = SteppedClock(), []
-
-    def beat() -> None:
-        beats.append(1)
+    def fail() -> None:
+        count.append(1)
         raise ZeroDivisionError
 
-    heart = Heart(clock, beat)
-    heart.start()
+    with working(SteppedClock()) as jobs:
+        jobs.follow({"bad": daily(fail)})
+        wait_for(lambda: lines.entries, "its end")
+        jobs.hasten("bad")
+        wait_for(lambda: len(count) == 2, "its second begin")
+    assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
+
+
+class HeldUp:
+    """Jobs whose looks take as long as a test wants, or fail."""
+
+    def __init__(self, look: Callable[[], object]) -> None:
+        self.begin_repeated = look
+
+    def wake_up(self) -> None:
+        return
+
+    def overdue(self) -> tuple[str, ...]:
+        return ()
+
+    def is_stuck(self) -> bool:
+        return False
+
+
+def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
+    rest: Any = None
+    jobs: Any = HeldUp(look)
+    return Watchdog(
+        jobs=jobs,
+        runs=rest,
+        clock=clock,
+        publisher=rest,
+        database=rest,
+        runner=rest,
+        renew_sources=rest,
+        renew_store=rest,
+    )
+
+
+def test_a_watchdog_that_is_held_up_no_longer_counts_as_looking() -> None:
+    clock, held, looks = SteppedClock(), threading.Event(), []
+
+    def look() -> None:
+        looks.append(1)
+        if len(looks) > 1:
+            held.wait(20)
+
+    dog = watchdog(clock, look)
+    dog.start()
+    wait_for(lambda: len(looks) == 2, "the look that hangs")
     clock.let_pass(timedelta(seconds=SILENT_S))
-    wait_for(lambda: len(beats) >= 2, "the next beat")
-    assert not heart.is_beating
-    heart.stop()
+    assert not dog.is_looking
+    held.set()
+    wait_for(lambda: dog.is_looking, "the next look")
+    dog.stop()
+
+
+def test_a_watchdog_whose_looks_fail_goes_on_and_does_not_count_as_looking() -> None:
+    clock, looks = SteppedClock(), []
+
+    def look() -> None:
+        looks.append(1)
+        raise ZeroDivisionError
+
+    dog = watchdog(clock, look)
+    dog.start()
+    clock.let_pass(timedelta(seconds=SILENT_S))
+    wait_for(lambda: len(looks) >= 2, "the next look")
+    assert not dog.is_looking
+    dog.stop()
 
 
 class Ailing:

@@ -7,7 +7,7 @@ import pytest
 
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
-from monitor.model import Message, MessageStatus
+from monitor.model import Message, MessageStatus, Treatment
 from monitor.service.daemon.outage import CALM_S, OutageMonitor
 from monitor.service.daemon.outage_alert import REFUSED_PAUSE_S, REPEAT_S, OutageAlert
 from service.stepped_daemon import SteppedClock
@@ -20,9 +20,7 @@ class Recorder:
     """A receiver that fails as told, once for each failure."""
 
     name: str = "pager"
-    resend_every_s: float | None = None
-    repeat_every_s: float | None = None
-    is_ungrouped: bool = False
+    treatment: Treatment = field(default_factory=Treatment)
     failures: list[DeliveryError] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
 
@@ -43,12 +41,12 @@ class Recorder:
 class World:
     clock: SteppedClock
     database: OutageMonitor
-    emergency: OutageAlert
+    alert: OutageAlert
     publisher: PrometheusPublisher
 
     def after(self, seconds: float, receiver: Recorder) -> None:
         self.clock.let_pass(timedelta(seconds=seconds))
-        self.emergency.tell(receiver)
+        self.alert.notify(receiver)
 
 
 @pytest.fixture
@@ -58,8 +56,8 @@ def world() -> World:
     publisher.watch([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    emergency = OutageAlert(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
-    return World(clock, database, emergency, publisher)
+    alert = OutageAlert(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
+    return World(clock, database, alert, publisher)
 
 
 FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False)
@@ -86,7 +84,7 @@ def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_
 
 
 def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world: World) -> None:
-    alertmanager = Recorder(resend_every_s=60)
+    alertmanager = Recorder(treatment=Treatment(resend_every_s=60))
     world.database.failed(AWAY)
     world.after(121, alertmanager)
     for _ in range(3):

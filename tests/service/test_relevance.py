@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from drift_lists import lists_folder
 from monitor import __version__
 from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
@@ -24,9 +25,7 @@ from monitor.service.daemon.daemon import Daemon
 from monitor.service.wiring import Wiring, wire
 from monitor.settings import load_settings
 from monitor.storage import SqlStore, open_store
-from servers import missing
 
-LISTS = Path(__file__).resolve().parents[2].parent / "shared" / "drift-lists"
 K = 10
 DAY = timedelta(days=1)
 DAYS = [datetime(2024, 1, day, tzinfo=UTC) for day in range(1, 8)]
@@ -84,18 +83,16 @@ class Shop:
         return result
 
     def arrive(self, day: datetime) -> None:
-        shutil.copy(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet", self.bought)
+        shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", self.bought)
 
     def fill(self) -> list[tuple[datetime, bool]]:
         return [(each.run.slot, bool(each.summaries)) for each in self.service.backfill("shop", None, None)]
 
 
 def write(folder: Path, url: str, within: str = "7d") -> Path:
-    if not LISTS.is_dir():
-        missing(f"{LISTS} is not there")
     (folder / "bought").mkdir()
     config = folder / "rankwatch.yaml"
-    config.write_text(CONFIG.format(url=url, lists=LISTS, bought=folder / "bought", within=within))
+    config.write_text(CONFIG.format(url=url, lists=lists_folder(), bought=folder / "bought", within=within))
     return config
 
 
@@ -111,13 +108,13 @@ def shop(tmp_path: Path, database_url: str) -> Iterator[Shop]:
 
 @cache
 def lists_of(name: str, day: datetime) -> dict[str, list[int]]:
-    frame = pd.read_parquet(LISTS / name / f"{day:%Y-%m-%d}.parquet")
+    frame = pd.read_parquet(lists_folder() / name / f"{day:%Y-%m-%d}.parquet")
     return {user: [int(item) for item in items][:K] for user, items in zip(frame.user_id, frame["items"], strict=True)}
 
 
 @cache
 def grades_of(day: datetime) -> dict[str, dict[int, float]]:
-    frame = pd.read_parquet(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet")
+    frame = pd.read_parquet(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet")
     return {
         user: {int(item): float(grade) for item, grade in zip(items, grades, strict=True)}
         for user, items, grades in zip(frame.user_id, frame["items"], frame.grades, strict=True)
@@ -236,7 +233,7 @@ def test_the_command_tells_what_was_labelled_and_what_waits_since_when(tmp_path:
     assert "self_churn" in shown
 
     for day in DAYS[:2]:
-        shutil.copy(LISTS / "relevance" / f"{day:%Y-%m-%d}.parquet", tmp_path / "bought")
+        shutil.copy(lists_folder() / "relevance" / f"{day:%Y-%m-%d}.parquet", tmp_path / "bought")
     (first, second) = map(json.loads, cli("backfill", "shop", "--config", config, "--to", "2024-01-02", "--json").splitlines())
     assert [first["outcome"], second["outcome"]] == ["labelled", "labelled"]
     assert first["summaries"][NDCG]["users"] == len([each for each in expected(DAYS[0])[NDCG].values() if each is not None])

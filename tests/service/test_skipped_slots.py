@@ -1,27 +1,70 @@
+"""Slots that went by without a run, counted by reason when the next one is chosen."""
+
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from monitor.service.daemon.jobs import count_skipped
+from factories import comparison
+from monitor.service.daemon.slot_choice import SlotChooser
+from monitor.service.runner import Runner, Watched
+from monitor.settings import Every
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
-PASSED = [START + timedelta(minutes=minute) for minute in (1, 2, 3)]
+MINUTE = timedelta(minutes=1)
+
+
+@dataclass
+class Stored:
+    """A store that remembers the last slot alone."""
+
+    last: datetime | None = START
+
+    def last_slot(self, _name: str) -> datetime | None:
+        return self.last
+
+
+class Clock:
+    """Four minutes past the last slot."""
+
+    def now(self) -> datetime:
+        return START + 4 * MINUTE + timedelta(seconds=3)
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def chooser(store: Stored) -> SlotChooser:
+    only: Any = store
+    return SlotChooser(runner=Runner(store=only, clock=Clock()), store=only, clock=Clock())
+
+
+def watched() -> Watched:
+    nothing: Any = None
+    return Watched(comparison=comparison(name="feed"), arms=nothing, schedule=Every(MINUTE))
 
 
 @pytest.mark.parametrize(
-    ("busy_until", "counts"),
+    ("overlapped", "counts"),
     [
-        (None, {"missed": 3}),
-        (START, {"missed": 3}),
-        (START + timedelta(minutes=2, seconds=10), {"overlap": 2, "missed": 1}),
-        (START + timedelta(minutes=5), {"overlap": 3}),
+        ((), {"missed": 3}),
+        ((0,), {"missed": 3}),
+        ((1, 2), {"overlap": 2, "missed": 1}),
+        ((1, 2, 3, 4), {"overlap": 3}),
     ],
 )
 def test_slots_that_passed_while_a_run_was_at_work_are_overlap_and_others_missed(
-    busy_until: datetime | None, counts: dict[str, int]
+    overlapped: tuple[int, ...], counts: dict[str, int]
 ) -> None:
-    assert count_skipped(PASSED, busy_until) == counts
+    slots = chooser(Stored())
+    slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
+    slots.note_overlap("other", [START + 3 * MINUTE])
+    choice = slots.choose(watched())
+    assert (choice.slot, choice.is_rerun) == (START + 4 * MINUTE, False)
+    assert choice.skipped == counts
 
 
-def test_no_slot_passed_means_no_count() -> None:
-    assert count_skipped([], START) == {}
+@pytest.mark.parametrize("last", [None, START + 3 * MINUTE, START + 4 * MINUTE])
+def test_no_slot_passed_means_no_count(last: datetime | None) -> None:
+    assert chooser(Stored(last)).choose(watched()).skipped == {}

@@ -83,7 +83,7 @@ class World:
         store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=WIDE, segments=SEGMENTS)
         store_run(self.store, mean, slot=datetime.now(UTC), to=self.names, watched=NARROW)
         for loop in self.loops:
-            loop.wake()
+            loop.thread.wake()
         took: dict[str, float] = {}
         while len(took) < len(HEALTHY):
             assert time.monotonic() < began + 60, (took, self.counts.by_outcome)
@@ -136,7 +136,7 @@ def looping(store: SqlStore, entries: Sequence[ReceiverOptions], counts: Counts)
     publisher: Any = counts
     return [
         DeliveryLoop(
-            outlet=OutboxSender(
+            sender=OutboxSender(
                 outbox=store.outbox, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
             )
         )
@@ -182,7 +182,7 @@ def world(
             hanging=hanging,
         )
         for loop in loops:
-            loop.ask_to_stop()
+            loop.thread.ask_to_stop()
         for loop in loops:
             loop.stop(10)
 

@@ -14,12 +14,12 @@ import pytest
 import sqlalchemy as sa
 from pydantic import ValidationError
 
+from drift_lists import lists_folder
 from monitor.errors import SourceError
 from monitor.model import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
 
-DRIFT = Path(__file__).parents[3] / "shared" / "drift-lists" / "relevance"
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
 
@@ -255,9 +255,13 @@ def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
         assert by_user(read(**write(rows, tmp_path))) == expected
 
 
-@pytest.mark.skipif(not DRIFT.is_dir(), reason="the shared lists are not beside this checkout")
 def test_what_shoppers_bought_is_read_as_it_lies_there() -> None:
-    options = {"path": str(DRIFT / "{slot:%Y-%m-%d}.parquet"), "user": "user_id", "items": "items", "grades": "grades"}
+    options = {
+        "path": str(lists_folder() / "relevance" / "{slot:%Y-%m-%d}.parquet"),
+        "user": "user_id",
+        "items": "items",
+        "grades": "grades",
+    }
 
     tables = [read(datetime(2024, 1, day, tzinfo=UTC), file=options) for day in range(1, 15)]
 

@@ -111,7 +111,7 @@ def test_expired_runs_are_abandoned_once_and_say_why(store: SqlStore) -> None:
     running, abandoned = store.history.runs(comparison="home-feed", limit=5)
     assert running.status is RunStatus.RUNNING
     assert (abandoned.status, abandoned.finished_at) == (RunStatus.ABANDONED, SLOT + HOUR)
-    assert abandoned.reason == "its claim ran out: the process that ran it was stopped or hung"
+    assert abandoned.reason == "its claim expired: the process that ran it was stopped or hung"
     assert claimed(store, now=LATER).attempt == 2
 
 

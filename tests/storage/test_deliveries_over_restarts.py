@@ -14,7 +14,7 @@ from factories import SLOT, comparison, summary
 from factories import rule as alert_rule
 from monitor.alerts import assign_incidents, evaluate_rules
 from monitor.errors import DeliveryError, DeliveryTrouble
-from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition
+from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, open_store
 from storage.test_alerts_over_restarts import _empty_database
@@ -35,7 +35,7 @@ class KilledError(BaseException):
 class Believer:
     """A receiver that keeps what it was told, and fails as planned; ``lost`` and ``taken`` look the same to who sends."""
 
-    name, resend_every_s, repeat_every_s, is_ungrouped = "hook", None, None, False
+    name, treatment = "hook", Treatment()
 
     def __init__(self) -> None:
         self.plan: list[str] = []

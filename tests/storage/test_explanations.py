@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from monitor.model import (
     Expectation,
     Explanation,
     ExposedItem,
+    MemoryRequest,
     Part,
     PartMeans,
     RunStatus,
@@ -80,8 +81,13 @@ def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: s
     return claim.run_id
 
 
+def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
+    return store.history.memory_of(request).splits
+
+
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
-    found = store.history.healthy_splits("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit)
+    found = splits(store, SLOT + day * DAY, limit)
     return [split.means[0].membership for split in found]
 
 
@@ -109,7 +115,7 @@ def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> No
 
 def test_splits_are_read_back_as_they_were_stored_with_segments_of_which_nobody_was_compared(store: SqlStore) -> None:
     stored(store, 0, split=replace(SPLIT, means=(MEANS, NOBODY)))
-    (found,) = store.history.healthy_splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    (found,) = splits(store, SLOT + DAY)
     assert (found.metric, found.means[0], found.kinds) == ("extended_tau", MEANS, {"all": KINDS})
     assert (found.means[1].segment, found.means[1].asked, found.means[1].n) == ("activity=new", 2, 0)
     assert math.isnan(found.means[1].whole)
@@ -166,7 +172,7 @@ def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlSt
     claim = worked.claimed(store, SLOT, rerun=True)
     assert store.runs.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
     assert store.history.explanation(run_id) is None
-    (found,) = store.history.healthy_splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    (found,) = splits(store, SLOT + DAY)
     assert found.metric == "overlap"
 
 

@@ -1,14 +1,14 @@
 """Earlier runs as rules learn from them."""
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
 
 import factories
 from factories import SLOT
-from monitor.model import Expectation, Rule, RunStatus, State
+from monitor.model import Expectation, MemoryRequest, Rule, RunStatus, State
 from monitor.storage import SqlStore
 from monitor.storage.tables import lessons
 from storage import worked
@@ -31,10 +31,13 @@ def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "
     return claim.run_id
 
 
+def request(before: datetime, runs: int, *rules: Rule) -> MemoryRequest:
+    series = {rule.alert: rule.series for rule in rules}
+    return MemoryRequest(comparison="home-feed", config_hash="hash", before=before, runs=runs, series=series)
+
+
 def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
-    runs = store.history.past_runs(
-        "home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit, rules=[factories.rule()]
-    )
+    runs = store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
     return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
 
 
@@ -57,14 +60,14 @@ def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_
     claim = worked.claimed(store, SLOT, rerun=True)
     assert store.runs.finish(worked.result(claim), receivers=())
     (latest,) = store.history.latest(["home-feed"])
-    (run,) = store.history.past_runs("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[])
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5))
     assert latest.expectations == ()
     assert run.lessons == {}
 
 
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (run,) = store.history.past_runs("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[LOW])
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
 
     lesson = run.lessons["Low"]
     assert (lesson.series, lesson.segments) == (LOW.series, ("all", "country=DE"))
@@ -77,7 +80,7 @@ def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlS
     stored(store, 1, expectations=SEEN)
 
     def read(*rules: Rule) -> list[int]:
-        runs = store.history.past_runs("home-feed", config_hash="hash", before=SLOT + 2 * DAY, limit=5, rules=rules)
+        runs = store.history.past_runs(request(SLOT + 2 * DAY, 5, *rules))
         return [len(run.summaries) for run in runs]
 
     assert read(LOW) == [1, 0]
@@ -90,7 +93,7 @@ def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
 
-    (run,) = store.history.past_runs("home-feed", config_hash="hash", before=SLOT + DAY, limit=5, rules=[LOW])
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
     assert run.lessons == {}
     assert len(run.summaries) == 1
 
@@ -111,6 +114,6 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
             states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
         stored(store, day, states=tuple(states), transitions=tuple(transitions))
 
-    runs = store.history.past_runs("home-feed", config_hash="hash", before=SLOT + 6 * DAY, limit=5, rules=[])
+    runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))
     watch = ("SimilarityLow", "all")
     assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]

@@ -21,7 +21,7 @@ from numba import njit
 
 from monitor.kernels.finding.found import AlignedRanks
 from monitor.kernels.finding.positions import Ranks
-from monitor.kernels.ragged import Codes
+from monitor.model.arrays import Codes
 
 Step = TypeVar("Step", bound=Callable[..., Any])
 Array = npt.NDArray[Any]

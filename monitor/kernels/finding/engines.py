@@ -101,7 +101,7 @@ class Engines:
                 raise ConfigError(msg) from None
             self._compiled = Compiled(
                 find=finding.find,
-                weigh=finding.weigh,
+                weigh=finding.weigh_counts,
                 code_text=coding.code_text,
                 code_integers=coding.code_integers,
                 recode=coding.recode,

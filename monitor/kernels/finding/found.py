@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.finding.positions import Ranks
-from monitor.kernels.ragged import Codes
+from monitor.model.arrays import Codes
 
 MAX_K = 4096
 """Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""

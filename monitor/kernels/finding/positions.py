@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.ragged import PAD, Codes
+from monitor.kernels.ragged import PAD
+from monitor.model.arrays import Codes
 
 Ranks = npt.NDArray[np.unsignedinteger[Any]]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Floats
 from monitor.kernels.finding.positions import Ranks
+from monitor.model.arrays import Floats
 
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600

@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
 from monitor.kernels.kendall.dominance import sum_earlier_larger
-from monitor.kernels.shared import Integers, Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
+from monitor.kernels.shared import Shared, count_shared, divide, measure_both_ways, rank_shared, sum_ranks
 from monitor.model import ByArm
+from monitor.model.arrays import Floats, Integers
 
 DISCOUNTS: Mapping[str, Callable[[Floats], Floats]] = {
     "dcg": lambda rank: 1 / np.log2(rank + 1),

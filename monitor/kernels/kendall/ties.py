@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
 from monitor.kernels.finding.positions import rank_dtype
 from monitor.kernels.kendall.dominance import count_earlier_larger
-from monitor.kernels.shared import Integers, divide, sum_ranks
+from monitor.kernels.shared import divide, sum_ranks
+from monitor.model.arrays import Floats, Integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

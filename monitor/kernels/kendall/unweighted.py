@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
 from monitor.kernels.finding.inversions import inversions
 from monitor.kernels.finding.positions import rank_dtype
 from monitor.kernels.kendall.extended import count_misordered
 from monitor.kernels.kendall.ties import Tied, find_tied, rank_tied
-from monitor.kernels.shared import Integers, count_discordant, count_shared, divide, pairs
+from monitor.kernels.shared import count_discordant, count_shared, divide, pairs
+from monitor.model.arrays import Floats, Integers
 
 
 def kendall_tau(alignment: Alignment) -> Floats:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats, derive_once
+from monitor.kernels.alignment import Alignment, derive_once
 from monitor.kernels.kendall.dominance import count_earlier_larger
 from monitor.kernels.kendall.ties import find_tied, rank_tied, weighted_tau_of_ties
-from monitor.kernels.shared import Integers, Shared, by_candidate_rank, divide, rank_shared, sum_ranks
+from monitor.kernels.shared import Shared, by_candidate_rank, divide, rank_shared, sum_ranks
+from monitor.model.arrays import Floats, Integers
 
 
 def weighted_tau(alignment: Alignment) -> Floats:

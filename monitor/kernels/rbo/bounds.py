@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
+from monitor.model.arrays import Floats
 
 _UNIT = 2.0**-52
 _FINEST = 2.0**-62

@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from monitor.kernels.alignment import Alignment, Floats
+from monitor.kernels.alignment import Alignment
+from monitor.model.arrays import Floats
 
 _UNIT = 2.0**-52
 

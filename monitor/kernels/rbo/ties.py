@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.alignment import Alignment, Floats
-from monitor.kernels.ragged import Codes
+from monitor.kernels.alignment import Alignment
+from monitor.model.arrays import Codes, Floats
 
 _UNIT = 2.0**-52
 _Counts = npt.NDArray[np.signedinteger[Any]]

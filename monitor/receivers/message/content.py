@@ -1,4 +1,4 @@
-"""The content of a message: title, changes, causes, examples, links and commands, as short bounded text that receivers render."""
+"""The content of a message as short bounded text that receivers render: title, changes, causes, examples, links, commands."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def change_content(change: Transition, message: Message) -> ChangeContent:
 
 
 def further_changes(message: Message, told: Sequence[Transition]) -> tuple[str, ...]:
-    """Sentences on the changes beyond the first `TOLD`, and on what fires still beside all those told."""
+    """Sentences on the changes beyond the first `MAX_CHANGES`, and on what fires still beside all those told."""
     rest, lasting = told[MAX_CHANGES:], still_firing(message, told)
     lines = [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
     lines += [f"Still firing: {count_alerts(lasting)}."] if lasting else []
@@ -153,7 +153,7 @@ def _extent(changes: Sequence[Transition]) -> str:
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
-    """What every channel tells of this message, bounded whatever its size: at most `TOLD` changes, two users, ten items.
+    """What every channel tells of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
 
     One explanation is told, that of the weightiest change which has one: firings that are told together have one cause more
     often than not. ``external_url`` is where this daemon's own pages are reached.

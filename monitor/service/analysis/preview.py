@@ -37,7 +37,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
         comparison=few,
         slot=slot,
         coverage=found.coverage,
-        evidence=found.evidence,
+        evidence=found.run.evidence,
         troubles=found.troubles,
         notes=found.notes,
     )

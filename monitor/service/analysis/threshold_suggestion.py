@@ -13,7 +13,18 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import ALL, MIN_HEALTHY_RUNS, Comparison, Direction, PastRun, Rule, Statistic, Summary, Transition
+from monitor.model import (
+    ALL,
+    MIN_HEALTHY_RUNS,
+    Comparison,
+    Direction,
+    MemoryRequest,
+    PastRun,
+    Rule,
+    Statistic,
+    Summary,
+    Transition,
+)
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.rejudgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
@@ -92,13 +103,14 @@ def suggest_thresholds(
 
 def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
     """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
-    past = history.past_runs(
-        comparison.name,
+    request = MemoryRequest(
+        comparison=comparison.name,
         config_hash=comparison.config_hash,
         before=_FAR_FUTURE,
-        limit=REMEMBERED,
-        rules=[_rule("none", "mean", ALL, Direction.BELOW)],  # of this no run has a lesson, so that all come with summaries
+        runs=REMEMBERED,
+        series={"none": ""},  # of this no run has a lesson, so that all come with summaries
     )
+    past = history.past_runs(request)
     if not past:
         msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
         raise ConfigError(msg)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -19,12 +18,13 @@ from monitor.ports import Clock
 from monitor.service.clock import SystemClock
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.housekeeping import Housekeeping
-from monitor.service.daemon.jobs import SIZING, Calls, DaemonJobs, Ticker, tasks_of
-from monitor.service.daemon.leadership import Leading
+from monitor.service.daemon.jobs import DaemonJobs
+from monitor.service.daemon.leadership import DaemonRole
 from monitor.service.daemon.outage import OutageMonitor, look_again, open_in_time
 from monitor.service.daemon.outage_alert import OutageAlert
-from monitor.service.daemon.scheduler import Heart, Jobs
-from monitor.service.daemon.watchdog import Rhythm, Watchdog
+from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.slot_choice import SlotChooser
+from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
 from monitor.service.wiring import Wiring, open_web_access, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load_settings
@@ -35,7 +35,7 @@ STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
 
 STANDBY_PATIENCE = 3
-"""How many times longer a standby waits before it tells that the database is away: the leader may have gone with it."""
+"""How many times longer a standby waits before it notifies of an outage: the leader may be gone together with the database."""
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +46,8 @@ class Daemon:
     As a standby it shows what the leader stores, and neither runs nor delivers anything.
     ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
     used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
-    ``reload`` keeps the old configuration when the new one cannot be used.
+    ``reload`` keeps the old configuration when the new one cannot be used. ``clock`` does not set APScheduler's, which reads
+    the machine's: a test that hands in a clock hands it to both.
     """
 
     def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
@@ -55,20 +56,18 @@ class Daemon:
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
         self._opened = ExitStack()
-        self._jobs = Jobs(self._clock, on_end=self._wake)
         self._has_database = False
         self._changing = threading.RLock()
         self._wiring: Wiring
         self._store: SqlStore
-        self._leading: Leading
+        self._role: DaemonRole
         self._database: OutageMonitor
-        self._emergency: OutageAlert
-        self._upkeep: Housekeeping
+        self._housekeeping: Housekeeping
         self._runner: Runner
-        self._work: DaemonJobs
+        self._jobs: DaemonJobs
         self._loops: DeliveryLoops
-        self._rhythm: Rhythm
-        self._heart: Heart
+        self._scheduler: JobScheduler
+        self._watchdog: Watchdog
         self._web: WebServer
 
     def __enter__(self) -> Self:
@@ -101,89 +100,88 @@ class Daemon:
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
-            self._equip()
-            opened.callback(self._leading.stop)
+            self._assemble()
+            opened.callback(self._role.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
             self._has_database = self._is_opened()
             opened.callback(lambda: self._loops.stop(STOP_S))
-            self._jobs.start()
-            opened.callback(self._stop_runs)
+            self._scheduler.start()
+            opened.callback(self._stop_jobs)
             self._put_in_force()
-            self._heart.start()
-            opened.callback(self._heart.stop)
-            self._leading.watch()
-            opened.callback(self._leading.stop_watching, STOP_S)
+            self._watchdog.start()
+            opened.callback(self._watchdog.stop)
+            self._role.watch()
+            opened.callback(self._role.stop_watching, STOP_S)
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
-    def _equip(self) -> None:
+    def _assemble(self) -> None:
         store, clock, publisher = self._store, self._clock, self._publisher
         self._database = OutageMonitor(clock=clock, publisher=publisher)
         store.database.on_error = self._database.failed
-        lasts = self._wiring.settings.lease
-        self._leading = Leading(store, clock, publisher, lasts=lasts, on_change=self._follow_lease)
-        self._emergency = OutageAlert(
-            database=self._database,
+        self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
+        self._runner = Runner(store=store, clock=clock, publisher=publisher)
+        self._housekeeping = Housekeeping(store=store, publisher=publisher, clock=clock)
+        self._loops = DeliveryLoops(
+            outbox=store.outbox, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+        )
+        slots = SlotChooser(runner=self._runner, store=store, clock=clock)
+        self._scheduler = JobScheduler(
+            clock, most_runs=lambda: self._wiring.settings.concurrent_runs, on_overlap=slots.note_overlap
+        )
+        self._jobs = self._make_jobs(slots)
+        self._watchdog = Watchdog(
+            jobs=self._scheduler,
+            runs=store.runs,
             clock=clock,
             publisher=publisher,
-            place=store.place,
+            database=self._database,
+            runner=self._runner,
+            renew_sources=self._renew_sources,
+            renew_store=store.database.renew,
+        )
+
+    def _make_jobs(self, slots: SlotChooser) -> DaemonJobs:
+        outage_alert = OutageAlert(
+            database=self._database,
+            clock=self._clock,
+            publisher=self._publisher,
+            place=self._store.place,
             alert_after=self._alert_after,
         )
-        self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._upkeep = Housekeeping(store=store, publisher=publisher, clock=clock)
-        owner, is_sure = self._runner.owner, self._leading.is_sure
-        self._loops = DeliveryLoops(outbox=store.outbox, clock=clock, publisher=publisher, owner=owner, is_sure=is_sure)
-        self._work = self._make_work()
-        self._rhythm = self._make_rhythm()
-        self._heart = Heart(clock, self._rhythm.beat)
+        return DaemonJobs(
+            store=self._store,
+            clock=self._clock,
+            publisher=self._publisher,
+            runner=self._runner,
+            housekeeping=self._housekeeping,
+            loops=self._loops,
+            outage_alert=outage_alert,
+            slots=slots,
+            wiring=lambda: self._wiring,
+            leads=lambda: self._role.leads,
+            is_stopping=self._stopping.is_set,
+            hasten=self._scheduler.hasten,
+            open=self._open,
+            probe=self._probe,
+        )
+
+    def _renew_sources(self, name: str) -> None:
+        self._wiring.renew_sources(name)
 
     def _alert_after(self) -> timedelta:
-        """How long a database may be away before receivers are told; a standby leaves that to the leader, but not for ever."""
+        """How long a database may be away before receivers are notified; a standby leaves that to the leader for long."""
         after = self._wiring.settings.database_alert_after
-        return STANDBY_PATIENCE * after if self._has_database and not self._leading.leads else after
+        return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
 
     def _pages(self) -> Starlette:
         return create_app(
             metrics=self._publisher.render,
             health=self,
-            latest=lambda: self._upkeep.latest,
-            standing=self._leading.leadership.describe,
-        )
-
-    def _make_work(self) -> DaemonJobs:
-        return DaemonJobs(
-            store=self._store,
-            clock=self._clock,
-            runner=self._runner,
-            ticker=Ticker(runner=self._runner, store=self._store, publisher=self._publisher, clock=self._clock),
-            upkeep=self._upkeep,
-            loops=self._loops,
-            wiring=lambda: self._wiring,
-            leads=lambda: self._leading.leads,
-            is_stopping=self._stopping.is_set,
-            hasten=self._hasten,
-        )
-
-    def _make_rhythm(self) -> Rhythm:
-        watchdog = Watchdog(
-            jobs=self._jobs,
-            runs=self._store.runs,
-            clock=self._clock,
-            publisher=self._publisher,
-            database=self._database,
-            runner=self._runner,
-            renew_sources=self._renew_sources,
-            renew_store=self._store.database.renew,
-            hasten=self._hasten,
-        )
-        return Rhythm(
-            clock=self._clock,
-            publisher=self._publisher,
-            jobs=self._jobs,
-            watchdog=watchdog,
-            most=lambda: self._wiring.settings.concurrent_runs,
+            latest=lambda: self._housekeeping.latest,
+            standing=self._role.leadership.describe,
         )
 
     def stop(self) -> None:
@@ -195,6 +193,10 @@ class Daemon:
         self._opened.close()
         log.info("rankwatch stopped")
 
+    def _stop_jobs(self) -> None:
+        self._scheduler.stop(STOP_S)
+        self._runner.give_back_all()
+
     def reload(self) -> bool:
         """Read the configuration again; False, with the old one still in force, when the new one cannot be used."""
         with self._changing:
@@ -202,7 +204,7 @@ class Daemon:
                 settings = require_reloadable(load_settings(self._config), self._wiring.settings)
                 access = open_web_access(settings, self._web.access)
                 new = wire(settings, on_ping=self._publisher.pinged)
-                if self._leading.leads:
+                if self._role.leads:
                     settle(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
@@ -221,58 +223,37 @@ class Daemon:
         return True
 
     def _put_in_force(self) -> None:
-        """Bring metrics, deliveries and the timetable in line with the wiring."""
+        """Bring metrics, deliveries and jobs in line with the wiring."""
         with self._changing:
-            self._enforce(self._wiring)
+            wiring, settings = self._wiring, self._wiring.settings
+            self._runner.pings = wiring.pings
+            self._publisher.watch(
+                tuple(wiring.watched),
+                wiring.receiver_names,
+                intervals=wiring.intervals,
+                stale_after=wiring.stale_after,
+                pings=tuple(each.name for each in settings.pings),
+                max_series=settings.max_series,
+            )
+            self._publisher.reloaded(ok=True, at=self._clock.now())
+            self._begin_work()
 
-    def _enforce(self, wiring: Wiring) -> None:
-        self._runner.pings = wiring.pings
-        settings = wiring.settings
-        self._publisher.watch(
-            tuple(wiring.watched),
-            wiring.receiver_names,
-            intervals=wiring.intervals,
-            stale_after=wiring.stale_after,
-            pings=tuple(each.name for each in settings.pings),
-            max_series=settings.max_series,
-        )
-        self._publisher.reloaded(ok=True, at=self._clock.now())
-        self._set_going()
-
-    def _set_going(self) -> None:
+    def _begin_work(self) -> None:
         """Begin all that may be done now: without a database, and as a standby, that is little."""
         if self._has_database:
-            self._work.refresh()
+            self._jobs.refresh()
             self._loops.stop(STOP_S)
-        if self._leading.leads:
+        if self._role.leads:
             settle_quietly(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
             self._loops.start(self._wiring.receivers, self._wiring.policy)
-        self._plan()
-
-    def _plan(self) -> None:
-        """Enter into the timetable what is to be done with this wiring."""
-        calls = Calls(
-            tick=self._work.tick,
-            backfill=self._work.backfill,
-            has_news=self._emergency.has_news,
-            tell=self._emergency.tell,
-            refresh=self._work.refresh,
-            prune=self._work.prune,
-            size=self._work.size,
-            probe=self._probe,
-            renew_loops=self._loops.renew_stalled,
-            open=self._open,
-        )
-        tasks = tasks_of(self._wiring, calls, has_database=self._has_database, leads=self._leading.leads)
-        self._rhythm.follow(tasks)
-        self._rhythm.hasten(SIZING)  # an hour is long to wait for what a dashboard shows
+        self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
         """Open the database, if it is there; DatabaseError when waiting for it would not help."""
         try:
             if not open_in_time(self._store, self._database):
                 return False
-            self._leading.begin(self._wiring)
+            self._role.begin(self._wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise
@@ -293,42 +274,25 @@ class Daemon:
     def _follow_lease(self) -> None:
         """Stand down, or lead, with receivers that no earlier loop has closed."""
         with self._changing:
-            if self._stopping.is_set() or not self._has_database or not self._leading.follow(self._wiring):
+            if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
             self._loops.stop(STOP_S)
             self._wiring = with_new_receivers(self._wiring)
-            self._set_going()
+            self._begin_work()
 
     def _probe(self) -> None:
         ended = look_again(self._store, self._database)
         if ended is not None:
-            self._hasten("-refresh")
+            self._scheduler.hasten("-refresh")
         if ended is not None and ended.may_have_cost_runs:
             for name in self._wiring.watched:
-                self._hasten(name)
-
-    def _renew_sources(self, name: str) -> None:
-        self._wiring.renew_sources(name)
-
-    def _hasten(self, name: str) -> None:
-        self._rhythm.hasten(name)
-        self._wake()
-
-    def _wake(self) -> None:
-        self._heart.wake()
-
-    def _stop_runs(self) -> None:
-        ends_at = time.monotonic() + STOP_S
-        while self._runner.claims and time.monotonic() < ends_at:
-            time.sleep(0.05)
-        self._jobs.stop()
-        self._runner.give_back_all()
+                self._scheduler.hasten(name)
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
-        if not self._heart.is_beating:
+        if not self._watchdog.is_looking:
             return "the scheduler has stopped"
-        return self._leading.unhealthy() if self._has_database else None
+        return self._role.unhealthy() if self._has_database else None
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
@@ -339,6 +303,6 @@ class Daemon:
             self._store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
-        if trouble := self._leading.leadership.trouble:
+        if trouble := self._role.leadership.trouble:
             return trouble
-        return None if self._upkeep.has_published else "nothing was read from the database yet"
+        return None if self._housekeeping.has_published else "nothing was read from the database yet"

@@ -1,12 +1,10 @@
-"""Leadership of one daemon among those on a database: acquire and renew the lease, take over, stand down."""
+"""Leadership: of all daemons on a database one leads, runs slots and delivers; the others stand by until the lease is free."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from datetime import timedelta
 
 import structlog
@@ -15,12 +13,15 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
+from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.runner import whoami
 from monitor.service.wiring import Wiring, settle
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
 """How long a stop waits for an answer of the database that is under way."""
+AGAIN_S = 2.0
+"""How long after a failed change of role it is tried again."""
 
 log = structlog.get_logger(__name__)
 
@@ -32,22 +33,30 @@ def since_boot() -> float:
 
 
 class Leadership:
-    """Acquires and renews in a thread of its own. ``changed`` is set whenever the lease was won or lost.
+    """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
 
-    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of who stands by.
+    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby. What keeps a leader
+    that was frozen from writing is the store's fence; here it is only found out. Only the database says that a lease is lost:
+    while it cannot be asked, runs go on and wait for it, but nothing is sent while the lease is not sure.
     """
 
-    def __init__(self, leases: Leases, *, lasts: timedelta, boottime: Callable[[], float] = since_boot) -> None:
-        self._leases = leases
+    def __init__(
+        self,
+        leases: Leases,
+        *,
+        lasts: timedelta,
+        on_change: Callable[[], object] = lambda: None,
+        boottime: Callable[[], float] = since_boot,
+    ) -> None:
+        self._leases, self._on_change = leases, on_change
         self._lasts_s = lasts.total_seconds()
         self._boottime = boottime
         self._lease: Lease | None = None
         self._leader: Lease | Occupied | None = None
         self._sure_until = boottime()
         self._trouble: str | None = None
-        self._stop = threading.Event()
-        self._thread: threading.Thread | None = None
-        self.changed = threading.Event()
+        self._loop = LoopThread("leadership", self.step)
+        self._is_started = False
 
     @property
     def lease(self) -> Lease | None:
@@ -72,7 +81,7 @@ class Leadership:
     @property
     def is_alive(self) -> bool:
         """Whether the thread still runs."""
-        return self._thread is not None and self._thread.is_alive()
+        return self._loop.is_alive
 
     def describe(self) -> str | None:
         """For people, on which daemon they look at a standby; None on the leader."""
@@ -88,7 +97,7 @@ class Leadership:
 
         DatabaseError when it is not to be had: another daemon has the SQLite file.
         """
-        if self._thread is not None:
+        if self._is_started:
             return
         try:
             self._advance()
@@ -96,14 +105,12 @@ class Leadership:
             if error.permanent:
                 raise
             self._note(error)
-        self._thread = threading.Thread(target=self._loop, name="leadership", daemon=True)
-        self._thread.start()
+        self._is_started = True
+        self._loop.start()
 
     def stop(self) -> None:
         """Give the lease back, so that another daemon takes it at once, and close. May be called twice, and without a start."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join(ANSWER_S)
+        self._loop.stop(ANSWER_S)
         lease, self._lease = self._lease, None
         if lease is not None:
             try:
@@ -111,11 +118,6 @@ class Leadership:
             except DatabaseError as error:
                 log.warning("lease not given back; it is free when it runs out", reason=str(error))
         self._leases.close()
-
-    def _loop(self) -> None:
-        rest_s = 0.0
-        while not self._stop.wait(rest_s):
-            rest_s = self.step()
 
     def step(self) -> float:
         """Renew the lease, or take it if it is free; seconds to rest until the next step."""
@@ -142,7 +144,7 @@ class Leadership:
         log.info("leading", epoch=self._leader.epoch, before=self._leader.before)
         self._sure_until = began + self._lasts_s
         self._lease = self._leader
-        self.changed.set()
+        self._on_change()
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
@@ -151,7 +153,7 @@ class Leadership:
             return self._lasts_s / 3
         log.warning("lease lost: another daemon has taken it", epoch=lease.epoch)
         self._lease = None
-        self.changed.set()
+        self._on_change()
         return 0.0
 
     def _note(self, error: DatabaseError) -> None:
@@ -160,58 +162,11 @@ class Leadership:
         self._trouble = str(error)
 
 
-AGAIN_S = 2.0
-"""How long after a failure it is tried again."""
+class DaemonRole:
+    """Whether this daemon leads or stands by: lets the store write while the lease is held, calls ``on_change`` to follow it.
 
-
-@dataclass(slots=True, kw_only=True)
-class LeaseFollower:
-    """Calls ``act`` each time ``changed`` is set, and again until it succeeds. Apart, so that renewing never waits for it."""
-
-    changed: threading.Event
-    act: Callable[[], None]
-    _stop: threading.Event = field(default_factory=threading.Event, init=False)
-    _thread: threading.Thread | None = field(default=None, init=False)
-
-    def start(self) -> None:
-        """Begin."""
-        self._thread = threading.Thread(target=self._loop, name="follow-lease", daemon=True)
-        self._thread.start()
-
-    def stop(self, timeout_s: float) -> None:
-        """End, waiting at most so long for what is under way."""
-        self._stop.set()
-        self.changed.set()
-        if self._thread is not None:
-            self._thread.join(timeout_s)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the thread still runs."""
-        return self._thread is not None and self._thread.is_alive()
-
-    def _loop(self) -> None:
-        while True:
-            self.changed.wait()
-            self.changed.clear()
-            if self._stop.is_set():
-                return
-            try:
-                self.act()
-            except MonitorError as error:
-                log.warning("change of leader not followed yet", reason=str(error), again_in_s=AGAIN_S)
-                self._again()
-            except Exception:
-                log.exception("change of leader not followed yet", again_in_s=AGAIN_S)
-                self._again()
-
-    def _again(self) -> None:
-        self._stop.wait(AGAIN_S)
-        self.changed.set()
-
-
-class Leading:
-    """Holds the lease, and lets the store write while it does. ``on_change`` is called when it was won or lost."""
+    ``on_change`` runs in a thread of its own, so that renewing never waits for it, and again until it succeeds.
+    """
 
     def __init__(
         self,
@@ -220,12 +175,14 @@ class Leading:
         publisher: PrometheusPublisher,
         *,
         lasts: timedelta,
-        on_change: Callable[[], None],
+        on_change: Callable[[], object],
     ) -> None:
         self._store, self._clock, self._publisher, self._lasts = store, clock, publisher, lasts
+        self._on_change = on_change
         self._led: Lease | None = None
-        self.leadership = Leadership(open_leases(store.database.url, holder=whoami(), lasts=lasts), lasts=lasts)
-        self._follower = LeaseFollower(changed=self.leadership.changed, act=on_change)
+        self._loop = LoopThread("follow-lease", self._step)
+        leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
+        self.leadership = Leadership(leases, lasts=lasts, on_change=self._loop.wake)
         store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
@@ -245,11 +202,11 @@ class Leading:
 
     def watch(self) -> None:
         """Call ``on_change`` from now on."""
-        self._follower.start()
+        self._loop.start()
 
     def stop_watching(self, timeout_s: float) -> None:
         """Call ``on_change`` no more; the lease is kept until `stop`."""
-        self._follower.stop(timeout_s)
+        self._loop.stop(timeout_s)
 
     def follow(self, wiring: Wiring) -> bool:
         """Stand down if the lease was lost, lead if it was won; False when there was nothing to do."""
@@ -279,5 +236,15 @@ class Leading:
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted."""
-        is_alive = self.leadership.is_alive and self._follower.is_alive
+        is_alive = self.leadership.is_alive and self._loop.is_alive
         return None if is_alive else "what keeps the lease has stopped"
+
+    def _step(self) -> float:
+        try:
+            if self.leadership.lease != self._led:
+                self._on_change()
+        except MonitorError as error:
+            log.warning("change of leader not followed yet", reason=str(error), again_in_s=AGAIN_S)
+        except Exception:
+            log.exception("change of leader not followed yet", again_in_s=AGAIN_S)
+        return AGAIN_S

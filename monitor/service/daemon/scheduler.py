@@ -1,295 +1,292 @@
-"""Schedules the daemon's jobs: when each is due, in a thread of its own, never two of one name."""
+"""The daemon's schedule: APScheduler with slots as a trigger, one daemon thread a job, never two of one name."""
 
 from __future__ import annotations
 
-import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from types import MappingProxyType
 from typing import Any
 
 import structlog
-from apscheduler.executors.base import BaseExecutor, run_job
+from apscheduler.events import (
+    EVENT_JOB_ERROR,
+    EVENT_JOB_EXECUTED,
+    EVENT_JOB_MAX_INSTANCES,
+    EVENT_JOB_SUBMITTED,
+    JobExecutionEvent,
+    JobSubmissionEvent,
+)
+from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.background import BackgroundScheduler
-from apscheduler.triggers.base import BaseTrigger
 
 from monitor.ports import Clock
+from monitor.service.daemon.job_threads import Places, ThreadPerJob
+from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
 from monitor.settings import Schedule
 
 STUCK_S = 30.0
-"""How long a job may wait for its thread before the scheduler counts as hung."""
-_LONG_AGO, _NEVER = datetime(1970, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
+"""For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
+_CLOCKS_DIFFER_S = 1.0
+"""By how much housekeeping may be due earlier by the wall clock than by the steady clock."""
+
+_NOTED = EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_EXECUTED | EVENT_JOB_ERROR
 
 log = structlog.get_logger(__name__)
 
 
-class ThreadPerJob(BaseExecutor):  # type: ignore[misc]  # APScheduler ships no types
-    """Runs each job in a daemon thread of its own.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """What a job calls, at each slot of a schedule or at an interval.
 
-    APScheduler's pools are joined when the process ends, so one hung pull would keep a stopped daemon alive until its deadline.
+    ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time. ``first``: how soon
+    housekeeping comes the first time, where that is not after its interval; ``is_put_off_by_jump``: a jump of the wall clock
+    makes it wait for a whole interval.
     """
 
-    def _do_submit_job(self, job: Any, run_times: list[datetime]) -> None:  # noqa: ANN401 - APScheduler ships no types
-        threading.Thread(target=self._run, args=(job, run_times), name=f"job-{job.id}", daemon=True).start()
-
-    def _run(self, job: Any, run_times: list[datetime]) -> None:  # noqa: ANN401 - APScheduler ships no types
-        try:
-            events = run_job(job, job._jobstore_alias, run_times, self._logger.name)  # noqa: SLF001 - as its own executors do
-        except BaseException as error:  # noqa: BLE001 - reported, as its own executors do
-            self._run_job_error(job.id, error, sys.exc_info()[2])
-        else:
-            self._run_job_success(job.id, events)
-
-
-class _OnDemand(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types
-    """Fires by nobody's clock. A trigger that ended would have the job removed, which fails in a scheduler being shut down."""
-
-    __slots__ = ()
-
-    def get_next_fire_time(self, _previous: datetime | None, _now: datetime) -> datetime:
-        return _NEVER
+    call: Callable[[], object]
+    when: Schedule | timedelta
+    limit: timedelta
+    is_run: bool = False
+    first: timedelta | None = None
+    is_put_off_by_jump: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class _Work:
-    name: str
-    call: Callable[[], object]
-    limit_s: float
-    asked_s: float
+class _Instance:
+    """A job at work: since when, by the steady clock; None while it waits for a place."""
+
+    plan: JobPlan
     begun_s: float | None = None
+    is_abandoned: bool = False
+
+    def is_overdue(self, now_s: float) -> bool:
+        return self.begun_s is not None and now_s - self.begun_s > self.plan.limit.total_seconds()
 
 
-class Jobs:
-    """Named work. Safe to share between threads; ``on_end`` is called in the thread of each job that ends."""
+class JobScheduler:
+    """The jobs of the daemon by name. Safe to share between threads.
 
-    def __init__(self, clock: Clock, *, on_end: Callable[[], None]) -> None:
-        self._clock, self._on_end = clock, on_end
-        self._lock = threading.Lock()
-        self._works: dict[str, _Work] = {}
-        self._scheduler = _make_scheduler()
+    ``most_runs``: how many jobs of comparisons may be at work at a time. ``on_overlap`` gets the slots at which a comparison
+    was still at work. A job that falls due while it is at work is begun again by `begin_repeated` once it has ended.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        most_runs: Callable[[], int],
+        on_overlap: Callable[[str, Iterable[datetime]], object],
+    ) -> None:
+        self._clock, self._on_overlap = clock, on_overlap
+        self._places = Places(most_runs)
+        self._planning = threading.RLock()
+        self._plans: dict[str, JobPlan] = {}
+        self._due_s: dict[str, float] = {}
+        self._ended = threading.Condition()
+        self._at_work: dict[str, _Instance] = {}
+        self._abandoned: Counter[str] = Counter()
+        self._repeated: set[str] = set()
+        self._is_stopped = False
+        self._submitted_s = clock.monotonic()
+        self._asked_s: float | None = None
+        self._executor = ThreadPerJob()
+        self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Begin what is asked from now on."""
+        """Begin what falls due from now on."""
         self._scheduler.start()
 
-    def begin(self, name: str, call: Callable[[], object], *, limit_s: float) -> bool:
-        """Run it at once in its thread; False while one of that name is at work. What it raises is logged."""
-        work = _Work(name=name, call=call, limit_s=limit_s, asked_s=self._clock.monotonic())
-        with self._lock:
-            if name in self._works:
-                return False
-            self._works[name] = work
-        self._submit(work)
-        return True
+    def stop(self, timeout_s: float) -> None:
+        """Begin nothing any more, and wait at most so long for the jobs at work."""
+        ending = threading.Thread(target=_shut_down, args=(self._scheduler,), name="end-scheduler", daemon=True)
+        ending.start()
+        ending.join(timeout_s)
+        with self._ended:
+            self._is_stopped = True
+            self._ended.wait_for(lambda: not self._at_work, timeout_s)
+
+    def follow(self, plans: Mapping[str, JobPlan]) -> None:
+        """Plan these jobs and no others: those of slots are due at once, housekeeping that is new after its interval."""
+        with self._planning:
+            for name in self._plans.keys() - plans.keys():
+                self._due_s.pop(name, None)
+                with suppress(JobLookupError):
+                    self._scheduler.remove_job(name)
+            self._plans = dict(plans)
+            for name, plan in plans.items():
+                self._add(name, plan)
+        self._places.look_again()
 
     @property
-    def names(self) -> frozenset[str]:
-        """What is at work."""
-        with self._lock:
-            return frozenset(self._works)
+    def plans(self) -> Mapping[str, JobPlan]:
+        """The jobs that are planned."""
+        return self._plans
+
+    def hasten(self, name: str) -> None:
+        """Let it be due at once, if it is planned; if it is at work, once it has ended."""
+        with self._planning:
+            if name in self._due_s:
+                self._due_s[name] = self._clock.monotonic()
+            self._modify(name, next_run_time=self._clock.now())
+
+    def follow_clock(self) -> None:
+        """Plan anew after the wall clock jumped: a run at once where it is another slot now, housekeeping as long as before."""
+        with self._planning:
+            for name, plan in self._plans.items():
+                if isinstance(plan.when, timedelta):
+                    if plan.is_put_off_by_jump:
+                        self._due_s[name] = self._clock.monotonic() + plan.when.total_seconds()
+                    self._modify(name, next_run_time=self._next_by_steady_clock(name))
+                elif job := self._scheduler.get_job(name):
+                    at = time_after_jump(plan.when, job.next_run_time, self._clock.now())
+                    self._modify(name, next_run_time=at)
+
+    def begin_repeated(self) -> None:
+        """Begin again what fell due while it was at work and has ended since."""
+        with self._ended:
+            names = [name for name in self._repeated if name not in self._at_work]
+            self._repeated.difference_update(names)
+        for name in names:
+            self.hasten(name)
+
+    @property
+    def at_work(self) -> frozenset[str]:
+        """Names of the jobs at work, and of those that wait for a place."""
+        with self._ended:
+            return frozenset(self._at_work)
 
     def overdue(self) -> tuple[str, ...]:
-        """What has been at work for longer than its limit."""
+        """Names of the jobs that have been at work for longer than their limit."""
         now = self._clock.monotonic()
-        with self._lock:
-            works = list(self._works.values())
-        return tuple(work.name for work in works if work.begun_s is not None and now - work.begun_s > work.limit_s)
+        with self._ended:
+            return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
-    def forsake(self, name: str) -> None:
-        """Wait no longer for this one: another of its name may begin beside it."""
-        with self._lock:
-            self._works.pop(name, None)
+    def abandon(self, name: str) -> None:
+        """Wait no longer for the one at work: it gives up its place, and another of its name may begin beside it."""
+        with self._ended:
+            instance = self._at_work.pop(name, None)
+            if instance is None:
+                return
+            instance.is_abandoned = True
+            self._abandoned[name] += 1
+        self._modify(name, max_instances=1 + self._abandoned[name])
+        if instance.plan.is_run:
+            self._places.give_back()
 
-    @property
+    def wake_up(self) -> None:
+        """Let APScheduler look at its clock: it waits by a clock that may stand still while the machine sleeps."""
+        self._scheduler.wakeup()
+
     def is_stuck(self) -> bool:
-        """Whether something that was asked for got no thread for STUCK_S seconds."""
+        """Whether APScheduler submits nothing any more, although it was asked to. To be called every second or so."""
         now = self._clock.monotonic()
-        with self._lock:
-            return any(work.begun_s is None and now - work.asked_s > STUCK_S for work in self._works.values())
+        if now - self._submitted_s < STUCK_S:
+            self._asked_s = None
+        elif self._asked_s is None:
+            # After a sleep it has submitted nothing for long, and nothing is wrong with it.
+            self._asked_s = now
+        return self._asked_s is not None and now - self._asked_s >= STUCK_S
 
     def restart(self) -> None:
-        """Begin with a new scheduler. What is at work goes on, what got no thread is asked for anew."""
-        old, self._scheduler = self._scheduler, _make_scheduler()
+        """Go on with a new scheduler, whatever the old one hangs on; jobs at work go on."""
+        old, self._scheduler = self._scheduler, self._make_scheduler()
         threading.Thread(target=_shut_down, args=(old,), name="end-scheduler", daemon=True).start()
+        self._submitted_s, self._asked_s = self._clock.monotonic(), None
         self._scheduler.start()
-        with self._lock:
-            waiting = [work for work in self._works.values() if work.begun_s is None]
-        for work in waiting:
-            work.asked_s = self._clock.monotonic()
-            self._submit(work)
+        with self._planning:
+            for name, plan in self._plans.items():
+                self._add(name, plan)
 
-    def stop(self) -> None:
-        """Begin nothing any more; what is at work is not waited for."""
-        _shut_down(self._scheduler)
+    def _make_scheduler(self) -> BackgroundScheduler:
+        scheduler = BackgroundScheduler(
+            timezone="UTC",
+            executors={"default": self._executor},
+            job_defaults={"coalesce": True, "misfire_grace_time": None},
+        )
+        scheduler.add_listener(self._note, _NOTED)
+        return scheduler
 
-    def _submit(self, work: _Work) -> None:
-        # Due since long ago, so that it is due whatever the wall clock says now or next.
+    def _add(self, name: str, plan: JobPlan) -> None:
+        if isinstance(plan.when, timedelta):
+            first = plan.when if plan.first is None else plan.first
+            self._due_s.setdefault(name, self._clock.monotonic() + first.total_seconds())
+            trigger, at = HousekeepingTrigger(seconds=plan.when.total_seconds(), timezone=UTC), self._next_by_steady_clock(name)
+        else:
+            trigger, at = SlotTrigger(plan.when), self._clock.now()
+        instances = 1 + self._abandoned[name]
         self._scheduler.add_job(
-            self._do, _OnDemand(), args=(work,), id=work.name, next_run_time=_LONG_AGO, replace_existing=True
+            self._perform, trigger, args=(name,), id=name, next_run_time=at, max_instances=instances, replace_existing=True
         )
 
-    def _do(self, work: _Work) -> None:
-        with self._lock:
-            if self._works.get(work.name) is not work or work.begun_s is not None:
-                return
-            work.begun_s = self._clock.monotonic()
+    def _next_by_steady_clock(self, name: str) -> datetime:
+        return self._clock.now() + timedelta(seconds=max(self._due_s[name] - self._clock.monotonic(), 0.0))
+
+    def _is_due_by_steady_clock(self, name: str, plan: JobPlan) -> bool:
+        """False where only a wall clock that jumped has housekeeping due; else it is due next after its interval."""
+        if not isinstance(plan.when, timedelta):
+            return True
+        now_s = self._clock.monotonic()
+        if now_s < self._due_s.get(name, now_s) - _CLOCKS_DIFFER_S:
+            return False
+        self._due_s[name] = now_s + plan.when.total_seconds()
+        return True
+
+    def _modify(self, name: str, **changes: Any) -> None:  # noqa: ANN401 - as APScheduler has them
+        with suppress(JobLookupError):
+            self._scheduler.modify_job(name, **changes)
+
+    def _note(self, event: JobSubmissionEvent | JobExecutionEvent) -> None:
+        """Listen to APScheduler: what was begun, what was still at work, what has ended."""
+        if event.code == EVENT_JOB_ERROR and not self._is_stopped:
+            log.error("job failed", job=event.job_id, exc_info=event.exception)
+        if event.code in {EVENT_JOB_EXECUTED, EVENT_JOB_ERROR}:
+            self.begin_repeated()
+        else:
+            self._submitted_s = self._clock.monotonic()
+        if event.code == EVENT_JOB_MAX_INSTANCES:
+            self._note_overlap(event.job_id, event.scheduled_run_times)
+
+    def _note_overlap(self, name: str, times: Iterable[datetime]) -> None:
+        with self._ended:
+            self._repeated.add(name)
+            instance = self._at_work.get(name)
+        if instance is not None and instance.plan.is_run and instance.begun_s is not None:
+            self._on_overlap(name, times)
+
+    def _perform(self, name: str) -> None:
+        plan = self._plans.get(name)
+        if plan is None or not self._is_due_by_steady_clock(name, plan):
+            return
+        threading.current_thread().name = f"job-{name}"
+        instance = _Instance(plan=plan)
+        with self._ended:
+            self._at_work[name] = instance
         try:
-            work.call()
-        except Exception:
-            log.exception("job failed", job=work.name)
+            if plan.is_run:
+                self._places.take()
+            instance.begun_s = self._clock.monotonic()
+            if not self._is_stopped:
+                plan.call()
         finally:
-            with self._lock:
-                if self._works.get(work.name) is work:
-                    del self._works[work.name]
-            self._on_end()
+            self._end(name, instance)
 
-
-def _make_scheduler() -> BackgroundScheduler:
-    return BackgroundScheduler(
-        timezone="UTC",
-        executors={"default": ThreadPerJob()},
-        # A forsaken job still runs when its successor begins: that there is one of a name at a time is seen to by Jobs.
-        job_defaults={"coalesce": True, "max_instances": 1000, "misfire_grace_time": None},
-    )
+    def _end(self, name: str, instance: _Instance) -> None:
+        with self._ended:
+            if instance.is_abandoned:
+                self._abandoned[name] -= 1
+            else:
+                del self._at_work[name]
+            self._ended.notify_all()
+        if instance.is_abandoned:
+            self._modify(name, max_instances=1 + self._abandoned[name])
+        elif instance.plan.is_run:
+            self._places.give_back()
 
 
 def _shut_down(scheduler: BackgroundScheduler) -> None:
     with suppress(SchedulerNotRunningError):
         scheduler.shutdown(wait=False)
-
-
-LEAST_JUMP = timedelta(seconds=5)
-"""What is not called a jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
-
-
-class JumpFinder:
-    """Compares the clocks from look to look, so that a slow correction never adds up to a jump."""
-
-    def __init__(self) -> None:
-        self._before: tuple[datetime, float] | None = None
-
-    def look(self, now: datetime, steady_s: float) -> timedelta | None:
-        """By how much the wall clock went ahead (below zero: back) since the last look, None when it went along."""
-        before, self._before = self._before, (now, steady_s)
-        if before is None:
-            return None
-        jump = (now - before[0]) - timedelta(seconds=steady_s - before[1])
-        return jump if abs(jump) > LEAST_JUMP else None
-
-
-class Timetable:
-    """Remembers for each name what was begun last; times come from outside: ``now`` wall clock, ``steady_s`` monotonic.
-
-    A comparison is due when its newest slot is another than the one it was last begun for: once, however many slots went by,
-    and also when the clock was set back to earlier ones.
-    """
-
-    def __init__(self) -> None:
-        self._schedules: Mapping[str, Schedule] = {}
-        self._periods_s: Mapping[str, float] = {}
-        self._slots: dict[str, tuple[datetime, datetime]] = {}
-        self._begun_s: dict[str, float] = {}
-        self._due_s: dict[str, float] = {}
-
-    def replace(
-        self,
-        schedules: Mapping[str, Schedule],
-        periods: Mapping[str, timedelta],
-        steady_s: float,
-        firsts: Mapping[str, timedelta] = MappingProxyType({}),
-    ) -> None:
-        """From now on these: every comparison is due at once, other names a period from now unless they were begun before.
-
-        ``firsts``: names that come so long from now the first time, in place of a period.
-        """
-        self._schedules = dict(schedules)
-        self._periods_s = {name: period.total_seconds() for name, period in periods.items()}
-        self._slots = {}
-        waited_s = {name: (periods[name] - first).total_seconds() for name, first in firsts.items()}
-        self._begun_s = {name: self._begun_s.get(name, steady_s - waited_s.get(name, 0.0)) for name in periods}
-        self._due_s = {name: due for name, due in self._due_s.items() if name in self._schedules or name in self._periods_s}
-
-    def due(self, now: datetime, steady_s: float) -> tuple[str, ...]:
-        """Names that are due, those that have been for longest first."""
-        for name in self._schedules:
-            if name not in self._due_s and not self._is_begun(name, now):
-                self._due_s[name] = steady_s
-        for name, period_s in self._periods_s.items():
-            if steady_s - self._begun_s[name] >= period_s:
-                self._due_s.setdefault(name, steady_s)
-        return tuple(sorted(self._due_s, key=lambda name: self._due_s[name]))
-
-    def begin(self, name: str, now: datetime, steady_s: float) -> None:
-        """Note that it was begun."""
-        self._due_s.pop(name, None)
-        if name in self._schedules:
-            slot = self._schedules[name].latest(now)
-            self._slots[name] = (slot, self._schedules[name].next(slot))
-        else:
-            self._begun_s[name] = steady_s
-
-    def hasten(self, name: str, steady_s: float) -> None:
-        """Let it be due at once, where it is known."""
-        if name in self._schedules or name in self._periods_s:
-            self._due_s.setdefault(name, steady_s)
-
-    def put_off(self, name: str, steady_s: float) -> None:
-        """Let a whole period pass before it is due."""
-        if name in self._periods_s:
-            self._due_s.pop(name, None)
-            self._begun_s[name] = steady_s
-
-    def _is_begun(self, name: str, now: datetime) -> bool:
-        slot, following = self._slots.get(name, (None, None))
-        return slot is not None and following is not None and slot <= now < following
-
-
-BEAT_S = 0.5
-SILENT_S = 30.0
-"""Without a beat for so long the process ought to be restarted: nobody inside is left to do it."""
-
-
-class Heart:
-    """Calls ``beat`` twice a second, and at once when woken, until stopped. A beat that raises is logged and does not count."""
-
-    def __init__(self, clock: Clock, beat: Callable[[], None]) -> None:
-        self._clock, self._beat = clock, beat
-        self._beaten_s = clock.monotonic()
-        self._stop, self._wake = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Begin."""
-        self._beaten_s = self._clock.monotonic()
-        self._thread = threading.Thread(target=self._loop, name="heart", daemon=True)
-        self._thread.start()
-
-    def wake(self) -> None:
-        """Beat at once."""
-        self._wake.set()
-
-    def stop(self) -> None:
-        """End after the beat under way."""
-        self._stop.set()
-        self._wake.set()
-        if self._thread is not None:
-            self._thread.join(SILENT_S)
-
-    @property
-    def is_beating(self) -> bool:
-        """Whether the last good beat was less than SILENT_S ago."""
-        return self._clock.monotonic() - self._beaten_s < SILENT_S
-
-    def _loop(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._beat()
-                self._beaten_s = self._clock.monotonic()
-            except Exception:
-                log.exception("heart failed; it goes on")
-            self._wake.wait(BEAT_S)
-            self._wake.clear()

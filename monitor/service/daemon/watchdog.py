@@ -1,9 +1,9 @@
-"""The watchdog: finds jobs that hang by the steady clock and restarts them."""
+"""The watchdog: looks twice a second at clocks and jobs by the steady clock, and begins anew what hangs."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
@@ -14,27 +14,46 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import Claim
 from monitor.ports import Clock, Publisher, RunStore
-from monitor.service.daemon.jobs import PRUNING, Task
+from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.daemon.outage import OutageMonitor
-from monitor.service.daemon.scheduler import Jobs, JumpFinder, Timetable
+from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.runner import Runner
-from monitor.settings import Schedule
 
+LOOK_S = 0.5
+SILENT_S = 30.0
+"""Without a good look for so long the process ought to be restarted: nobody inside is left to do it."""
 MARKING_S = 30.0
 """How long the database has to take note of a run that was given up."""
+LEAST_JUMP = timedelta(seconds=5)
+"""What is not called a jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
 
 log = structlog.get_logger(__name__)
 
 
+class JumpFinder:
+    """Compares wall clock and steady clock from look to look, so that a slow correction never adds up to a jump."""
+
+    def __init__(self) -> None:
+        self._before: tuple[datetime, float] | None = None
+
+    def look(self, now: datetime, steady_s: float) -> timedelta | None:
+        """By how much the wall clock went ahead (below zero: back) since the last look, None when it went along."""
+        before, self._before = self._before, (now, steady_s)
+        if before is None:
+            return None
+        jump = (now - before[0]) - timedelta(seconds=steady_s - before[1])
+        return jump if abs(jump) > LEAST_JUMP else None
+
+
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at the jobs. ``look`` waits for nobody: what may take time happens in a thread of its own.
+    """Looks at the jobs until stopped. A look waits for nobody: what may take time happens in a thread of its own.
 
-    ``renew_sources`` opens a comparison's sources anew, as the hung run holds the old ones.
-    ``renew_store`` lets go of connections that somebody hangs on. ``hasten`` lets a name be due at once.
+    ``renew_sources`` opens a comparison's sources anew, as the hung run holds the old ones. ``renew_store`` lets go of
+    connections that somebody hangs on.
     """
 
-    jobs: Jobs
+    jobs: JobScheduler
     runs: RunStore
     clock: Clock
     publisher: Publisher
@@ -42,15 +61,54 @@ class Watchdog:
     runner: Runner
     renew_sources: Callable[[str], None]
     renew_store: Callable[[], None]
-    hasten: Callable[[str], None]
+    _jumps: JumpFinder = field(default_factory=JumpFinder)
     _rescued: set[str] = field(default_factory=set)
+    _looked_s: float = field(init=False)
+    _loop: LoopThread = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._loop = LoopThread("watchdog", self._step)
+        self._looked_s = self.clock.monotonic()
+
+    def start(self) -> None:
+        """Begin."""
+        self._looked_s = self.clock.monotonic()
+        self._loop.start()
+
+    def wake(self) -> None:
+        """Look at once."""
+        self._loop.wake()
+
+    def stop(self) -> None:
+        """End after the look under way."""
+        self._loop.stop(SILENT_S)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether the last good look was less than SILENT_S ago."""
+        return self.clock.monotonic() - self._looked_s < SILENT_S
+
+    def _step(self) -> float:
+        try:
+            self.look()
+            self._looked_s = self.clock.monotonic()
+        except Exception:
+            log.exception("watchdog failed; it goes on")
+        return LOOK_S
 
     def look(self) -> None:
-        """Begin anew what hangs."""
+        """Plan anew after a jump of the wall clock, and begin anew what hangs."""
+        jump = self._jumps.look(self.clock.now(), self.clock.monotonic())
+        if jump is not None:
+            log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
+            self.publisher.clock_jumped()
+            self.jobs.follow_clock()
+        self.jobs.begin_repeated()
+        self.jobs.wake_up()
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
-        if self.jobs.is_stuck:
+        if self.jobs.is_stuck():
             log.error("scheduler hung; begun anew")
             self.publisher.restarted("scheduler")
             self.jobs.restart()
@@ -66,14 +124,14 @@ class Watchdog:
         except Exception:
             log.exception("what hung was not put in order", job=name)
         finally:
-            self.jobs.forsake(name)
+            self.jobs.abandon(name)
             self._rescued.discard(name)
-            self.hasten(name)
+            self.jobs.hasten(name)
 
     def _rescue_housekeeping(self, name: str) -> None:
         log.error("housekeeping hung; begun anew", job=name)
         self.publisher.restarted("housekeeping")
-        if not name.startswith("-tell-"):  # those ask no database
+        if not name.startswith("-notify-"):  # those ask no database
             self.database.failed(DatabaseError("the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
 
     def _rescue_run(self, name: str) -> None:
@@ -94,57 +152,3 @@ class Watchdog:
                 self.publisher.run_abandoned(claim.comparison)
         except (DatabaseError, OverdueError) as error:
             log.warning("hung run not marked; its claim runs out by itself", comparison=claim.comparison, reason=str(error))
-
-
-@dataclass(slots=True, kw_only=True)
-class Rhythm:
-    """Beats. ``most`` is how many bounded tasks may be at work at once. `follow` comes first."""
-
-    clock: Clock
-    publisher: Publisher
-    jobs: Jobs
-    watchdog: Watchdog
-    most: Callable[[], int]
-    _tasks: Mapping[str, Task] = field(default_factory=dict)
-    _timetable: Timetable = field(default_factory=Timetable)
-    _jumps: JumpFinder = field(default_factory=JumpFinder)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def follow(self, tasks: Mapping[str, Task]) -> None:
-        """From now on do these: those with a schedule at once, others that are new after the time they come round in."""
-        schedules = {name: task.when for name, task in tasks.items() if isinstance(task.when, Schedule)}
-        periods = {name: task.when for name, task in tasks.items() if isinstance(task.when, timedelta)}
-        firsts = {name: task.first for name, task in tasks.items() if task.first is not None}
-        with self._lock:
-            self._tasks = dict(tasks)
-            self._timetable.replace(schedules, periods, self.clock.monotonic(), firsts)
-
-    def hasten(self, name: str) -> None:
-        """Let it be due now, if it is still to be done at all."""
-        with self._lock:
-            self._timetable.hasten(name, self.clock.monotonic())
-
-    def beat(self) -> None:
-        """One beat."""
-        now, steady_s = self.clock.now(), self.clock.monotonic()
-        jump = self._jumps.look(now, steady_s)
-        if jump is not None:
-            log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
-            self.publisher.clock_jumped()
-            with self._lock:  # what is old is not to be told by a clock that may be wrong
-                self._timetable.put_off(PRUNING, steady_s)
-        self.watchdog.look()
-        with self._lock:
-            self._begin_due(now, steady_s)
-
-    def _begin_due(self, now: datetime, steady_s: float) -> None:
-        at_work = self.jobs.names
-        places = self.most() - sum(self._tasks[name].is_bounded for name in at_work if name in self._tasks)
-        for name in self._timetable.due(now, steady_s):
-            task = self._tasks[name]
-            if name in at_work or (task.is_bounded and places <= 0):
-                continue
-            self._timetable.begin(name, now, steady_s)
-            if task.is_wanted():
-                self.jobs.begin(name, task.call, limit_s=task.limit.total_seconds())
-                places -= task.is_bounded

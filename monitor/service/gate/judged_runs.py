@@ -14,9 +14,10 @@ import pandas as pd
 
 from monitor.errors import InputError
 from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
+from monitor.model.arrays import Floats, Rows
 from monitor.ports import History, UserSource
 from monitor.sampling import draw, fixed_among
-from monitor.service.gate.question import Excess, Floats, Question
+from monitor.service.gate.question import Excess, Question
 
 _LOOKED_THROUGH = 100_000
 
@@ -88,9 +89,6 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
 
 def _trouble(finished: Sequence[Run]) -> str | None:
     return next((run.reason for run in reversed(finished) if run.status in _BY_STATUS and run.reason), None)
-
-
-Rows = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

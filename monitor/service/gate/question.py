@@ -8,15 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-import numpy as np
-import numpy.typing as npt
-
 from monitor.errors import ConfigError, InputError
 from monitor.metrics import Metric, Need, parse
 from monitor.model import ALL, Comparison, DerivedMetric, NoiseFloor, parse_derived
+from monitor.model.arrays import Floats
 from monitor.sequential import Scale
-
-Floats = npt.NDArray[np.float64]
 
 
 class Yardstick(StrEnum):

@@ -1,0 +1,18 @@
+"""Types of numpy arrays, each named once for the whole tree."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+Codes: TypeAlias = npt.NDArray[np.int32]
+"""Items as codes >= 0, -1 for padding; lengths of lists likewise."""
+Rows: TypeAlias = npt.NDArray[np.intp]
+"""Places in another array."""
+Offsets: TypeAlias = npt.NDArray[np.int64]
+"""Where each list begins in a flat array, and where the last one ends."""
+Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]

@@ -1,0 +1,92 @@
+"""Which slot of a comparison is run next, and how many slots were skipped before it, by reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from monitor.model import format_instant
+from monitor.ports import Clock, Store
+from monitor.service.clock import SKEW
+from monitor.service.runner import Runner, Watched
+
+_COUNTED = 10_000
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotChoice:
+    """The slot to run; with ``is_rerun`` it is measured anew if it was run before. ``skipped`` before it, by reason."""
+
+    slot: datetime
+    is_rerun: bool
+    skipped: Mapping[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class SlotChooser:
+    """Chooses slots for the daemon.
+
+    Slots that were run while a clock was ahead of this one come again, and are measured anew: each once, so that neither the
+    runs nor the alerts of a wrong clock hold up those of the right one. By comparison: ``ahead`` is the newest slot that was
+    stored when the clock was found to be behind, ``repeated`` the last one that was run again, ``overlapped`` the slots that
+    fell due while the comparison was at work.
+    """
+
+    runner: Runner
+    store: Store
+    clock: Clock
+    ahead: dict[str, datetime] = field(default_factory=dict)
+    repeated: dict[str, datetime] = field(default_factory=dict)
+    overlapped: dict[str, set[datetime]] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def choose(self, watched: Watched) -> SlotChoice:
+        """The comparison's newest slot; DatabaseError when the store cannot be read."""
+        name, now = watched.comparison.name, self.clock.now()
+        slot = watched.schedule.latest(now)
+        last = self.runner.patiently(partial(self.store.runs.last_slot, name))
+        if last is not None and last > now + SKEW:
+            self.ahead[name] = last
+        is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
+        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=self._count(name, _passed(watched, last, slot)))
+
+    def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
+        """Note slots at which the comparison was still at work."""
+        with self._lock:
+            self.overlapped.setdefault(name, set()).update(slots)
+
+    def _count(self, name: str, passed: Sequence[datetime]) -> dict[str, int]:
+        """Slots that passed: ``overlap`` while this process was at work at the comparison, ``missed`` as nobody was there."""
+        with self._lock:
+            overlapped = self.overlapped.pop(name, set())
+        overlaps = sum(slot in overlapped for slot in passed)
+        counts = {"overlap": overlaps, "missed": len(passed) - overlaps}
+        return {reason: count for reason, count in counts.items() if count}
+
+    def _rewind(self, name: str, slot: datetime) -> bool:
+        """Make way for a slot that lies before what was stored by a clock that ran ahead; False when that was done already."""
+        if self.repeated.get(name) == slot:
+            return False
+        log.warning(
+            "clock was set back: slots that were run before are run again",
+            comparison=name,
+            newest=format_instant(self.ahead[name]),
+        )
+        self.runner.patiently(partial(self.store.alerts.rewind, name, slot=slot, now=self.clock.now()))
+        self.repeated[name] = slot
+        return True
+
+
+def _passed(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
+    """Slots strictly between the last one claimed and this one; of a very long absence the latest ones only."""
+    if last is None:
+        return []
+    start = max(last, slot - _COUNTED * watched.schedule.interval)
+    return [each for each in watched.schedule.between(start, slot) if last < each < slot]
