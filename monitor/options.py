@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
     GetJsonSchemaHandler,
     SecretStr,
     ValidationInfo,
     WithJsonSchema,
+    create_model,
     field_validator,
     model_validator,
 )
@@ -28,6 +30,7 @@ from pydantic_core import CoreSchema
 from monitor.files import read_bounded
 from monitor.redaction import display_url
 
+_OneOfT = TypeVar("_OneOfT", bound="OneOf")
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d|w))+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d|w)", re.ASCII)
@@ -156,6 +159,10 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 
+NOT_IN_HASH = object()
+"""Marks a field, ``Annotated[int, NOT_IN_HASH]``, that decides how lists are fetched and not which: `config_hash` omits it."""
+
+
 class Options(BaseModel):
     """Base of everything that can be set: unknown keys are errors, values never echo, instances never change.
 
@@ -235,14 +242,31 @@ def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, o
 
 
 class OneOf(Options):
-    """Options of which exactly one field is given: ``http: {...}`` or ``file: {...}``."""
+    """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``."""
+
+    also: ClassVar[frozenset[str]] = frozenset()
+    """Fields that are no choices."""
+
+    @classmethod
+    def choices(cls) -> tuple[str, ...]:
+        """Fields of which one must be given."""
+        return tuple(name for name in cls.model_fields if name not in cls.also)
+
+    @property
+    def kind(self) -> str:
+        """The field that is given."""
+        return next(name for name in self.choices() if getattr(self, name) is not None)
+
+    @property
+    def given(self) -> Any:  # noqa: ANN401 - options of any kind
+        """Its value."""
+        return getattr(self, self.kind)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
-        given = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        given = [name for name in self.choices() if getattr(self, name) is not None]
         if len(given) != 1:
-            choices = ", ".join(type(self).model_fields)
-            msg = f"give exactly one of {choices}" + (f"; found {' and '.join(given)}" if given else "")
+            msg = f"give exactly one of {', '.join(self.choices())}" + (f"; found {' and '.join(given)}" if given else "")
             raise ValueError(msg)
         return self
 
@@ -250,4 +274,19 @@ class OneOf(Options):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Say in the schema too that exactly one is given."""
         schema = super().__get_pydantic_json_schema__(core_schema, handler)
-        return {**schema, "minProperties": 1, "maxProperties": 1}
+        return {**schema, "oneOf": [{"required": [name]} for name in cls.choices()]}
+
+
+def with_kinds(kinds: Mapping[str, tuple[type[Options], str]]) -> Callable[[type[_OneOfT]], type[_OneOfT]]:
+    """Give a class of options one optional field for each kind of a registry: its options, and what they describe."""
+
+    def decorate(model: type[_OneOfT]) -> type[_OneOfT]:
+        fields: dict[str, Any] = {
+            kind: (options | None, Field(default=None, description=about)) for kind, (options, about) in kinds.items()
+        }
+        # Fields of later bases come first: kinds stand before what the class has of its own.
+        bases: Any = (model, create_model(f"{model.__name__}Kinds", __base__=Options, **fields))
+        made: type[_OneOfT] = create_model(model.__name__, __base__=bases, __module__=model.__module__, __doc__=model.__doc__)
+        return made
+
+    return decorate

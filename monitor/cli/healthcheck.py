@@ -92,7 +92,7 @@ def _refusal(asked: PageRequest, error: Exception) -> ConnectionError:
 
 
 UNHEALTHY_EXIT = 1
-DEFAULT_ADDRESS = "127.0.0.1:9108"
+DEFAULT_ADDRESS = "127.0.0.1:29108"
 """Where a daemon listens whose configuration does not say so."""
 _OK = 200
 _UNAVAILABLE = 503
@@ -116,7 +116,7 @@ def healthcheck(  # noqa: PLR0913 - the command's options
     """Ask a daemon whether it is well, with TLS or without, whichever it speaks; exit 0 when it is, 1 when not.
 
     No password is needed. Its certificate is not verified: nothing is told that others may not know. An address that is given
-    is asked at once; reading the configuration takes seconds. Without either it is 127.0.0.1:9108.
+    is asked at once; reading the configuration takes seconds. Without either it is 127.0.0.1:29108.
     """
     tls = _tls(cert, key)
     if address is None and _is_there(context, config):
@@ -166,7 +166,7 @@ def _split(address: str) -> tuple[str, int]:
     is_port = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT and 0 < int(port) < 1 << 16
     if not (colon and is_port and _is_host(bare)) or (":" in bare and bare == host):
         shown = address if len(address) <= _MOST_SHOWN else f"{address[:_MOST_SHOWN]}..."
-        msg = f"{shown!r} is no host:port, such as {DEFAULT_ADDRESS} or [::1]:9108"
+        msg = f"{shown!r} is no host:port, such as {DEFAULT_ADDRESS} or [::1]:29108"
         raise typer.BadParameter(msg)
     return bare or "127.0.0.1", int(port)
 

@@ -15,19 +15,18 @@ from monitor.cli.parameters import DEFAULT_CONFIG, Config
 
 if TYPE_CHECKING:
     from monitor.service.daemon.daemon import Daemon
+    from monitor.settings import Settings
 
 IDLE_S = 3600.0
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP reads the configuration again."""
+    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP, or POST /-/reload with a password, reads the configuration again."""
     from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
-    from monitor.service.logs import configure
     from monitor.settings import load_settings
 
-    settings = load_settings(config)
-    configure(settings.log.format, settings.log.level)
+    _follow_log_settings(load_settings(config))
     signals: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def remember(number: int, _: FrameType | None) -> None:
@@ -35,19 +34,24 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, remember)
-    daemon = Daemon(config)
+    daemon = Daemon(config, on_reload=_follow_log_settings)
     daemon.start()
-    typer.echo(f"rankwatch serves {daemon.url}/metrics", err=True)
+    typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
     systemd.notify("READY=1")
     _obey(daemon, signals)
     systemd.notify("STOPPING=1")
     daemon.stop()
 
 
+def _follow_log_settings(settings: Settings) -> None:
+    from monitor.service.logs import configure
+
+    configure(settings.log.format, settings.log.level)
+
+
 def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
     from monitor.service import systemd
-    from monitor.service.logs import configure
 
     interval = systemd.watchdog_interval_s() or IDLE_S
     while True:
@@ -56,8 +60,7 @@ def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
             return
         if received:
             systemd.reloading()
-            if daemon.reload():
-                configure(daemon.settings.log.format, daemon.settings.log.level)
+            daemon.reload()
             systemd.notify("READY=1")
         if daemon.unhealthy() is None:
             systemd.notify("WATCHDOG=1")

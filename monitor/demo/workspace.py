@@ -16,7 +16,7 @@ from monitor.demo.world import History
 from monitor.errors import ConfigError
 
 DEFAULT = Path("rankwatch-demo")
-_PREFERRED_PORT = 9108
+_PREFERRED_PORT = 29108
 _MARKER = ".made-by-rankwatch-demo"
 
 

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.batch_export import final_families
+from monitor.export.build import build_labels
 from monitor.export.daemon_metrics import DaemonCollector
 from monitor.export.families import counter, without_created
 from monitor.export.run_metrics import run_families
@@ -108,7 +109,7 @@ class _Snapshot(Collector):
 
     def __init__(self, version: str) -> None:
         build = SERIES["build_info"]
-        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value={"version": version})
+        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=build_labels(version))
         self.families: tuple[Metric, ...] = ()
 
     def collect(self) -> Iterator[Metric]:

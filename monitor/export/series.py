@@ -59,7 +59,12 @@ _LAG_S = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 _STAGE_S = (0.01, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0)
 
 _TABLE = (
-    _series(_I, "build_info", "version", "Always 1; the label tells which version of rankwatch runs."),
+    _series(
+        _I,
+        "build_info",
+        "version revision python_version",
+        "Always 1; the labels name the version of rankwatch, the commit it was built from, and the Python it runs on.",
+    ),
     # What the newest finished run measured. Absent unless that run is ok.
     _series(_G, "similarity_mean", _SIMILARITY, "Mean similarity of baseline and candidate over the users compared."),
     _series(_G, "similarity_standard_error", _SIMILARITY, "Standard error of the mean similarity."),

@@ -16,6 +16,7 @@ from monitor.settings.translation import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
 from monitor.settings.value_types import is_loopback, split_address
 from monitor.settings.web_config import WebConfig
+from monitor.sources import all_users_problem
 
 _TAKEN = "another {} has this name already: names must differ"
 
@@ -151,6 +152,5 @@ def _metrics(comparison: Partial) -> Iterator[Problem]:
 
 def _users(comparison: Partial) -> Iterator[Problem]:
     users, baseline = comparison.get("users"), comparison.get("baseline")
-    if users is not None and users.all and baseline is not None and baseline.file is None and baseline.sql is None:
-        advice = "http cannot list its users: give users.file or users.sql"
-        yield Problem(("users", "all"), f"needs a baseline from file or sql; {advice}")
+    if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
+        yield Problem(("users", "all"), problem)

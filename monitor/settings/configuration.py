@@ -216,7 +216,7 @@ class LogOptions(Options):
 
 
 def _own_url(given: dict[str, Any]) -> str:
-    host, port = split_address(given.get("listen", "127.0.0.1:9108"))
+    host, port = split_address(given.get("listen", "127.0.0.1:29108"))
     name = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
@@ -243,7 +243,7 @@ class Settings(Options):
         description="Of several daemons on one PostgreSQL database one leads; how long after it stopped or froze another takes "
         "over, 5s to 5m.",
     )
-    listen: Address = Field(default="127.0.0.1:9108", description="Host and port of /metrics, /-/healthy and /-/ready.")
+    listen: Address = Field(default="127.0.0.1:29108", description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
         default=False,
         description="Must be true for `listen` to go beyond this machine without passwords or client certificates from "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Mapping
 from datetime import timedelta
 from enum import Enum
 from types import NoneType
@@ -31,37 +33,68 @@ _NAMES: dict[object, str] = {
 
 
 def settings_reference() -> str:
-    """One table a group of settings: key, type, default, meaning. Starts with a table, has no title of its own."""
-    places: dict[type[BaseModel], list[str]] = {}
-    for path, model in _groups(Settings, ""):
-        places.setdefault(model, []).append(path)
-    return "\n\n".join(_section(paths, model) for model, paths in places.items()) + "\n"
+    """One table for each group of settings: key, type, default, meaning. Starts with a heading, has no title of its own.
+
+    Keys that several groups inherit stand in a table of their own, to which these groups link.
+    """
+    groups: dict[type[BaseModel], list[str]] = {}
+    _collect(Settings, "", groups)
+    users = Counter(home for model in groups for home in dict.fromkeys(_home(model, name) for name in model.model_fields))
+    shared = [home for home, count in users.items() if count > 1 and home not in groups and len(home.model_fields) > 1]
+    titles = {model: ", ".join(f"`{path}`" if path else "Top level" for path in paths) for model, paths in groups.items()}
+    titles |= {home: f"Keys of {_words(home)}" for home in shared}
+    return "\n\n".join(_section(model, titles) for model in titles) + "\n"
 
 
-def _groups(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
-    yield path, model
+def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], list[str]]) -> None:
+    """Add the group at this path and those within it; what stands within a group that is known already is known, too."""
+    groups.setdefault(model, []).append(path)
+    if len(groups[model]) > 1:
+        return
     for name, field in model.model_fields.items():
         many = "[]" if _is_list(field.annotation) else ""
         for inner in models_in(field.annotation):
-            yield from _groups(inner, f"{path}.{field.alias or name}{many}".lstrip("."))
+            _collect(inner, f"{path}.{field.alias or name}{many}".lstrip("."), groups)
 
 
-def _section(paths: list[str], model: type[BaseModel]) -> str:
-    rows = [_row(field.alias or name, field) for name, field in model.model_fields.items()]
-    about = " ".join((model.__doc__ or "").split())
-    table = "\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows])
-    title = ", ".join(f"`{path}`" if path else "Top level" for path in paths)
-    return f"### {title}\n\n{about}\n\n{table}"
+def _home(model: type[BaseModel], name: str) -> type[BaseModel]:
+    """The class of which the model has a field."""
+    return next(base for base in model.__mro__ if name in inspect.get_annotations(base))
+
+
+def _words(model: type[BaseModel]) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", model.__name__.removesuffix("Options")).lower()
+
+
+def _section(model: type[BaseModel], titles: Mapping[type[BaseModel], str]) -> str:
+    homes = {name: _home(model, name) for name in model.model_fields}
+    linked = dict.fromkeys(home for home in homes.values() if home is not model and home in titles)
+    also = ", ".join(f"[{_words(home)}](#{_anchor(titles[home])})" for home in linked)
+    parts = [f"### {titles[model]}", _about(model) + (f" With the keys of {also}." if also else "")]
+    fields = model.model_fields.items()
+    if rows := [_row(field.alias or name, field) for name, field in fields if homes[name] not in linked]:
+        parts.append("\n".join(["| key | type | default | meaning |", "|---|---|---|---|", *rows]))
+    return "\n\n".join(parts)
+
+
+def _anchor(title: str) -> str:
+    """The fragment that GitHub gives a heading."""
+    return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
 def _row(key: str, field: FieldInfo) -> str:
     shown = f"`{key}`" + (f", `{key}_file`" if is_secret(field.annotation) else "")
-    cells = (shown, _type(field.annotation), _default(field), field.description or _about(field.annotation))
+    cells = (
+        shown,
+        _type(field.annotation),
+        _default(field),
+        field.description or " ".join(map(_about, models_in(field.annotation))),
+    )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _about(annotation: object) -> str:
-    return " ".join(" ".join((model.__doc__ or "").split()) for model in models_in(annotation))
+def _about(model: type[BaseModel]) -> str:
+    return " ".join((model.__doc__ or "").split())
 
 
 def _default(field: FieldInfo) -> str:

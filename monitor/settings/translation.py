@@ -14,6 +14,7 @@ from pydantic import BaseModel, SecretStr
 from monitor.alerts import GROUP_FOR, NotificationPolicy
 from monitor.metrics import parse
 from monitor.model import COVERAGE, FROZEN, Comparison, DerivedMetric, Direction, Rule, RuleKind, SampleSize, Statistic
+from monitor.options import NOT_IN_HASH
 from monitor.pipeline.standstill import LEAST_MISSED
 from monitor.settings.configuration import ComparisonOptions, Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
@@ -28,8 +29,6 @@ SHORTEST_INTERVAL = timedelta(seconds=1)
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
-_NOT_IN_HASH = frozenset({"ca_file", "timeout", "retries", "concurrency", "batch", "max_bytes", "max_rows", "after", "within"})
-"""Settings of sources that decide how lists are fetched and not which."""
 
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
@@ -192,7 +191,8 @@ def config_hash(options: ComparisonOptions) -> str:
 
 def _meaning(value: object) -> object:
     if isinstance(value, BaseModel):
-        named = ((name, getattr(value, name)) for name in type(value).model_fields if name not in _NOT_IN_HASH)
+        fields = type(value).model_fields
+        named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
         # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
         return {name: _meaning(found) for name, found in named if _is_hashed(name, found)}
     if isinstance(value, SecretStr):

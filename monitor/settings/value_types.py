@@ -124,12 +124,12 @@ def _runs(value: object) -> object:
 
 
 def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:9108`` has the host ``""``, all."""
+    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:29108`` has the host ``""``, all."""
     host, separator, port = text.rpartition(":")
     bare = host.removeprefix("[").removesuffix("]")
     is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
     if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
-        msg = "must be host:port, such as 127.0.0.1:9108 or [::1]:9108"
+        msg = "must be host:port, such as 127.0.0.1:29108 or [::1]:29108"
         raise ValueError(msg)
     return bare, int(port)
 

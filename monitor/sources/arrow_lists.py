@@ -21,7 +21,8 @@ ArrowBatch = Mapping[str, pa.Array]
 
 
 def merge_batches(batches: Iterable[ArrowBatch], rows: int) -> Iterator[ArrowBatch]:
-    """Join batches until they hold at least so many rows: each join against the panel costs as much as the panel is long."""
+    """Batches of at least so many rows, joined from smaller ones."""
+    # Looking up the users of a batch costs as much as the panel is long, however small the batch is.
     waiting: list[ArrowBatch] = []
     is_first = True
     for batch in batches:

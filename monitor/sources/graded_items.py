@@ -27,7 +27,7 @@ class GradedItems:
     Of an item that a user graded twice the highest grade counts: what was clicked and bought was bought. A row without a user
     is left out, as in every table of users; a null list is an empty one. SourceError, naming the user, for an item that is no
     id, for a grade that is NaN, infinite, below 0 or no number, for more or fewer grades than items, and for a user who has
-    two rows of the wide form: nobody can tell which is meant.
+    two rows of the wide form.
     """
 
     def __init__(self, where: str) -> None:

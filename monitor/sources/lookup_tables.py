@@ -115,8 +115,8 @@ def _check_rows(ids: pa.Array, weights: np.ndarray, read: int, where: str) -> No
         raise SourceError(msg)
     odd = np.flatnonzero(~((weights >= LEAST_WEIGHT) & (weights <= MOST_WEIGHT)))
     if len(odd):
-        told = f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
-        msg = f"{told}: give it one, or leave the item out"
+        problem = f"item {_named(ids, odd[0])} of {where} has no weight from {LEAST_WEIGHT:g} to {MOST_WEIGHT:g}"
+        msg = f"{problem}: give it one, or leave the item out"
         raise SourceError(msg)
 
 

@@ -1,4 +1,4 @@
-"""Columns and lists of numbers beside ids: scores, weights, grades. A null is NaN; what is no number is told apart from it."""
+"""Columns and lists of numbers beside ids: scores, weights, grades. A null is NaN; what is no number is flagged."""
 
 from __future__ import annotations
 

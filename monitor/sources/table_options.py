@@ -1,4 +1,4 @@
-"""Options that tables share: which columns hold users and their lists."""
+"""Options that tables share: which columns hold users, lists, weights, titles and grades."""
 
 from __future__ import annotations
 
@@ -10,16 +10,30 @@ from monitor.options import Options
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=200)]
 
-ITEM = "Column with the item's id."
-TITLE = "Column with the item's title, as people know it."
-WEIGHT = "Column with the item's weight, such as its popularity or price: finite, above 0."
-GRADE = "Column with the item's grade, at least 0; 1 for each item when left out."
 
-
-class ListColumns(Options):
-    """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
+class UserColumnOptions(Options):
+    """Where users stand."""
 
     user: ColumnName = Field(description="Column with the user's key.")
+
+
+class WeightColumnOptions(Options):
+    """Where items and their weights stand."""
+
+    item: ColumnName = Field(description="Column with the item's id.")
+    weight: ColumnName = Field(description="Column with the item's weight, such as its popularity or price: finite, above 0.")
+
+
+class TitleColumnOptions(Options):
+    """Where items and their titles stand."""
+
+    item: ColumnName = Field(description="Column with the item's id.")
+    title: ColumnName = Field(description="Column with the item's title, as people know it.")
+
+
+class ListColumnOptions(UserColumnOptions):
+    """Where users and lists stand: one list a row (``items``), or one item a row (``item`` and ``rank``)."""
+
     items: ColumnName | None = Field(
         default=None,
         description="Wide form: column with the whole list, best first: a list, or the text of a JSON array.",
@@ -48,20 +62,18 @@ class ListColumns(Options):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Columns to read: user and list, or user, item and rank; then the scores, where they are told."""
-        named = (self.user, self.items, self.item, self.rank, self.scores)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        """Columns to read: the user, the list in either form, and the scores where they are given."""
+        return _distinct(self.user, self.items, self.item, self.rank, self.scores)
 
     @property
     def numbers(self) -> frozenset[str]:
         """Columns of the long form that hold numbers and not ids."""
-        return frozenset(name for name in (self.rank, self.scores) if name is not None)
+        return frozenset(_distinct(self.rank, self.scores))
 
 
-class GradeColumns(Options):
+class GradeColumnOptions(UserColumnOptions):
     """Where users and what they found relevant stand: lists a row (``items``), or one item a row (``item``)."""
 
-    user: ColumnName = Field(description="Column with the user's key.")
     items: ColumnName | None = Field(
         default=None, description="Wide form: column with all relevant items of the user: a list, or the text of a JSON array."
     )
@@ -69,7 +81,9 @@ class GradeColumns(Options):
         default=None, description="Wide form: column with their grades, lists as long, at least 0; 1 for each when left out."
     )
     item: ColumnName | None = Field(default=None, description="Long form: column with one relevant item a row.")
-    grade: ColumnName | None = Field(default=None, description=GRADE)
+    grade: ColumnName | None = Field(
+        default=None, description="Long form: column with the item's grade, at least 0; 1 for each when left out."
+    )
 
     @model_validator(mode="after")
     def _wide_or_long(self) -> Self:
@@ -83,5 +97,8 @@ class GradeColumns(Options):
     @property
     def columns(self) -> tuple[str, ...]:
         """Columns to read: user, items, grades."""
-        named = (self.user, self.items, self.grades, self.item, self.grade)
-        return tuple(dict.fromkeys(name for name in named if name is not None))
+        return _distinct(self.user, self.items, self.grades, self.item, self.grade)
+
+
+def _distinct(*names: str | None) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for name in names if name is not None))

@@ -136,7 +136,7 @@ def _listen(host: str, port: int) -> socket.socket:
         both = host == "::" and socket.has_dualstack_ipv6()
         return socket.create_server((host, port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except (socket.gaierror, UnicodeError):
-        msg = f"cannot listen on {_address(host, port)}: no such host; write listen as host:port, such as 127.0.0.1:9108"
+        msg = f"cannot listen on {_address(host, port)}: no such host; write listen as host:port, such as 127.0.0.1:29108"
         raise ConfigError(msg) from None
     except OSError as error:
         number = error.errno or 0

@@ -123,7 +123,7 @@ class Make:
             "seen": cls.seen(),
             "segments": SEGMENTS,
             "notes": (),
-            "metrics_url": "http://127.0.0.1:9108/metrics",
+            "metrics_url": "http://127.0.0.1:29108/metrics",
             "place": Workspace(Path("rankwatch-demo")),
         }
         return DemoStatus(**base | changes)

@@ -20,7 +20,7 @@ from monitor.settings import Settings, load_settings, to_comparison, to_schedule
 from monitor.sources import open_users
 
 ADDRESSES = DemoAddresses(
-    listen="127.0.0.1:9108",
+    listen="127.0.0.1:29108",
     baseline="http://127.0.0.1:1001",
     candidate="http://127.0.0.1:1002",
     hook="http://127.0.0.1:1003/page",
@@ -50,7 +50,7 @@ def test_the_configuration_loads_at_each_storys_pace(place: Workspace, every: st
 
 def test_database_listen_address_and_comparison_are_those_of_the_demo(place: Workspace, settings: Settings) -> None:
     assert settings.database.get_secret_value() == f"sqlite:///{place.database}"
-    assert settings.listen_address == ("127.0.0.1", 9108)
+    assert settings.listen_address == ("127.0.0.1", 29108)
     comparison = to_comparison(settings.comparisons[0])
     assert (comparison.name, comparison.k, comparison.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
 

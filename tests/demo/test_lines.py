@@ -15,7 +15,7 @@ def clock(make: Any, seconds: float) -> str:
 def test_the_first_lines_say_where_everything_is(make: Any) -> None:
     assert NewLines().new(make.status()) == [
         "Configuration rankwatch-demo/rankwatch.yaml, database rankwatch-demo/rankwatch.db, log rankwatch-demo/rankwatch.log",
-        "Metrics http://127.0.0.1:9108/metrics",
+        "Metrics http://127.0.0.1:29108/metrics",
     ]
 
 
@@ -74,4 +74,4 @@ def test_a_dumb_terminal_gets_lines(make: Any) -> None:
     out = io.StringIO()
     with open_view(Console(file=out, width=80, force_terminal=True, _environ={"TERM": "dumb"})) as view:
         view.show(make.status())
-    assert "Metrics http://127.0.0.1:9108/metrics\n" in out.getvalue()
+    assert "Metrics http://127.0.0.1:29108/metrics\n" in out.getvalue()

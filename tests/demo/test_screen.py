@@ -48,7 +48,7 @@ def test_the_frame_says_day_time_story_and_where_everything_is(full: Any, width:
     assert "day 7, 1:01" in text
     assert CHAPTER_TEXTS[Chapter.BROKEN].split(":")[0] in text
     for part in (
-        "http://127.0.0.1:9108/metrics",
+        "http://127.0.0.1:29108/metrics",
         "rankwatch.yaml",
         "rankwatch.db",
         "rankwatch-demo",

@@ -85,7 +85,7 @@ def _configuration(folder: Path, url: str) -> Path:
 def _scraped(page: str, since: datetime) -> Iterator[str]:
     """The page as it was read in each hour of the day, with the labels that a scrape adds."""
     for name, labels, value in re.findall(r"^(rankwatch_\w+)(?:\{(.*)\})? (\S+)$", page, flags=re.MULTILINE):
-        told = ",".join(filter(None, ('instance="127.0.0.1:9108",job="rankwatch"', labels)))
+        told = ",".join(filter(None, ('instance="127.0.0.1:29108",job="rankwatch"', labels)))
         for hour in range(24):
             yield f"{name}{{{told}}} {value} {(since + hour * HOUR).timestamp():.0f}"
 

@@ -61,7 +61,7 @@ def config(deploy: Path, recommenders: tuple[str, Path], postgres_server: Postgr
     config = folder / "rankwatch.yaml"
     places = {
         "/run/secrets/database_url": str(tmp_path / "database_url"),
-        "0.0.0.0:9108": "127.0.0.1:0",
+        "0.0.0.0:29108": "127.0.0.1:0",
         "http://recommenders:8000": url,
         "/shop/users.csv": str(shop / "users.csv"),
         "http://alertmanager:9093": "http://127.0.0.1:9",  # nothing is to be told

@@ -223,7 +223,7 @@ def test_the_configuration_loads_and_listens_for_the_probes(
     settings = load_settings(tmp_path / "rankwatch.yaml")
 
     assert settings.database.get_secret_value().startswith(database)
-    assert settings.listen_address == ("0.0.0.0", 9108)  # noqa: S104 - in a pod
+    assert settings.listen_address == ("0.0.0.0", 29108)  # noqa: S104 - in a pod
     assert settings.listen_without_authentication
 
 

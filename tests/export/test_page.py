@@ -1,10 +1,12 @@
 """The page as a whole: the table, the formats, the linter."""
 
 import gzip
+import platform
 import re
 import subprocess
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
-from monitor.export import SERIES, Kind, PrometheusPublisher, series_reference
+from monitor.export import SERIES, Kind, PrometheusPublisher, build, series_reference
 from monitor.ports import Publisher
 from servers import require
 
@@ -64,8 +66,27 @@ def test_promtool_finds_nothing_to_say_about_a_filled_page() -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
 
 
-def test_the_build_is_named(publisher: PrometheusPublisher, scrape: Scrape) -> None:
-    assert scrape(publisher).value("build_info", version="1.2.3") == 1
+def test_the_build_is_named_with_its_revision_and_its_python(scrape: Scrape, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKWATCH_REVISION", "4f2a9c1")
+    publisher = PrometheusPublisher(version="1.2.3")
+    labels = {"version": "1.2.3", "revision": "4f2a9c1", "python_version": platform.python_version()}
+    assert scrape(publisher).value("build_info", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("noted", "revision"),
+    [
+        ('{"url": "https://example.com/r.git", "vcs_info": {"vcs": "git", "commit_id": "4f2a9c1"}}', "4f2a9c1"),
+        ('{"url": "file:///src", "dir_info": {"editable": true}}', "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_without_that_variable_the_revision_is_what_pip_noted(
+    noted: str | None, revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
+    monkeypatch.setattr(build, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
+    assert build.find_revision() == revision
 
 
 def test_process_and_interpreter_are_shown(publisher: PrometheusPublisher) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from monitor.pipeline import run_measurement
 from monitor.receivers.webhook import Webhook
 from monitor.service.daemon.daemon import Daemon
-from monitor.sources.file import FileSource
+from monitor.sources.file.source import FileSource
 from monitor.storage import run_store
 from monitor.storage.outbox import SqlOutbox
 from monitor.storage.run_store import SqlRunStore

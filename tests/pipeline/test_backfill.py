@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -134,16 +135,17 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
 
     @dataclass
     class Behind:
-        """The store as somebody sees it who listed the waiting runs before the other was done."""
+        """The runs as somebody sees them who listed them before the other was done."""
 
-        def unlabelled(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        def awaiting_relevance(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
             assert since < SLOT
             return runs
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
+            return getattr(store.runs, name)
 
-    (again,) = backfill_relevance(what, Behind(), source, LATER)
+    seen: Any = SimpleNamespace(runs=Behind(), history=store.history)
+    (again,) = backfill_relevance(what, seen, source, LATER)
     assert again.trouble is None
     assert {(each.segment, each.metric): each for each in store.history.summaries(run_id)} == {
         (each.segment, each.metric): each for each in before
@@ -236,19 +238,14 @@ def test_a_store_that_is_away_is_an_error(store: SqlStore) -> None:
     what = watched()
     ran(store, what)
 
-    @dataclass
     class Away:
-        listed: list[Run] = field(default_factory=list)
-
-        def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-            return store.runs.awaiting_relevance(comparison, since=since)
-
         def kept_lists(self, run_id: int) -> KeptLists | None:
             msg = f"no route to the lists of {run_id}"
             raise DatabaseError(msg, permanent=False)
 
+    seen: Any = SimpleNamespace(runs=store.runs, history=Away())
     with pytest.raises(DatabaseError, match="no route"):
-        list(backfill_relevance(what, Away(), CannedRelevance({SLOT: BOUGHT}), LATER))  # type: ignore[arg-type]  # part of a store
+        list(backfill_relevance(what, seen, CannedRelevance({SLOT: BOUGHT}), LATER))
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:

@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -338,7 +339,7 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore
 def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(store: SqlStore) -> None:
     class Forgetful:
         def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
+            return getattr(store.outbox, name)
 
         def record(self, *_notifications: object) -> None:
             msg = "the disk is full"
@@ -347,7 +348,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
     clock, receiver = FakeClock(), FakeReceiver()
     store_run(store, 0.1)
     with pytest.raises(DatabaseError):
-        deliver(Forgetful(), receiver, clock)
+        deliver(SimpleNamespace(outbox=Forgetful()), receiver, clock)
     assert deliver(store, receiver, clock).sent == 0
     clock.at += LEASE
     assert deliver(store, receiver, clock).sent == 1

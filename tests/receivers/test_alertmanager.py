@@ -22,7 +22,7 @@ Make = Callable[..., AlertmanagerServer]
 @contextmanager
 def receiving(*urls: str, **options: Any) -> Iterator[tuple[Receiver, ...]]:
     entry = ReceiverOptions(alertmanager=AlertmanagerOptions.model_validate({"urls": urls, **options}))
-    receivers = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    receivers = open_receivers([entry], external_url="http://rankwatch.test:29108")
     yield receivers
     for receiver in receivers:
         receiver.close()

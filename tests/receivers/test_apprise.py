@@ -25,7 +25,7 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 def telling(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
     named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
     entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, AppriseReceiver)
     yield receiver
     receiver.close()

@@ -35,7 +35,7 @@ def options(mail_server: MailServer, certificate: Path) -> dict[str, Any]:
 @contextmanager
 def mailing(options: dict[str, Any], **more: Any) -> Iterator[Email]:
     entry = ReceiverOptions(email=EmailOptions.model_validate({**options, **more}))
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Email)
     yield receiver
     receiver.close()
@@ -80,9 +80,9 @@ def test_text_and_html_say_the_same_and_load_nothing(mail_server: MailServer, op
     for said in (FIRING.reason, "0.241 to 0.267", "1,874", "rankwatch show home-feed --slot 2024-01-08T00:00:00Z"):
         assert said in text
         assert said in page
-    assert "dashboard: http://rankwatch.test:9108/comparisons/home-feed?" in text
+    assert "dashboard: http://rankwatch.test:29108/comparisons/home-feed?" in text
     assert (
-        '<a href="http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all">dashboard</a>' in page
+        '<a href="http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all">dashboard</a>' in page
     )
     for loading in ("src=", "<img", "<script", "url(", "<link", "@import"):
         assert loading not in page

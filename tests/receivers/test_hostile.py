@@ -15,7 +15,7 @@ from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
 from servers.webhook import Collector, Request
 
-URL = "http://rankwatch.test:9108"
+URL = "http://rankwatch.test:29108"
 MOST_BYTES = 400_000
 every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 

@@ -27,7 +27,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG
 from monitor.model import Briefing, Cause, Message, MessageStatus, Part, Severity
 from monitor.receivers.message import MessageContent, content_of
 
-URL = "http://rankwatch.test:9108"
+URL = "http://rankwatch.test:29108"
 EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk", value=0.2)
 
 

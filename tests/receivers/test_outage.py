@@ -61,7 +61,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 
 def open_receiver(kind: str, port: int, clock: FakeClock) -> Receiver:
-    place, ours = f"http://127.0.0.1:{port}", "http://rankwatch.test:9108"
+    place, ours = f"http://127.0.0.1:{port}", "http://rankwatch.test:29108"
     if kind == "pagerduty":
         return PagerDuty(PagerDutyOptions.model_validate({"url": place, "routing_key": KEY}), external_url=ours)
     pace = Pace(monotonic=clock.monotonic, pause=clock.pass_by)

@@ -25,7 +25,7 @@ BRITISH = start(segment="country=UK", dedup_key="uk")
 @contextmanager
 def paging(url: str, **options: Any) -> Iterator[PagerDuty]:
     given = PagerDutyOptions.model_validate({"url": url, "routing_key": KEY, **options})
-    with closing(PagerDuty(given, external_url="http://rankwatch.test:9108")) as receiver:
+    with closing(PagerDuty(given, external_url="http://rankwatch.test:29108")) as receiver:
         yield receiver
 
 
@@ -62,10 +62,10 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerD
             "class": "SimilarityLow",
         },
         "client": "rankwatch",
-        "client_url": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "client_url": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
         "links": [
             {
-                "href": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+                "href": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
                 "text": "dashboard",
             },
             {"href": "https://runbooks.test/similarity", "text": "runbook"},

@@ -20,7 +20,7 @@ from servers.webhook import Reply, answer, disconnect, hang, trickle_body, trick
 
 EVERYBODY = start()
 BRITISH = start(segment="country=UK", dedup_key="uk")
-LINK = "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
+LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
 
 
 class HeldClock:
@@ -43,7 +43,7 @@ def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterato
     held = clock or HeldClock()
     given = SlackOptions.model_validate({"url": url, **options})
     pace = Pace(monotonic=held.monotonic, pause=held.pause)
-    with closing(Slack(given, external_url="http://rankwatch.test:9108", pace=pace)) as receiver:
+    with closing(Slack(given, external_url="http://rankwatch.test:29108", pace=pace)) as receiver:
         yield receiver
 
 
@@ -226,7 +226,7 @@ def test_what_is_cut_cuts_no_escape_in_two() -> None:
 
 @given(st.text(st.characters(codec=None), max_size=3000))
 def test_any_text_gives_blocks_within_their_limits_and_no_mention(text: str) -> None:
-    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:9108"))
+    body = slack_body(content_of(hostile_message(text), "http://rankwatch.test:29108"))
     assert list(find_errors(body)) == []
 
 

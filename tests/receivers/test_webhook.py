@@ -29,7 +29,7 @@ SECRET = "correct-horse"  # noqa: S105 - a test's
 @contextmanager
 def receiving(url: str, **options: Any) -> Iterator[Webhook]:
     entry = ReceiverOptions(webhook=WebhookOptions.model_validate({"url": url, **options}))
-    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+    (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
     assert isinstance(receiver, Webhook)
     yield receiver
     receiver.close()
@@ -82,7 +82,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         },
         "startsAt": "2024-01-08T00:00:05Z",
         "endsAt": "0001-01-01T00:00:00Z",
-        "generatorURL": "http://rankwatch.test:9108/comparisons/home-feed?alert=SimilarityLow&segment=all",
+        "generatorURL": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
         "fingerprint": label_fingerprint(labels),
     }
     assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {
@@ -93,7 +93,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "receiver": "pager",
         "groupLabels": {"comparison": "home-feed", "severity": "critical"},
         "commonLabels": labels,
-        "externalURL": "http://rankwatch.test:9108",
+        "externalURL": "http://rankwatch.test:29108",
     }
 
 
@@ -164,7 +164,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
     for theirs in serve():
         server = AlertmanagerServer(tmp_path / "alertmanager", f"{theirs.url}/hook")
         server.start()
-        alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), "http://rankwatch.test:9108")
+        alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), "http://rankwatch.test:29108")
         try:
             assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=10).status_code == 200
             (request,) = theirs.wait_for(1)

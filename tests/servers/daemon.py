@@ -49,7 +49,7 @@ class ServeProcess:
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode()
         assert self._process.poll() is None, f"the daemon ended: {text}"
-        found = re.search(r"rankwatch serves (\S+?)/?metrics", text)
+        found = re.search(r"rankwatch serves (\S+)/ ", text)
         return found[1] if found else None
 
     @property

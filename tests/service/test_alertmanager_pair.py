@@ -125,7 +125,7 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
                 outbox=store.outbox, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
             )
         )
-        for peer in open_receivers([entry], external_url="http://rankwatch.test:9108")
+        for peer in open_receivers([entry], external_url="http://rankwatch.test:29108")
     ]
     for loop in loops:
         loop.start()

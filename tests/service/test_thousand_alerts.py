@@ -140,7 +140,7 @@ def looping(store: SqlStore, entries: Sequence[ReceiverOptions], counts: Counts)
                 outbox=store.outbox, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
             )
         )
-        for each in open_receivers(entries, external_url="http://rankwatch.test:9108")
+        for each in open_receivers(entries, external_url="http://rankwatch.test:29108")
     ]
 
 
@@ -241,7 +241,7 @@ def test_storing_and_telling_a_thousand_alerts_takes_few_statements(tmp_path: Pa
     with ExitStack() as stack:
         stack.callback(running.close)  # type: ignore[attr-defined]
         store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
-        (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:9108")
+        (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
         stack.callback(receiver.close)
         outlet = OutboxSender(outbox=store.outbox, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
         for mean in (0.1, 0.9):

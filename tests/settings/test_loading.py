@@ -15,6 +15,8 @@ from monitor.errors import ConfigError
 from monitor.model import Severity
 from monitor.settings import config_path, load_settings, parse_settings
 from monitor.settings import problems as settings_problems
+from monitor.sources.file import FileUsersOptions
+from monitor.sources.http import HttpSourceOptions
 from settings.minimal import MINIMAL, Load
 
 
@@ -35,7 +37,7 @@ def failing(path: Path) -> str:
 def test_the_issues_contract_loads(load_text: Load) -> None:
     text = """
 database: sqlite:///rankwatch.db
-listen: 127.0.0.1:9108
+listen: 127.0.0.1:29108
 comparisons:
   - name: home-feed
     every: 15m
@@ -79,8 +81,8 @@ receivers:
 def test_what_is_left_out_has_its_default(load_text: Load, minimal: str, tmp_path: Path) -> None:
     loaded = load_text(minimal)
     assert loaded.database.get_secret_value() == f"sqlite:///{tmp_path}/rankwatch.db"
-    assert loaded.listen_address == ("127.0.0.1", 9108)
-    assert loaded.external_url == "http://127.0.0.1:9108"
+    assert loaded.listen_address == ("127.0.0.1", 29108)
+    assert loaded.external_url == "http://127.0.0.1:29108"
     assert loaded.receivers == ()
     assert (loaded.retention.scores, loaded.retention.runs) == (timedelta(days=30), timedelta(days=400))
     assert (loaded.log.format, loaded.log.level) == ("auto", "info")
@@ -127,8 +129,8 @@ def test_what_a_variable_holds_is_not_expanded_again(load_text: Load, minimal: s
 @pytest.mark.parametrize("secret", ["12345678901234567890", "true", "null", "0123", "1e5", "*x", "a: b # c"])
 def test_a_secret_from_a_variable_is_never_read_as_anything_but_text(load_text: Load, minimal: str, secret: str) -> None:
     text = minimal.replace('a.internal/{user}"', 'a.internal/{user}", headers: {X-Key: "${TOKEN}"}')
-    http = load_text(text, TOKEN=secret).comparisons[0].baseline.http
-    assert http is not None
+    http = load_text(text, TOKEN=secret).comparisons[0].baseline.given
+    assert isinstance(http, HttpSourceOptions)
     assert http.headers["X-Key"].get_secret_value() == secret
 
 
@@ -138,8 +140,8 @@ def test_an_unquoted_variable_may_be_a_secret_of_digits(load_text: Load, minimal
         "    baseline:\n      http:\n        url: http://a/{user}\n        token: ${TOKEN}",
     )
     for secret in ("00120", "null", "true", "1e5"):
-        http = load_text(text, TOKEN=secret).comparisons[0].baseline.http
-        assert http is not None
+        http = load_text(text, TOKEN=secret).comparisons[0].baseline.given
+        assert isinstance(http, HttpSourceOptions)
         assert http.token is not None
         assert http.token.get_secret_value() == secret
 
@@ -164,8 +166,8 @@ def test_relative_paths_start_at_the_files_directory(tmp_path: Path) -> None:
     path = tmp_path / "etc" / "rankwatch.yaml"
     path.write_text(MINIMAL)
     loaded = load_settings(path, {})
-    users = loaded.comparisons[0].users.file
-    assert users is not None
+    users = loaded.comparisons[0].users.given
+    assert isinstance(users, FileUsersOptions)
     assert users.path == f"{tmp_path}/etc/users.csv"
     assert loaded.database_display == f"sqlite:///{tmp_path}/etc/rankwatch.db"
 

@@ -36,7 +36,7 @@ def test_a_bad_file_is_reported_exactly_so_and_its_secrets_never_are(tmp_path: P
     text = path.read_text()
     expected = [line.removeprefix(EXPECT) for line in text.splitlines() if line.startswith(EXPECT)]
     with pytest.raises(ConfigError) as caught:
-        load_with(tmp_path, text, listen="0.0.0.0:9108")
+        load_with(tmp_path, text, listen="0.0.0.0:29108")
     assert str(caught.value).splitlines() == [f"{tmp_path / 'web.yaml'}:{line}" for line in expected]
     assert "hunter2" not in str(caught.value)
 
@@ -90,7 +90,7 @@ def test_neither_does_a_text_of_the_main_file_or_of_its_variables(tmp_path: Path
 
 def test_the_example_is_right_and_its_optional_lines_are_too(tmp_path: Path) -> None:
     text = EXAMPLE.read_text()
-    options = load_with(tmp_path, text, listen="0.0.0.0:9108").access
+    options = load_with(tmp_path, text, listen="0.0.0.0:29108").access
     assert options is not None
     assert set(options.basic_auth_users) == {"prometheus"}
     assert options.tls_server_config.cert_file == str(tmp_path / "web.crt")
@@ -109,7 +109,7 @@ def test_an_empty_file_asks_for_nothing(tmp_path: Path) -> None:
 
 
 def test_a_file_that_changes_after_it_was_found_right_opens_nothing(tmp_path: Path) -> None:
-    settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:9108")
+    settings = load_with(tmp_path, EXAMPLE.read_text(), listen="0.0.0.0:29108")
     (tmp_path / "web.yaml").write_text("")
     assert settings.access is not None
     assert set(settings.access.basic_auth_users) == {"prometheus"}
@@ -132,7 +132,7 @@ def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
         ("", True),
     ],
 )
-@pytest.mark.parametrize("listen", ["0.0.0.0:9108", ":9108", "rankwatch.example.com:9108"])
+@pytest.mark.parametrize("listen", ["0.0.0.0:29108", ":29108", "rankwatch.example.com:29108"])
 def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(
     tmp_path: Path,
     web: str,
@@ -150,12 +150,12 @@ def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(
         "listen_without_authentication: true"
     )
     load_with(tmp_path, web, listen=listen, listen_without_authentication="true")
-    load_with(tmp_path, web, listen="127.0.0.1:9108")
+    load_with(tmp_path, web, listen="127.0.0.1:29108")
 
 
 def test_links_lead_to_https_with_tls_unless_told_otherwise(tmp_path: Path) -> None:
-    assert load_with(tmp_path, TLS).external_url == "https://127.0.0.1:9108"
-    assert load_with(tmp_path, "").external_url == "http://127.0.0.1:9108"
+    assert load_with(tmp_path, TLS).external_url == "https://127.0.0.1:29108"
+    assert load_with(tmp_path, "").external_url == "http://127.0.0.1:29108"
     assert load_with(tmp_path, TLS, external_url="http://x.test").external_url == "http://x.test"
 
 

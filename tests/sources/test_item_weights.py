@@ -180,7 +180,7 @@ def test_a_missing_file_or_database_says_so_and_may_come_later(tmp_path: Path) -
 def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
     url = sqlite([(7, 0.5)], tmp_path)["sql"]["url"]
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS id, x AS sold FROM n WHERE x < 0"
-    with pytest.raises(SourceError, match="did not give the weights within"):
+    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
         read(sql=FILE | {"url": url, "query": endless, "timeout": "300ms"})
 
 

@@ -8,7 +8,6 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from monitor.sources import (
-    FileSourceOptions,
     ItemWeightsOptions,
     RelevanceOptions,
     SampleOptions,
@@ -16,9 +15,10 @@ from monitor.sources import (
     UsersOptions,
     open_source,
 )
-from monitor.sources.file import FileSource
-from monitor.sources.http import HttpSource
-from monitor.sources.sql import SqlSource
+from monitor.sources.file import FileSourceOptions
+from monitor.sources.file.source import FileSource
+from monitor.sources.http.source import HttpSource
+from monitor.sources.sql.source import SqlSource
 
 HTTP = {"url": "http://host/{user}"}
 FILE = {"path": "x.parquet", "user": "u", "items": "i"}

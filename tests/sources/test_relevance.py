@@ -106,9 +106,21 @@ def sqlite(rows: Graded, folder: Path) -> dict[str, Any]:
     return database(rows, f"sqlite:///{folder / 'labels.db'}")
 
 
+def sqlite_wide(rows: Graded, folder: Path) -> dict[str, Any]:
+    url = f"sqlite:///{folder / 'wide.db'}"
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE wide (who, what text, how text)")
+        for user, items, grades in rows:
+            values = {"who": user, "what": json.dumps(items), "how": json.dumps(grades)}
+            connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what, :how)"), values)
+    engine.dispose()
+    return {"sql": WIDE | {"url": url, "table": "wide"}}
+
+
 FILES = [parquet_wide, jsonl_wide, csv_wide, parquet_long, csv_long, jsonl_long]
-every_kind = pytest.mark.parametrize("write", [*FILES, sqlite])
-every_wide = pytest.mark.parametrize("write", [parquet_wide, jsonl_wide, csv_wide])
+every_kind = pytest.mark.parametrize("write", [*FILES, sqlite, sqlite_wide])
+every_wide = pytest.mark.parametrize("write", [parquet_wide, jsonl_wide, csv_wide, sqlite_wide])
 Write = Callable[[Graded, Path], dict[str, Any]]
 
 
@@ -237,7 +249,7 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
 def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
     url = sqlite([("a", [1], [1])], tmp_path)["sql"]["url"]
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, x AS what FROM n WHERE x < 0"
-    with pytest.raises(SourceError, match="did not give the relevance within"):
+    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
         read(sql={"url": url, "query": endless, "user": "who", "item": "what", "timeout": "300ms"})
 
 
@@ -282,7 +294,7 @@ def test_what_shoppers_bought_is_read_as_it_lies_there() -> None:
         ({"file": {"path": "x.csv", "user": "u", "item": "i", "grades": "g"}}, "give either items and grades"),
         ({"file": WIDE | {"path": "{user}.csv"}}, "unknown placeholder"),
         ({"file": WIDE | {"path": "x.csv"}, "within": "7"}, "not a duration"),
-        ({"sql": WIDE | {"url": "sqlite:///x.db", "table": "t"}}, "item"),
+        ({"sql": {"url": "sqlite:///x.db", "table": "t", "user": "u"}}, "give either items and grades"),
         ({"sql": LONG | {"url": "sqlite:///x.db", "query": "SELECT :k"}}, "which nobody sets: use :slot"),
     ],
 )

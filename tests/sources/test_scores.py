@@ -19,7 +19,7 @@ from pydantic import ValidationError
 
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull
-from monitor.sources import FileSourceOptions
+from monitor.sources.file import FileSourceOptions
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender, running_recommender
 

@@ -156,5 +156,5 @@ def test_a_query_of_users_may_use_the_slot_and_has_a_time_limit(database_url: st
     table = users_of({"sql": {"url": database_url, "query": "SELECT 'a' AS who WHERE :slot > '2024-01-01'", "user": "who"}})
 
     assert table.users.tolist() == ["a"]
-    with pytest.raises(SourceError, match="did not give the users within"):
+    with pytest.raises(SourceError, match="did not give all rows within 300ms"):
         users_of({"sql": {"url": database_url, "query": endless, "user": "who", "timeout": "300ms"}})

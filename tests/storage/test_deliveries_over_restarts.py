@@ -104,7 +104,7 @@ class Told(RuleBasedStateMachine):
         return open_store(f"sqlite:///{self.folder / 'rankwatch.db'}", create=False)
 
     def _deliver(self) -> None:
-        parts: dict[str, Any] = {"clock": self, "publisher": Counted(), "receiver": self.receiver, "store": self.store}
+        parts: dict[str, Any] = {"clock": self, "publisher": Counted(), "receiver": self.receiver, "outbox": self.store.outbox}
         with suppress(KilledError):
             OutboxSender(owner=f"p:{self.process}", draw=lambda: 0.5, **parts).deliver_due()
             return

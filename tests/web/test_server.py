@@ -57,10 +57,10 @@ def test_a_taken_port_is_refused_by_name_and_may_be_free_later(health: Any) -> N
 @pytest.mark.parametrize(
     ("host", "port", "message"),
     [
-        ("192.0.2.1", 9108, r"cannot listen on 192\.0\.2\.1:9108: cannot assign requested address; this machine has no such"),
-        ("no.such.host.invalid", 9108, r"cannot listen on no\.such\.host\.invalid:9108: no such host; write listen as"),
+        ("192.0.2.1", 29108, r"cannot listen on 192\.0\.2\.1:29108: cannot assign requested address; this machine has no such"),
+        ("no.such.host.invalid", 29108, r"cannot listen on no\.such\.host\.invalid:29108: no such host; write listen as"),
         ("127.0.0.1", 70000, r"cannot listen on 127\.0\.0\.1:70000: no such port; choose one from 1 to 65535"),
-        ("x" * 64, 9108, r"cannot listen on x{64}:9108: no such host; "),
+        ("x" * 64, 29108, r"cannot listen on x{64}:29108: no such host; "),
     ],
 )
 def test_an_address_that_cannot_be_had_is_refused_by_name(health: Any, host: str, port: int, message: str) -> None:

@@ -255,7 +255,7 @@ def _variables() -> list[Json]:
         choice("alert", "Alert", f"label_values(rankwatch_alert_state{{{shown_by}}}, alert)", is_many=True),
         choice("arm_metric", "Arm-wide metric", f"label_values(rankwatch_arm_metric{{{shown_by}}}, metric)"),
         text_box("user", "User", "", "A user's id, for the panel 'One user over time'."),
-        text_box("rankwatch", "rankwatch", "http://127.0.0.1:9108", "Where your browser finds rankwatch's own pages."),
+        text_box("rankwatch", "rankwatch", "http://127.0.0.1:29108", "Where your browser finds rankwatch's own pages."),
     ]
 
 

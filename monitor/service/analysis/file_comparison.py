@@ -35,16 +35,8 @@ from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split
 from monitor.pipeline.score import gather_evidence, summarize_scores
 from monitor.ports import UserSource
-from monitor.sources.file import (
-    FileItemWeights,
-    FileItemWeightsOptions,
-    FileRelevance,
-    FileRelevanceOptions,
-    FileSource,
-    FileSourceOptions,
-    FileUsers,
-    FileUsersOptions,
-)
+from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
+from monitor.sources.file.source import FileSource, file_item_weights, file_relevance, file_users
 from monitor.summaries import rows_of_segments
 
 
@@ -170,10 +162,10 @@ def _open(files: ComparedFiles) -> Arms:
     return Arms(
         baseline=FileSource(files.baseline),
         candidate=FileSource(files.candidate),
-        users=FileUsers(files.users) if files.users is not None else _Either(*(FileUsers(_users_of(each)) for each in arms)),
+        users=file_users(files.users) if files.users is not None else _Either(*(file_users(_users_of(each)) for each in arms)),
         dimensions=() if files.by is None else (files.by,),
-        weights=None if files.item_weights is None else FileItemWeights(files.item_weights),
-        relevance=None if files.relevance is None else FileRelevance(files.relevance),
+        weights=None if files.item_weights is None else file_item_weights(files.item_weights),
+        relevance=None if files.relevance is None else file_relevance(files.relevance),
     )
 
 

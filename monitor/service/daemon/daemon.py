@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
@@ -46,12 +47,14 @@ class Daemon:
     As a standby it shows what the leader stores, and neither runs nor delivers anything.
     ``start`` raises MonitorError, and leaves nothing behind, when the configuration, the database or the address cannot be
     used; a database that is away for a passing reason is waited for in the background. Afterwards only ``stop`` ends it.
-    ``reload`` keeps the old configuration when the new one cannot be used. ``clock`` does not set APScheduler's, which reads
-    the machine's: a test that hands in a clock hands it to both.
+    ``reload`` keeps the old configuration when the new one cannot be used, else calls ``on_reload``.
+    ``clock`` does not set APScheduler's, which reads the machine's: a test that hands in a clock hands it to both.
     """
 
-    def __init__(self, config: Path, *, clock: Clock | None = None) -> None:
-        self._config = config
+    def __init__(
+        self, config: Path, *, clock: Clock | None = None, on_reload: Callable[[Settings], object] = lambda _: None
+    ) -> None:
+        self._config, self._on_reload = config, on_reload
         self._clock = clock or SystemClock()
         self._publisher = PrometheusPublisher(version=__version__, clock=self._clock)
         self._stopping = threading.Event()
@@ -217,6 +220,7 @@ class Daemon:
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
+        self._on_reload(new.settings)
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))

@@ -1,11 +1,11 @@
-"""Files read batch by batch, only the columns asked for. Knows Parquet, CSV and JSON lines; knows nothing of lists."""
+"""Formats of files, read batch by batch and only the columns asked for: Parquet, CSV, JSON lines. Knows nothing of lists."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import stat
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
@@ -16,23 +16,16 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from monitor.errors import SourceError
-from monitor.sources.id_columns import id_array, require_columns
-from monitor.sources.number_columns import number_array
+from monitor.sources.id_columns import require_columns
+from monitor.sources.table_readers import MissingTableError, TableBatch
 
 _BATCH_VALUES = 1 << 20
 _CSV_BLOCK = 4 << 20
 _JSON_ROWS = 10_000
 _MAX_LINE = 16 << 20
 
-FileBatch = Mapping[str, Any]
-"""Columns by name: arrow arrays, or for JSON lines Python lists of values."""
 
-
-class MissingFileError(SourceError):
-    """There is no file; for whoever waits for one that is to come."""
-
-
-def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
+def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes: int) -> Iterator[TableBatch]:
     """Yield the file's rows in batches of bounded size, at least one batch even when there is no row.
 
     SourceError when it is no readable file of that format, or a column is not there.
@@ -43,31 +36,12 @@ def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes
         yield from read(path, columns, max_bytes)
 
 
-def arrow_arrays(batch: FileBatch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
-    """The batch with arrow columns only: ids, or numbers in the columns of these names."""
-    return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
-
-
-def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
-    """A column as an arrow array, of ids or numbers where it holds Python values."""
-    if isinstance(column, pa.Array):
-        return column
-    return number_array(column) if is_number else id_array(column)
-
-
-def check_size(nbytes: int, most: int, path: Path) -> None:
-    """SourceError when what is kept of a file grew beyond its limit."""
-    if nbytes > most:
-        msg = f"{path} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
-        raise SourceError(msg)
-
-
 def _format_of(path: Path) -> str:
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
     known = {".parquet": "parquet", ".pq": "parquet", ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
     if suffixes and suffixes[-1] in known:
         return known[suffixes[-1]]
-    msg = f"cannot tell the format of {path}: use a suffix .parquet, .csv or .jsonl, or set format"
+    msg = f"the format of {path} is unknown: use a suffix .parquet, .csv or .jsonl, or set format"
     raise SourceError(msg)
 
 
@@ -89,17 +63,17 @@ def _source_errors(path: Path) -> Iterator[None]:
         yield
     except FileNotFoundError:
         msg = f"{path} does not exist: check the path, and that the job which writes it has run"
-        raise MissingFileError(msg, permanent=False) from None
+        raise MissingTableError(msg, permanent=False) from None
     except PermissionError:
         msg = f"{path} may not be read by this user: change its permissions"
         raise SourceError(msg) from None
     except (EOFError, OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        told = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
-        msg = f"{path} cannot be read, it may be damaged or still being written: {told[:200]}"
+        reason = getattr(error, "strerror", None) or (str(error).splitlines() or [type(error).__name__])[0]
+        msg = f"{path} cannot be read, it may be damaged or still being written: {reason[:200]}"
         raise SourceError(msg, permanent=False) from None
 
 
-def _read_parquet(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
+def _read_parquet(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[TableBatch]:
     with pyarrow.parquet.ParquetFile(path) as file:
         require_columns(columns, file.schema_arrow.names, str(path))
         rows = _batch_rows(file.metadata, columns, path, max_bytes)
@@ -123,7 +97,7 @@ def _batch_rows(metadata: Any, columns: Sequence[str], path: Path, max_bytes: in
     return max(1, int(_BATCH_VALUES / most))
 
 
-def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
+def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[TableBatch]:
     """Every column as text: ``007`` is no 7, and Namibia is no null."""
     del max_bytes  # blocks are bounded, and what is kept of them is counted by the caller
     read = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK)
@@ -136,7 +110,7 @@ def _read_csv(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[Fi
             yield {name: batch.column(name) for name in columns}
 
 
-def _read_jsonl(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[FileBatch]:
+def _read_jsonl(path: Path, columns: Sequence[str], max_bytes: int) -> Iterator[TableBatch]:
     """Line by line, so that one odd value concerns one user only."""
     missing = set(columns)
     keys: list[str] = []
@@ -179,7 +153,7 @@ def _json_row(line: bytes, path: Path, number: int) -> dict[str, object]:
     return row
 
 
-_READERS: dict[str, Callable[[Path, Sequence[str], int], Iterator[FileBatch]]] = {
+_READERS: dict[str, Callable[[Path, Sequence[str], int], Iterator[TableBatch]]] = {
     "parquet": _read_parquet,
     "csv": _read_csv,
     "jsonl": _read_jsonl,

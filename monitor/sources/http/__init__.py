@@ -1,6 +1,18 @@
 """Lists from a recommender over HTTP, one request a user."""
 
 from monitor.sources.http.options import HttpSourceOptions
-from monitor.sources.http.source import HttpSource
+from monitor.sources.kinds import Reader, SourceKind
 
-__all__ = ["HttpSource", "HttpSourceOptions"]
+__all__ = ["HTTP", "HttpSourceOptions"]
+
+HTTP = SourceKind(
+    lists=Reader(
+        HttpSourceOptions, "monitor.sources.http.source:HttpSource", "A recommender asked over HTTP, one request a user."
+    ),
+    has_scores=lambda options: options.scores is not None,
+    all_users=None,
+    users=None,
+    item_weights=None,
+    item_titles=None,
+    relevance=None,
+)

@@ -12,7 +12,7 @@ import jmespath
 import jmespath.exceptions
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.options import ConfigPath, Duration, Options
+from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
 from monitor.sources.slot_templates import check_placeholders, placeholders
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -94,20 +94,20 @@ class HttpSourceOptions(Options):
     token: Annotated[SecretStr, AfterValidator(_check_token)] | None = Field(
         default=None, description="Token for `Authorization: Bearer`."
     )
-    ca_file: ConfigPath | None = Field(
+    ca_file: Annotated[ConfigPath | None, NOT_IN_HASH] = Field(
         default=None, description="PEM file of the authorities to trust instead of the system's, for https."
     )
-    concurrency: int = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
-    timeout: Duration = Field(
+    concurrency: Annotated[int, NOT_IN_HASH] = Field(default=32, ge=1, le=512, description="Most requests under way at once.")
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(
         default=timedelta(seconds=5), description="Longest time for one request, from connecting to the last byte."
     )
-    retries: int = Field(
+    retries: Annotated[int, NOT_IN_HASH] = Field(
         default=2,
         ge=0,
         le=10,
         description="How often a request is repeated after a failed connection, a timeout, 429 (Retry-After is kept) or 5xx.",
     )
-    max_bytes: int = Field(
+    max_bytes: Annotated[int, NOT_IN_HASH] = Field(
         default=2**20, ge=1024, le=2**30, description="Largest answer, in bytes after decompression; longer ones are cut off."
     )
 

@@ -1,4 +1,4 @@
-"""One user's request: address, body, and what the answer says."""
+"""One user's request: its address and body, and how its answer is read."""
 
 from __future__ import annotations
 

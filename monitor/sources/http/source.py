@@ -224,6 +224,6 @@ def _connection_failure(error: Exception) -> RequestFailure:
         return RequestFailure(CoverageReason.UNREACHABLE, "the host's name cannot be resolved", is_retried=True)
     if isinstance(error, aiohttp.ClientResponseError | ValueError):
         return RequestFailure(CoverageReason.MALFORMED, "the answer is no HTTP")
-    told = getattr(error, "strerror", None)
-    how = "the connection was refused or lost" + (f": {told}" if isinstance(told, str) else "")
+    reason = getattr(error, "strerror", None)
+    how = "the connection was refused or lost" + (f": {reason}" if isinstance(reason, str) else "")
     return RequestFailure(CoverageReason.UNREACHABLE, how, is_retried=True)

@@ -1,4 +1,4 @@
-"""What can be set about lists or users in a database."""
+"""Options of lists, users, item weights, item titles and relevance in a database."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ import sqlalchemy as sa
 from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_validator
 from sqlalchemy.exc import ArgumentError
 
-from monitor.options import Duration, Options, resolve_path
+from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
 from monitor.redaction import require_whole_password
-from monitor.sources.table_options import GRADE, ITEM, TITLE, WEIGHT, ColumnName, ListColumns
+from monitor.sources.table_options import (
+    GradeColumnOptions,
+    ListColumnOptions,
+    TitleColumnOptions,
+    UserColumnOptions,
+    WeightColumnOptions,
+)
 
 
 def bound_names(query: str) -> frozenset[str]:
@@ -32,23 +38,25 @@ def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
     return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))
 
 
-SourceDatabaseUrl = Annotated[SecretStr, AfterValidator(_check_url)]
-
-_URL = "SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
-_TABLE = "Table or view to read whole, with its schema where needed: `recs.lists`."
-_TIMEOUT = "Longest time to read it all."
-_ROWS = "Most rows to read in one pull."
+QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 
 
-class _Selection(Options):
+class SqlOptions(Options):
     """A query or a table, never both."""
 
-    binds: ClassVar[frozenset[str]] = frozenset()
+    binds: ClassVar[frozenset[str]] = frozenset({"slot"})
+    """What a query may bind."""
 
-    url: SourceDatabaseUrl = Field(description=_URL)
-    table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(default=None, description=_TABLE)
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(default=None, description="One SELECT.")
-    max_rows: int = Field(default=20_000_000, ge=1, le=10**10, description=_ROWS)
+    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
+        description="SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
+    )
+    table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Table or view to read whole, with its schema where needed: `recs.lists`."
+    )
+    query: QueryText | None = Field(default=None, description="One SELECT of these columns; `:slot` is set.")
+    max_rows: Annotated[int, NOT_IN_HASH] = Field(
+        default=20_000_000, ge=1, le=10**10, description="Most rows to read in one pull."
+    )
 
     @model_validator(mode="after")
     def _query_or_table(self) -> Self:
@@ -62,65 +70,37 @@ class _Selection(Options):
         return self
 
 
-class SqlSourceOptions(_Selection, ListColumns):
+class SqlTableOptions(SqlOptions):
+    """A query or a table that is read whole, in one statement."""
+
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read it all.")
+
+
+class SqlSourceOptions(ListColumnOptions, SqlOptions):
     """One arm's lists in a database."""
 
     binds = frozenset({"users", "k", "slot"})
 
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
+    query: QueryText | None = Field(
         default=None,
         description="One SELECT; `user IN :users` asks for the panel's users, batch by batch; `:k` and `:slot` are set too.",
     )
-    batch: int = Field(default=1000, ge=1, le=30_000, description="Users bound to `:users` in one statement.")
+    batch: Annotated[int, NOT_IN_HASH] = Field(
+        default=1000, ge=1, le=30_000, description="Users bound to `:users` in one statement."
+    )
 
 
-class SqlUsersOptions(_Selection):
+class SqlUsersOptions(UserColumnOptions, SqlTableOptions):
     """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
 
-    binds = frozenset({"slot"})
 
-    user: ColumnName = Field(description="Column with the user's key.")
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
-        default=None, description="One SELECT that yields the user and the segments' columns; `:slot` is set."
-    )
-    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
-
-
-class SqlItemWeightsOptions(_Selection):
+class SqlItemWeightsOptions(WeightColumnOptions, SqlTableOptions):
     """Weights of items in a database, one item a row; an item that stands twice is an error."""
 
-    binds = frozenset({"slot"})
 
-    item: ColumnName = Field(description=ITEM)
-    weight: ColumnName = Field(description=WEIGHT)
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
-        default=None, description="One SELECT that yields items and weights; `:slot` is set."
-    )
-    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
-
-
-class SqlItemTitlesOptions(_Selection):
+class SqlItemTitlesOptions(TitleColumnOptions, SqlTableOptions):
     """Titles of items in a database, one item a row; of an item that stands twice the first title counts."""
 
-    binds = frozenset({"slot"})
 
-    item: ColumnName = Field(description=ITEM)
-    title: ColumnName = Field(description=TITLE)
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
-        default=None, description="One SELECT that yields items and titles; `:slot` is set."
-    )
-    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
-
-
-class SqlRelevanceOptions(_Selection):
-    """What users found relevant, in a database, one item a row; while there is no row for a slot it is waited for."""
-
-    binds = frozenset({"slot"})
-
-    user: ColumnName = Field(description="Column with the user's key.")
-    item: ColumnName = Field(description=ITEM)
-    grade: ColumnName | None = Field(default=None, description=GRADE)
-    query: Annotated[str, Field(min_length=1, max_length=100_000)] | None = Field(
-        default=None, description="One SELECT that yields users, items and grades of the run's time, which `:slot` is."
-    )
-    timeout: Duration = Field(default=timedelta(minutes=5), description=_TIMEOUT)
+class SqlRelevanceOptions(GradeColumnOptions, SqlTableOptions):
+    """What users found relevant, in a database; while there is no row for a slot it is waited for."""

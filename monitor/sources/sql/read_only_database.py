@@ -93,16 +93,16 @@ class ReadOnlyDatabase:
         except DBAPIError as error:
             if deadline.is_past or getattr(error.orig, "sqlstate", None) == _CANCELLED:
                 raise OverdueError from None
-            msg = f"{self.where} cannot be read: {self._told(error)}"
+            msg = f"{self.where} cannot be read: {self._reason(error)}"
             raise SourceError(msg, permanent=not isinstance(error, OperationalError | InterfaceError)) from None
         except SQLAlchemyError as error:
             msg = f"{self.where} cannot be read: {type(error).__name__}; check url, query and table"
             raise SourceError(msg) from None
 
-    def _told(self, error: DBAPIError) -> str:
-        """First line of what the database said. The statement and its parameters are in the other lines, and stay there."""
-        told = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
-        return without_secrets(told, self._url)[:_LONGEST_REASON]
+    def _reason(self, error: DBAPIError) -> str:
+        """First line of the database's error. The other lines hold the statement and its parameters, which are not shown."""
+        reason = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
+        return without_secrets(reason, self._url)[:_LONGEST_REASON]
 
 
 def _engine(url: sa.URL) -> sa.Engine:

@@ -190,7 +190,7 @@ def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None
     path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
 
     assert as_lists(wide(path, "a", format="parquet")) == {"a": ["1"]}
-    with pytest.raises(SourceError, match=r"cannot tell the format of .*lists\.bin: use a suffix .* or set format"):
+    with pytest.raises(SourceError, match=r"the format of .*lists\.bin is unknown: use a suffix .* or set format"):
         wide(path, "a")
 
 

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from monitor.errors import SourceError
 from monitor.model import CoverageReason
-from monitor.sources import HttpSourceOptions
+from monitor.sources.http import HttpSourceOptions
 from servers import require
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender, running_recommender

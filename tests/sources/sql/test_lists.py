@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from monitor.errors import ConfigError, SourceError
 from monitor.model import CoverageReason
-from monitor.sources import SqlSourceOptions
+from monitor.sources.sql import SqlSourceOptions
 from servers.lists import as_lists, fill_database, request, source_of, sql_sources
 
 WIDE = {"table": "wide", "user": "who", "items": "what"}

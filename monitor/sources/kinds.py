@@ -1,0 +1,43 @@
+"""What a kind of source can read, declared by the kind in one frozen value. The registry of kinds is in `monitor.sources`."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from monitor.options import Options
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How a kind reads one thing: the options, the class that takes them, and the line about it in the reference.
+
+    ``reads`` is written ``package.module:Class`` and imported when it is opened: reading a configuration loads no vendor.
+    """
+
+    options: type[Options]
+    reads: str
+    about: str
+
+    def open(self, options: Options) -> Any:  # noqa: ANN401 - whatever port the class has
+        """An instance of the class. No I/O; ConfigError when a driver is not installed."""
+        return pkgutil.resolve_name(self.reads)(options)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceKind:
+    """What one kind of source can read, None for what it cannot. Nothing has a default: a kind states everything.
+
+    ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``all_users`` makes
+    options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
+    """
+
+    lists: Reader | None
+    has_scores: Callable[[Any], bool]
+    all_users: Callable[[Any], Options] | None
+    users: Reader | None
+    item_weights: Reader | None
+    item_titles: Reader | None
+    relevance: Reader | None

@@ -1,0 +1,282 @@
+"""Readers over any table, a file or what a query gives: lists, users, item weights, item titles and relevance.
+
+A kind of source that holds tables opens a `Table`; what its rows mean is the same for all of them and stands here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import chain
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from monitor.errors import SourceError
+from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from monitor.sources.arrow_lists import LongLists, WantedUsers, WideLists, merge_batches
+from monitor.sources.graded_items import GradedItems
+from monitor.sources.id_columns import id_array, is_list, is_text, user_column, user_key
+from monitor.sources.list_collector import ListCollector
+from monitor.sources.lookup_tables import TitleColumn, item_titles, item_weights, label_array, user_table
+from monitor.sources.number_columns import number_array
+from monitor.sources.table_options import (
+    GradeColumnOptions,
+    ListColumnOptions,
+    TitleColumnOptions,
+    UserColumnOptions,
+    WeightColumnOptions,
+)
+
+TableBatch = Mapping[str, Any]
+"""Some rows: columns by name, Arrow arrays or sequences of Python values."""
+
+_O = TypeVar("_O")
+_R = TypeVar("_R")
+
+
+class MissingTableError(SourceError):
+    """The table is not there yet, for whoever waits for it."""
+
+
+class Table(Protocol):
+    """Rows of named columns, read whole and anew each time."""
+
+    @property
+    def max_bytes(self) -> int | None:
+        """Most memory that a reader may keep of the rows, None where their number is bounded already."""
+
+    def where(self, slot: datetime) -> str:
+        """The table of a slot, as errors call it."""
+
+    def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
+        """Rows of these columns as of a slot. MissingTableError, or another SourceError when they cannot be read."""
+
+    def close(self) -> None:
+        """Release what is held between reads."""
+
+
+def over_table(reader: Callable[[Table, Any], _R], table: Callable[[_O], Table]) -> Callable[[_O], _R]:
+    """What opens this reader over a table of this kind, both with the same options."""
+    return lambda options: reader(table(options), options)
+
+
+class TableUsers:
+    """Users of a table. Port: UserSource."""
+
+    def __init__(self, table: Table, options: UserColumnOptions) -> None:
+        self._table = table
+        self._user = options.user
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users of the table, with these columns as segments."""
+        where, rows, size = self._table.where(slot), [], 0
+        for batch in self._table.batches(slot, tuple(dict.fromkeys((self._user, *dimensions)))):
+            users = arrow_array(batch[self._user])
+            segments = {name: _segment(batch[name], name, where) for name in dimensions}
+            rows.append((users, segments))
+            size += users.nbytes + sum(column.nbytes for column in segments.values())
+            check_size(size, self._table.max_bytes, where)
+        return user_table(rows, where)
+
+    def close(self) -> None:
+        """Close the table."""
+        self._table.close()
+
+
+class TableItemWeights:
+    """Weights of items in a table. Port: ItemWeightSource."""
+
+    def __init__(self, table: Table, options: WeightColumnOptions) -> None:
+        self._table = table
+        self._columns = (options.item, options.weight)
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        """Weights of the table as of this slot."""
+        return item_weights(self._batches(slot), self._table.where(slot))
+
+    def close(self) -> None:
+        """Close the table."""
+        self._table.close()
+
+    def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, pa.Array]]:
+        size, (item, weight) = 0, self._columns
+        for batch in self._table.batches(slot, self._columns):
+            columns = arrow_arrays(batch, {weight})
+            size += sum(column.nbytes for column in columns.values())
+            check_size(size, self._table.max_bytes, self._table.where(slot))
+            yield columns[item], columns[weight]
+
+
+class TableItemTitles:
+    """Titles of items in a table. Port: ItemTitleSource."""
+
+    def __init__(self, table: Table, options: TitleColumnOptions) -> None:
+        self._table = table
+        self._columns = (options.item, options.title)
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles that the table has of these items as of this slot."""
+        return item_titles(self._batches(slot), items, self._table.where(slot))
+
+    def close(self) -> None:
+        """Close the table."""
+        self._table.close()
+
+    def _batches(self, slot: datetime) -> Iterator[tuple[pa.Array, TitleColumn]]:
+        item, title = self._columns
+        return ((arrow_array(batch[item]), batch[title]) for batch in self._table.batches(slot, self._columns))
+
+
+class TableRelevance:
+    """What users found relevant, in a table. Port: RelevanceSource.
+
+    A table that gives a batch has arrived; if that has no row, nobody found anything relevant.
+    """
+
+    def __init__(self, table: Table, options: GradeColumnOptions) -> None:
+        self._table = table
+        self._options = options
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        """What the table of this slot holds; None while it is not there or gives nothing."""
+        where, has_arrived = self._table.where(slot), False
+        graded = GradedItems(where)
+        try:
+            with arrow_errors(where):
+                for batch in self._table.batches(slot, self._options.columns):
+                    has_arrived = True
+                    self._add(graded, batch, where)
+                    check_size(graded.nbytes, self._table.max_bytes, where)
+        except MissingTableError:
+            return None
+        return graded.table() if has_arrived else None
+
+    def close(self) -> None:
+        """Close the table."""
+        self._table.close()
+
+    def _add(self, graded: GradedItems, batch: TableBatch, where: str) -> None:
+        options, users = self._options, batch[self._options.user]
+        if options.item:
+            grades = arrow_array(batch[options.grade], is_number=True) if options.grade else None
+            graded.add_rows(arrow_array(users), arrow_array(batch[options.item]), grades)
+            return
+        lists, grades = batch[str(options.items)], batch[options.grades] if options.grades else None
+        if not isinstance(lists, pa.Array):
+            graded.add_cells(users, lists, grades)
+        elif is_text(lists.type):
+            users = user_column(users, f"column {options.user!r} of {where}")
+            graded.add_cells(users.to_pylist(), lists.to_pylist(), None if grades is None else grades.to_pylist())
+        else:
+            _require_lists(lists, str(options.items), where, "grade")
+            graded.add_lists(users, lists, grades)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableLists:
+    """Lists of the requested users of a table, in either form.
+
+    A null list is ``missing``; a null among the items, or two items of a user at one rank, ``malformed``; a user with two
+    lists ``duplicate_user``.
+    """
+
+    options: ListColumnOptions
+    request: PullRequest
+    where: str
+    max_bytes: int | None = None
+
+    def pull(self, batches: Iterable[TableBatch]) -> Pull:
+        """The lists that batches of the table hold. SourceError when its columns cannot hold lists."""
+        batches, items = iter(batches), self.options.items
+        with arrow_errors(self.where):
+            if items is None:
+                return self._long(batches)
+            if (first := next(batches, None)) is None:
+                return self._cells(())
+            column, batches = first[items], chain([first], batches)
+            if not isinstance(column, pa.Array):
+                return self._cells(batches)
+            if is_text(column.type):
+                return self._cells(map(self._python_values, batches))
+            _require_lists(column, items, self.where, "rank")
+            return self._wide(batches)
+
+    def _long(self, batches: Iterator[TableBatch]) -> Pull:
+        options, lists = self.options, LongLists(WantedUsers(self.request.users), self.where)
+        columns = (arrow_arrays(batch, options.numbers) for batch in batches)
+        for batch in merge_batches(columns, len(self.request.users)):
+            lists.add(
+                batch[options.user],
+                batch[str(options.item)],
+                ranks=batch[options.rank] if options.rank else None,
+                scores=batch[options.scores] if options.scores else None,
+            )
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _wide(self, batches: Iterable[TableBatch]) -> Pull:
+        options, lists = self.options, WideLists(WantedUsers(self.request.users), self.where)
+        for batch in merge_batches(map(arrow_arrays, batches), len(self.request.users)):
+            lists.add(batch[options.user], batch[str(options.items)], batch[options.scores] if options.scores else None)
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _cells(self, batches: Iterable[TableBatch]) -> Pull:
+        """Take lists that are Python values or the text of JSON."""
+        options, wanted = self.options, set(self.request.users)
+        lists = ListCollector(self.request.k, has_scores=options.scores is not None)
+        for batch in batches:
+            values = batch[str(options.items)]
+            scores = batch[options.scores] if options.scores else [None] * len(values)
+            for user, value, numbers in zip(map(user_key, batch[options.user]), values, scores, strict=True):
+                if user is not None and user in wanted:
+                    lists.add_cell(user, value, numbers)
+            check_size(lists.nbytes, self.max_bytes, self.where)
+        return lists.pull()
+
+    def _python_values(self, batch: TableBatch) -> TableBatch:
+        user = self.options.user
+        users = user_column(batch[user], f"column {user!r} of {self.where}")
+        return {name: (users if name == user else column).to_pylist() for name, column in batch.items()}
+
+
+@contextmanager
+def arrow_errors(where: str) -> Iterator[None]:
+    """Turn pyarrow's errors over what rows hold into a SourceError of one line."""
+    try:
+        yield
+    except pa.ArrowException as error:
+        msg = f"{where} cannot be understood: {(str(error).splitlines() or ['no reason given'])[0][:200]}"
+        raise SourceError(msg) from None
+
+
+def check_size(nbytes: int, most: int | None, where: str) -> None:
+    """SourceError when what is kept of a table grew beyond its limit."""
+    if most is not None and nbytes > most:
+        msg = f"{where} holds more than {most} bytes for the users asked: sample fewer users, or raise max_bytes"
+        raise SourceError(msg)
+
+
+def arrow_arrays(batch: TableBatch, numbers: Collection[str] = ()) -> dict[str, pa.Array]:
+    """The batch with Arrow arrays only: ids, or numbers in the columns of these names."""
+    return {name: arrow_array(column, is_number=name in numbers) for name, column in batch.items()}
+
+
+def arrow_array(column: Any, *, is_number: bool = False) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    """A column as an Arrow array, of ids or numbers where it holds Python values."""
+    if isinstance(column, pa.Array):
+        return column
+    return number_array(column) if is_number else id_array(column)
+
+
+def _require_lists(column: pa.Array, name: str, where: str, beside: str) -> None:
+    if not is_list(column.type):
+        msg = f"column {name!r} of {where} holds {column.type}, expected lists: for one item a row give item and {beside}"
+        raise SourceError(msg)
+
+
+def _segment(column: Any, name: str, where: str) -> pa.Array:  # noqa: ANN401 - pyarrow has no stubs
+    return column if isinstance(column, pa.Array) else label_array(column, name, where)

@@ -1,0 +1,82 @@
+"""The registry of sources: what a kind declares is complete, and what is forgotten fails here."""
+
+import importlib
+import pkgutil
+from dataclasses import fields
+
+import pytest
+
+from monitor import sources
+from monitor.options import NOT_IN_HASH, OneOf, Options
+from monitor.sources import (
+    SOURCES,
+    ItemTitlesOptions,
+    ItemWeightsOptions,
+    RelevanceOptions,
+    SourceOptions,
+    UsersOptions,
+)
+from monitor.sources.kinds import Reader, SourceKind
+
+ROLES: dict[str, type[OneOf]] = {
+    "lists": SourceOptions,
+    "users": UsersOptions,
+    "item_weights": ItemWeightsOptions,
+    "item_titles": ItemTitlesOptions,
+    "relevance": RelevanceOptions,
+}
+READERS = [
+    reader for kind in SOURCES.values() for each in fields(kind) if isinstance(reader := getattr(kind, each.name), Reader)
+]
+LISTS = {"user", "items", "item", "rank", "scores"}
+FILE = {"path", "format"}
+SQL = {"url", "table", "query"}
+HASHED: dict[str, set[str]] = {
+    "HttpSourceOptions": {"url", "items", "scores", "user", "method", "body", "headers", "token"},
+    "FileSourceOptions": FILE | LISTS,
+    "FileUsersOptions": FILE | {"user"},
+    "FileItemWeightsOptions": FILE | {"item", "weight"},
+    "FileItemTitlesOptions": FILE | {"item", "title"},
+    "FileRelevanceOptions": FILE | {"user", "items", "grades", "item", "grade"},
+    "SqlSourceOptions": SQL | LISTS,
+    "SqlUsersOptions": SQL | {"user"},
+    "SqlItemWeightsOptions": SQL | {"item", "weight"},
+    "SqlItemTitlesOptions": SQL | {"item", "title"},
+    "SqlRelevanceOptions": SQL | {"user", "items", "grades", "item", "grade"},
+}
+"""What enters `config_hash`, by options: whoever adds a setting says here, too, whether it decides which lists are read."""
+
+
+def modules() -> list[str]:
+    return [each.name for each in pkgutil.walk_packages(sources.__path__, f"{sources.__name__}.")]
+
+
+def test_every_kind_that_a_module_declares_is_registered() -> None:
+    declared = [found for name in modules() for found in vars(importlib.import_module(name)).values()]
+    assert {id(found) for found in declared if isinstance(found, SourceKind)} == {id(kind) for kind in SOURCES.values()}
+
+
+def test_every_folder_declares_a_kind() -> None:
+    for each in pkgutil.iter_modules(sources.__path__, f"{sources.__name__}."):
+        found = vars(importlib.import_module(each.name)).values()
+        assert not each.ispkg or any(isinstance(value, SourceKind) for value in found), each.name
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_configuration_knows_each_kind_by_what_it_can_read(role: str) -> None:
+    able = {kind: reader.options for kind, source in SOURCES.items() if (reader := getattr(source, role)) is not None}
+    assert able
+    choices = ROLES[role].choices()
+    assert set(able) == set(choices) - {"all"}
+    assert all(ROLES[role].model_fields[kind].annotation == able[kind] | None for kind in able)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.options.__name__)
+def test_what_a_reader_opens_can_be_imported(reader: Reader) -> None:
+    assert callable(pkgutil.resolve_name(reader.reads))
+
+
+@pytest.mark.parametrize("options", {reader.options for reader in READERS}, ids=lambda options: options.__name__)
+def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options: type[Options]) -> None:
+    entering = {name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata}
+    assert entering == HASHED[options.__name__]
