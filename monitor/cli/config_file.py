@@ -67,7 +67,7 @@ def check(
     from monitor.service.runner import chosen
     from monitor.service.wiring import wire
     from monitor.settings import load_settings
-    from monitor.web import open_access
+    from monitor.web.access import open_access
 
     comparison = only_one(name, comparison)
     settings = load_settings(config)

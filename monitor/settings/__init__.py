@@ -1,6 +1,7 @@
 """The YAML language: one file becomes typed settings, or a list of everything that is wrong with it."""
 
-from monitor.settings.configuration import ComparisonOptions, LogOptions, RetentionOptions, Settings
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import LogOptions, RetentionOptions, Settings
 from monitor.settings.documentation import json_schema, settings_reference
 from monitor.settings.loader import config_path, example_text, listen_address, load_settings, load_with_rules, parse_settings
 from monitor.settings.rule_options import RuleOptions

@@ -6,7 +6,8 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
-from monitor.settings.configuration import ComparisonOptions, RetentionOptions, Settings
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import RetentionOptions, Settings
 from monitor.settings.notification_options import receiver_names
 from monitor.settings.problems import TWICE, KeyPath, Problem, duplicates
 from monitor.settings.required_inputs import check_required_inputs, find_metric

@@ -11,7 +11,8 @@ from typing import Any
 
 from monitor.errors import ConfigError
 from monitor.settings.checks import check_settings
-from monitor.settings.configuration import ComparisonOptions, Settings
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import Settings
 from monitor.settings.problems import KeyPath, Problem
 from monitor.settings.validation import Partial, except_known, read_text, report_lines, validate_document
 from monitor.settings.value_types import split_address
