@@ -55,19 +55,19 @@ def run_once(  # noqa: PLR0913 - the command's options
     not be written. What was run stays stored; file and push tell of a run that failed, too.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
     places = metrics_output_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
     if places.gateway is not None and places.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
         typer.echo(f"rankwatch: who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}", err=True)
-    with one_shot(config, settles=True) as service:
+    with open_one_shot(config, reconciles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         _print_results(results, as_json=as_json)
         owed = _failure_of(service.deliver)
-        left = list(places.leave(service, comparison))
+        left = list(places.write(service, comparison))
     _raise([*(each for each in outcomes if isinstance(each, MonitorError)), *left, *owed])
     _exit(results)
 
@@ -102,7 +102,7 @@ def replay(  # noqa: PLR0913 - the command's options
     as_json: AsJson = False,
 ) -> None:
     """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
@@ -110,7 +110,7 @@ def replay(  # noqa: PLR0913 - the command's options
         msg = f"--to {end} lies before --from {start}"
         raise typer.BadParameter(msg)
     results: list[RunResult] = []
-    with one_shot(config, settles=False) as service, progress() as bar:
+    with open_one_shot(config, reconciles=False) as service, progress() as bar:
         slots = service.slots(comparison, first, last)
         task = bar.add_task("replay", total=len(slots))
         try:
@@ -232,13 +232,13 @@ def backfill(
 
     Tells which runs have their labels now and which wait for them. Exit 3 when relevance that is there could not be used.
     """
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     first, last = (None if text is None else parse_instant(text) for text in (start, end))
     if first is not None and last is not None and last < first:
         msg = f"--to {end} lies before --from {start}"
         raise typer.BadParameter(msg)
-    with one_shot(config, settles=False) as service:
+    with open_one_shot(config, reconciles=False) as service:
         found = list(service.backfill(comparison, first, last))
     if as_json:
         for each in found:
