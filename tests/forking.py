@@ -5,13 +5,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-
-PRELOADED = ["killing.steps", "monitor.cli.main", "monitor.service.daemon.daemon", "monitor.service.gate", "monitor.frames"]
 
 Done = subprocess.CompletedProcess[str]
 
@@ -20,7 +20,7 @@ Done = subprocess.CompletedProcess[str]
 def context() -> ForkServerContext:
     """The processes' parent, one for all tests of this process."""
     forking = multiprocessing.get_context("forkserver")
-    forking.set_forkserver_preload(PRELOADED)
+    forking.set_forkserver_preload(["preloaded", "killing.steps", "pipeline.outbox_process"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)  # it does not get ours otherwise
     try:
@@ -37,15 +37,32 @@ def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None, timeo
     """What ``python -m monitor`` with these arguments prints, and its exit code."""
     with tempfile.TemporaryDirectory() as aside:
         out, err = Path(aside, "out"), Path(aside, "err")
-        environment = {**os.environ, **(env or {})}
-        process = context().Process(target=_command, args=(args, str(cwd), environment, str(out), str(err)))
-        process.start()
+        process = started(args, cwd=cwd, env=env, out=out, err=err)
         process.join(timeout_s)
         if process.is_alive():
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(args, timeout_s)
         return Done(args, process.exitcode or 0, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def running(args: Sequence[str], *, cwd: Path, out: Path, env: Mapping[str, str] | None = None) -> Iterator[BaseProcess]:
+    """A command that writes all it says to one file, killed at the end if it still runs."""
+    process = started(args, cwd=cwd, env=env, out=out, err=out)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join(10)
+
+
+def started(args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None) -> BaseProcess:
+    """A command that runs; its output is appended to these files."""
+    environment = {**os.environ, **(env or {})}
+    process = context().Process(target=_command, args=(list(args), str(cwd), environment, str(out), str(err)), daemon=True)
+    process.start()
+    return process
 
 
 def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:
@@ -56,7 +73,9 @@ def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out:
     os.environ.clear()
     os.environ.update(environment)
     for number, path in ((1, out), (2, err)):
-        with open(path, "wb") as file:  # noqa: PTH123 - for its descriptor
-            os.dup2(file.fileno(), number)
+        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8", closefd=False) for number in (1, 2))
     sys.argv = ["rankwatch", *args]
     main()

@@ -18,7 +18,7 @@ from monitor.receivers import open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings import ComparisonOptions, Settings, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
-from monitor.web import Access, open_access
+from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
 

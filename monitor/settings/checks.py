@@ -6,7 +6,9 @@ from collections.abc import Collection, Hashable, Iterator, Mapping
 
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
-from monitor.settings.configuration import ComparisonOptions, RetentionOptions, Settings
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import RetentionOptions, Settings
+from monitor.settings.excerpt import split_address
 from monitor.settings.notification_options import receiver_names
 from monitor.settings.problems import TWICE, KeyPath, Problem, duplicates
 from monitor.settings.required_inputs import check_required_inputs, find_metric
@@ -14,7 +16,7 @@ from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.translation import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
-from monitor.settings.value_types import is_loopback, split_address
+from monitor.settings.value_types import is_loopback
 from monitor.settings.web_config import WebConfig
 from monitor.sources import all_users_problem
 

@@ -1,11 +1,7 @@
-"""A run stored for test_deliver; and as a program, a process that stores one or delivers it and kills itself on the way.
-
-Arguments: database URL, webhook URL, the step to die at (``after storing``, ``before send``, ``before record``).
-"""
+"""A run stored for tests of delivery; and what a process does that stores one or delivers it and kills itself on the way."""
 
 import os
 import signal
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -101,8 +97,8 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
-    database, url, step = sys.argv[1:]
+def deliver_and_die(database: str, url: str, step: str) -> None:
+    """Store a firing, send it to the webhook, and die at ``after storing``, ``before send`` or ``before record``."""
     entry = ReceiverOptions.model_validate({"webhook": {"url": url}})
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test")
     store = open_store(database, create=True)
@@ -114,7 +110,3 @@ def main() -> None:
     out: Any = Deadly(receiver, at)
     silent: Any = Silent()
     OutboxSender(store=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
-
-
-if __name__ == "__main__":
-    main()

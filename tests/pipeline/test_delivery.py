@@ -1,8 +1,5 @@
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, comparison, rule
+from forking import context
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, State, Transition, Treatment
@@ -22,7 +20,7 @@ from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, Out
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store, outbox
-from pipeline.outbox_process import store_run
+from pipeline.outbox_process import deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.webhook import Collector, answer, collector, eventually, hang, serve
@@ -30,7 +28,6 @@ from servers.webhook import Collector, answer, collector, eventually, hang, serv
 __all__ = ["collector", "make_alertmanager"]
 
 DAY = timedelta(days=1)
-PROCESS = Path(__file__).with_name("outbox_process.py")
 
 
 @dataclass
@@ -657,9 +654,10 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
 
 def killed(database: str, url: str, step: str) -> None:
     """A process that stores a firing and is killed at that step."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (PROCESS.parents[1], PROCESS.parents[2])))}
-    command = [sys.executable, str(PROCESS), database, url, step]
-    assert subprocess.run(command, env=environment, timeout=100, check=False).returncode == -signal.SIGKILL
+    process = context().Process(target=deliver_and_die, args=(database, url, step), daemon=True)
+    process.start()
+    process.join(100)
+    assert process.exitcode == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -122,11 +122,11 @@ def test_without_the_extra_the_configuration_says_what_to_install() -> None:
     code = (
         "import sys; sys.modules['apprise'] = None\n"
         "from monitor.receivers.apprise import AppriseOptions\n"
-        "AppriseOptions.model_validate({'urls': {'one': 'json://canary'}})"
+        "AppriseOptions.model_validate({'urls': {'one': sys.argv[1]}})"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code, "json://canary"], check=False, capture_output=True, text=True)
     assert "needs Apprise: pip install 'rankwatch[apprise]'" in done.stderr
-    assert "canary" not in done.stderr.replace(code, "")
+    assert "canary" not in done.stderr
 
 
 def test_a_url_may_come_from_a_file(collector: Collector, tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """`rankwatch serve` as its own process, which can be killed, stopped and asked."""
 
+import os
 import re
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import TypeVar
 
 import pytest
 import requests
+
+from forking import started
 
 T = TypeVar("T")
 
@@ -35,11 +36,8 @@ class ServeProcess:
 
     def __init__(self, config: Path, log: Path) -> None:
         self.log = log
-        with log.open("ab") as sink:
-            begin = sink.tell()
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "monitor", "serve", "--config", str(config)], stderr=sink, stdout=sink, cwd=config.parent
-            )
+        begin = log.stat().st_size if log.exists() else 0
+        self._process = started(["serve", "--config", str(config)], cwd=config.parent, out=log, err=log)
         try:
             self.url = str(wait_for(lambda: self._address(begin), f"the daemon's address in {log}", timeout_s=STARTS_WITHIN_S))
         except BaseException:
@@ -47,13 +45,14 @@ class ServeProcess:
             raise
 
     def _address(self, begin: int) -> str | None:
-        text = self.log.read_bytes()[begin:].decode()
-        assert self._process.poll() is None, f"the daemon ended: {text}"
+        text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
+        assert self._process.is_alive(), f"the daemon ended: {text}"
         found = re.search(r"rankwatch serves (\S+)/ ", text)
         return found[1] if found else None
 
     @property
     def pid(self) -> int:
+        assert self._process.pid is not None
         return self._process.pid
 
     def metrics(self) -> str:
@@ -63,15 +62,17 @@ class ServeProcess:
         return requests.get(self.url + path, timeout=5).status_code
 
     def send(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
+        os.kill(self.pid, number)
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait(10)
+        self._process.join(10)
 
     def terminate(self) -> int:
         self._process.terminate()
-        return self._process.wait(30)
+        self._process.join(90)
+        assert self._process.exitcode is not None, "still there long after SIGTERM"
+        return self._process.exitcode
 
 
 @contextmanager

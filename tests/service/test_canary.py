@@ -28,9 +28,9 @@ from sqlalchemy import make_url
 from typer.testing import CliRunner
 
 from canary.marks import canary, options_in, owners_in, secret_fields, singing_fields, told_by
-from canary.processes import command
 from canary.world import FAULTS, LOOKER, UNHEARD, Way, World, fill, hostile_world, singer, write_small
 from factories import SLOT
+from forking import running
 from monitor.cli.main import app
 from monitor.errors import MonitorError
 from monitor.model import PullRequest
@@ -123,7 +123,7 @@ def play(stage: Stage, way: Way) -> dict[str, bytes]:
     config, log, world = stage.configs[way], stage.world.folder / f"{way}.log", stage.world
     with listening(world.folder / f"{way}.sock") as told:
         environ = world.environ | {"NOTIFY_SOCKET": str(world.folder / f"{way}.sock")}
-        with command(["serve", "--config", str(config)], environ, log) as process:
+        with running(["serve", "--config", str(config)], cwd=config.parent, env=environ, out=log) as process:
             address = wait_for(lambda: log.exists() and re.search(rb"serves (\S+)/ ", log.read_bytes()), "its address")
             assert address
             await_all(world)

@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import URL, create_engine, make_url, text
 
+from forking import rankwatch
 from monitor.model import Run, RunStatus, State, Transition
 from monitor.receivers import verify
 from monitor.storage import SqlStore, open_store
@@ -234,9 +234,7 @@ def test_serve_on_a_taken_port_ends_with_one_line_and_no_traceback(tmp_path: Pat
         taken = config.read_text().replace("listen: 127.0.0.1:0", f"listen: 127.0.0.1:{port}").replace("/rankwatch.db", "/2.db")
         second = tmp_path / "second.yaml"
         second.write_text(taken)
-        done = subprocess.run(
-            [sys.executable, "-m", "monitor", "serve", "--config", str(second)], capture_output=True, text=True, check=False
-        )
+        done = rankwatch("serve", "--config", str(second), cwd=tmp_path)
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert port in done.stderr

@@ -1,0 +1,12 @@
+"""Every module of the program: a process that is forked from one that has imported this begins in a moment."""
+
+import pkgutil
+from importlib import import_module
+
+import monitor
+
+_LEFT_OUT = {"__main__", "compiled"}  # the first runs the program, the other makes machine code
+
+for _module in pkgutil.walk_packages(monitor.__path__, "monitor."):
+    if _module.name.rpartition(".")[2] not in _LEFT_OUT and "migrations" not in _module.name:
+        import_module(_module.name)
