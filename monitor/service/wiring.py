@@ -26,7 +26,7 @@ from monitor.service.runner import Watched
 from monitor.settings import ComparisonOptions, Settings, load_settings, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.storage import open_store
-from monitor.web import Access, open_access
+from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
 

@@ -8,10 +8,11 @@ from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.comparison_checks import check_comparison
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import RetentionOptions, Settings
+from monitor.settings.excerpt import split_address
 from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.problems import NAME_TAKEN, KeyPath, Problem, duplicates, within
 from monitor.settings.validation import Partial, valid_options
-from monitor.settings.value_types import is_loopback, split_address
+from monitor.settings.value_types import is_loopback
 from monitor.settings.web_config import WebConfig
 
 

@@ -30,7 +30,8 @@ from monitor.service.runner import Runner
 from monitor.service.wiring import Wiring, open_web_access, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load_settings
 from monitor.storage import SqlStore, unopened_store
-from monitor.web import WebServer, create_app
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
@@ -184,7 +185,8 @@ class Daemon:
             metrics=self._publisher.render,
             health=self,
             latest=lambda: self._housekeeping.latest,
-            standing=self._role.leadership.describe,
+            notice=self._role.leadership.describe,
+            reload=self.reload,
         )
 
     def stop(self) -> None:
