@@ -8,7 +8,7 @@ from monitor.alerts import CHURN
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
 from monitor.model import Arm, CoverageShare, DerivedMetric, Lack, NoiseFloor, Severity
-from monitor.settings.configuration import ComparisonOptions
+from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
 _OTHERS = 2

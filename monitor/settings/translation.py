@@ -16,7 +16,8 @@ from monitor.metrics import parse
 from monitor.model import COVERAGE, FROZEN, Comparison, DerivedMetric, Direction, Rule, RuleKind, SampleSize, Statistic
 from monitor.options import NOT_IN_HASH
 from monitor.pipeline.standstill import LEAST_MISSED
-from monitor.settings.configuration import ComparisonOptions, Settings
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
 from monitor.settings.judged_metric import parse_judged_metric
 from monitor.settings.notification_options import to_policy

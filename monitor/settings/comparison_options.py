@@ -1,0 +1,151 @@
+"""Options of one comparison: its arms, users, metrics, rules and schedule, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from monitor.arm_metrics import ARM_METRICS
+from monitor.model import NoiseFloor
+from monitor.options import Duration, OneOf, Options
+from monitor.settings.condition_options import ConditionsOptions
+from monitor.settings.rule_options import RuleOptions, RulesOrDefault
+from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, MetricName, ZoneName
+from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
+
+
+class NoiseFloorOptions(OneOf):
+    """How similar the baseline is to itself, to separate drift from noise. Exactly one of these."""
+
+    serve: Literal[True] | None = Field(default=None, description="The baseline is asked twice at the same moment.")
+    temporal: Literal[True] | None = Field(
+        default=None, description="The baseline is compared with its own lists of the last run, which are kept for this."
+    )
+    retrain: SourceOptions | None = Field(
+        default=None, description="The baseline is compared with a second training of its model: where those lists come from."
+    )
+
+    @property
+    def kind(self) -> NoiseFloor:
+        """Which one it is."""
+        return next(kind for kind in NoiseFloor if getattr(self, kind) is not None)
+
+
+class ComparisonOptions(Options):
+    """One comparison: two arms, the users both are asked for, how similarity is measured, and when to alert."""
+
+    model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": ["every"]}, {"required": ["cron"]}]})
+
+    name: ComparisonName = Field(description="Unique name; a metric label and part of URLs.", examples=["home-feed"])
+    description: str | None = Field(default=None, max_length=1000, description="Free text.")
+    every: Duration | None = Field(
+        default=None, description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, :30, :45."
+    )
+    cron: CronText | None = Field(
+        default=None,
+        description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",
+        examples=["*/15 * * * *", "30 6 * * mon-fri"],
+    )
+    timezone: ZoneName = Field(default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
+    k: int = Field(default=10, ge=1, le=10_000, description="Length of the lists that are compared.")
+    baseline: SourceOptions = Field(description="Where the lists in use come from.")
+    candidate: SourceOptions = Field(description="Where the lists on trial come from.")
+    users: UsersOptions = Field(description="The users that both arms are asked for.")
+    metrics: tuple[MetricName, ...] = Field(
+        default=("extended_tau", "rbo(p=0.9)", "overlap"),
+        min_length=1,
+        max_length=50,
+        description="Measures of how similar two lists are; `rankwatch metrics` lists them. Quote a name that has a comma.",
+        examples=[["extended_tau", "rbo(p=0.9)", "overlap"]],
+    )
+    arm_metrics: tuple[ArmMetricName, ...] = Field(
+        default=("catalogue_coverage", "exposure_gini", "exposure_entropy"),
+        max_length=50,
+        description=f"Measures of each arm over all its lists: {', '.join(f'`{name}`' for name in ARM_METRICS)}.",
+    )
+    catalogue_size: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**12,
+        description="Items that could be listed (default: as many as either arm lists).",
+    )
+    item_weights: ItemWeightsOptions | None = Field(
+        default=None, description="Weights of items, such as popularity or price, for metrics that need them."
+    )
+    item_titles: ItemTitlesOptions | None = Field(
+        default=None, description="Titles of items for explanations, which show ids without them."
+    )
+    relevance: RelevanceOptions | None = Field(
+        default=None,
+        description="What users found relevant, for metrics that need it. It may arrive days later; no rule judges it.",
+    )
+    noise_floor: NoiseFloorOptions | None = Field(
+        default=None,
+        description="Measures how similar the baseline is to itself, so that rules can use two more metrics for each metric M: "
+        "`floor(M)`, and `over_floor(M)`, how much farther the candidate is from the baseline, user by user.",
+    )
+    false_alarm_every: Duration = Field(
+        default=timedelta(days=90),
+        description="Accepted time between two false alarms, of all rules that learn together.",
+    )
+    rules: Annotated[tuple[RuleOptions, ...], RulesOrDefault()] = Field(
+        default=(),
+        max_length=200,
+        description="When to alert; or the word `default`, the rules that learn what is normal and need no thresholds.",
+    )
+    default_rules: bool = Field(
+        default=False,
+        description="Whether the default rules are added to `rules`, which replace those of the same name.",
+    )
+    dry_run: bool = Field(
+        default=False,
+        description="Whether alerts are recorded without notifying anybody; a rule may override it.",
+    )
+    conditions: ConditionsOptions = Field(
+        default_factory=ConditionsOptions,
+        description="What happens while runs cannot be judged; overrides the top-level `conditions` key by key.",
+    )
+    group_for: Duration | None = Field(
+        default=None,
+        description="Alerts of the same severity join an open incident until this long after its last alert began to fire, and "
+        "at most seven times as long after its first (default: 1d, or three intervals where these are longer).",
+    )
+    deadline: Duration | None = Field(
+        default=None,
+        description="Longest time for one run, shorter than the interval (default: 10m, at most 0.8 of the interval).",
+    )
+    min_paired_share: float = Field(
+        default=0.5,
+        ge=0,
+        le=1,
+        description="A run that compares a smaller share of its users is `insufficient`.",
+    )
+    max_segment_values: int = Field(
+        default=50, ge=1, le=1000, description="Most values kept of one segment dimension: the most frequent ones."
+    )
+    evidence_users: int = Field(default=10, ge=0, le=1000, description="Example users of each kind whose lists are kept.")
+    keep_scores: bool = Field(default=True, description="Whether the scores of each user are stored, not only their summaries.")
+    keep_lists: bool | None = Field(
+        default=None,
+        description="Whether the lists of all compared users are stored (default: if relevance, a temporal noise floor or an "
+        "arm metric needs them).",
+    )
+    seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
+    reference: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="A name for what is normal. Change it to accept a change: rules then learn anew from the runs to come.",
+        examples=["since release 42"],
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
+        """Read ``rules: default`` as ``default_rules: true``."""
+        if not isinstance(data, Mapping) or data.get("rules") != "default":
+            return data
+        return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}
