@@ -134,7 +134,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        claim = store.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
+        claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
         assert claim is not None
         result = RunResult(
             claim=claim,
@@ -147,7 +147,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        store.finish(result, receivers=())
+        store.runs.finish(result, receivers=())
     return states
 
 
@@ -162,7 +162,9 @@ def _seconds(
     slot = START + RUNS * DAY
     started = time.process_time()
     series = {rule.alert: describe_series(rule) for rule in what.rules if is_learned(rule)}
-    past = store.past(MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series))
+    past = store.history.past_runs(
+        MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
+    )
     expected = expect(what, slot, summaries, past, states)
     evaluate(
         what,
