@@ -12,9 +12,9 @@ ROOT = Path(__file__).parents[2]
 
 CREATE = """
 import sys
-from monitor.storage import open_store, schema
+from monitor.storage import open_store, schema_version
 open_store("sqlite:///x.db", create=True).close()
-print(schema.migrations(), schema.current("sqlite:///x.db"), schema.check("sqlite:///x.db"))
+print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), schema_version.check("sqlite:///x.db"))
 """
 
 

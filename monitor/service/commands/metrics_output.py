@@ -119,7 +119,7 @@ class MetricsOutput:
         """For one comparison its own series alone: another file may hold the others."""
         if self.textfile is not None:
             service.publish(comparison)
-            families = service.publisher.standing()
+            families = service.publisher.final()
             write_textfile(
                 self.textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
             )
@@ -127,7 +127,7 @@ class MetricsOutput:
     def _push(self, service: OneShot, comparison: str | None) -> None:
         if self.gateway is not None:
             names, now = service.publish(comparison), service.clock.now()
-            families = service.publisher.standing()
+            families = service.publisher.final()
             for name in (*names, None):
                 self.gateway.put(write_families(families_of_comparison(families, name)), name or "", now=now)
 

@@ -91,7 +91,7 @@ OPENING_S = 20.0
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """Open the database, with our tables if it has none; False when it does not answer, DatabaseError when it rejects us."""
     try:
-        BackgroundCall(partial(store.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
+        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
         store.database.renew()
@@ -105,8 +105,8 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     is_away = database.outage is not None
     try:
         if is_away:
-            store.probe()
-        store.ping()  # last, as the schema may have changed since the write
+            store.maintenance.probe_write()
+        store.maintenance.ping()  # last, as the schema may have changed since the write
     except DatabaseError:
         return None  # recorded where it was raised
     return database.answered() if is_away else None
