@@ -13,8 +13,8 @@ import pandas as pd
 from monitor.arm_metrics import count_listed
 from monitor.attribution import average_parts, classify, share_kinds, split_distances
 from monitor.errors import InputError, SourceError
-from monitor.metrics.chance import chance_scores, typical_length
 from monitor.metrics import Metric, score_all
+from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import (
     Arm,
     Change,

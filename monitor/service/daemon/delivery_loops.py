@@ -12,7 +12,7 @@ import structlog
 from monitor.alerts import NotificationPolicy, asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Outbox, Publisher, Receiver
 from monitor.service.daemon.loop_thread import LoopThread
 
 STALLED_S = 300.0
@@ -111,7 +111,7 @@ class DeliveryLoops:
     ``is_sure``: whether nobody else can be sending by now.
     """
 
-    store: Store
+    outbox: Outbox
     clock: Clock
     publisher: Publisher
     owner: str
@@ -123,7 +123,7 @@ class DeliveryLoops:
         """Begin with these receivers and this notification policy."""
         senders = [
             OutboxSender(
-                store=self.store,
+                outbox=self.outbox,
                 receiver=receiver,
                 clock=self.clock,
                 publisher=self.publisher,

@@ -24,8 +24,8 @@ log = structlog.get_logger(__name__)
 
 def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
     """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
-    latest = store.latest(comparisons, until=now + SKEW)
-    waiting, held, given_up = store.outbox(now), store.held(now), store.given_up(since=now - LATELY)
+    latest = store.history.latest(comparisons, until=now + SKEW)
+    waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
     publisher.publish(latest)  # once all is read: what is published is taken for the present
     publisher.outbox(
         {name: count for name, (count, _) in waiting.items()},
@@ -54,7 +54,7 @@ class Housekeeping:
         """
         now = self.clock.now()
         try:
-            abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
+            abandoned = self.store.runs.abandon_expired(now, sparing=at_work) if leads else 0
             self.latest = show_stored(self.store, self.publisher, comparisons, now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
@@ -65,7 +65,7 @@ class Housekeeping:
     def size(self) -> None:
         """Show what the database takes."""
         try:
-            self.publisher.database_sizes(self.store.sizes())
+            self.publisher.database_sizes(self.store.maintenance.sizes())
         except DatabaseError as error:
             log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
@@ -73,7 +73,7 @@ class Housekeeping:
         """Delete what is older than the retention says, or has no room, and show what the rest takes."""
         now = self.clock.now()
         try:
-            pruned = self.store.prune(retention.cutoffs(now), now=now)
+            pruned = self.store.maintenance.prune(retention.cutoffs(now), now=now)
             self.publisher.pruned(pruned, at=now)
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all

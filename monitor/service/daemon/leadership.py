@@ -15,7 +15,7 @@ from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.runner import whoami
-from monitor.service.wiring import Wiring, settle
+from monitor.service.wiring import Wiring, reconcile
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
@@ -183,7 +183,7 @@ class DaemonRole:
         self._loop = LoopThread("follow-lease", self._step)
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=self._loop.wake)
-        store.stand_by()
+        store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
     @property
@@ -216,18 +216,18 @@ class DaemonRole:
         if self._led is not None:
             log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
         self._led = None
-        self._store.stand_by()
+        self._store.maintenance.stand_by()
         if lease is not None:
             self._lead(lease, wiring)
         return True
 
     def _lead(self, lease: Lease, wiring: Wiring) -> None:
-        """Give up, and count, what an earlier leader left; then settle the store."""
-        abandoned = self._store.lead(lease, patience=self._lasts, now=self._clock.now())
+        """Abandon, and count, the runs of an earlier leader; then bring the store in line with the configuration."""
+        abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)
-        settle(wiring, self._store, self._clock)
+        reconcile(wiring, self._store, self._clock)
         self._led = lease
 
     def stop(self) -> None:

@@ -91,7 +91,7 @@ OPENING_S = 20.0
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """Open it, with our tables if it has none; False when it does not answer, DatabaseError when it refuses."""
     try:
-        BackgroundCall(partial(store.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
+        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
         store.database.renew()
@@ -105,8 +105,8 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     is_away = database.outage is not None
     try:
         if is_away:
-            store.probe()
-        store.ping()  # last: what can be written may have got another schema a moment ago, and then works for nobody
+            store.maintenance.probe_write()
+        store.maintenance.ping()  # last: what can be written may have got another schema a moment ago, and then works for nobody
     except DatabaseError:
         return None  # noted where it was raised
     return database.answered() if is_away else None

@@ -11,7 +11,7 @@ import structlog
 from monitor.alerts import Staleness, assign_incidents, judge_stale
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
-from monitor.ports import Clock, Store
+from monitor.ports import AlertStore, Clock
 from monitor.service.runner import Watched
 
 JUMP_S = 5.0
@@ -47,7 +47,7 @@ class FreshnessWatch:
 class StalenessMonitor:
     """Looks every few seconds whether runs still succeed. What it remembers is since when time has passed evenly."""
 
-    store: Store
+    alerts: AlertStore
     clock: Clock
     last: Moment | None = None
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
@@ -74,11 +74,11 @@ class StalenessMonitor:
         if not wait.is_over(now.wall):
             return False
         try:
-            before = self.store.alert_states(name)
+            before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now.wall)
             if transitions:
                 states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.group_for)
-                self.store.judge(states, transitions, receivers=receivers)
+                self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
             return False

@@ -13,7 +13,7 @@ import structlog
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import Claim
-from monitor.ports import Clock, Publisher, Store
+from monitor.ports import Clock, Publisher, RunStore
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.scheduler import JobScheduler
@@ -54,7 +54,7 @@ class Watchdog:
     """
 
     jobs: JobScheduler
-    store: Store
+    runs: RunStore
     clock: Clock
     publisher: Publisher
     database: OutageMonitor
@@ -126,7 +126,7 @@ class Watchdog:
         finally:
             self.jobs.abandon(name)
             self._rescued.discard(name)
-            self.jobs.hasten(name)
+            self.jobs.run_now(name)
 
     def _rescue_housekeeping(self, name: str) -> None:
         log.error("housekeeping hung; begun anew", job=name)
@@ -146,7 +146,7 @@ class Watchdog:
     def _abandon(self, claim: Claim) -> None:
         """Mark the run, unless the database is what hangs."""
         reason = "it hung: it had not ended long after its deadline, and was given up"
-        marking = BackgroundCall(partial(self.store.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
+        marking = BackgroundCall(partial(self.runs.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
         try:
             if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.run_abandoned(claim.comparison)
