@@ -44,7 +44,9 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     settings = load_settings(config)
     what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
     with opened_store(settings.database) as store:
-        found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
+        found = propose(
+            what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
+        )
     if as_json:
         for each in found:
             print_json(_as_dict(each))

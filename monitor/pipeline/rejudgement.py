@@ -38,7 +38,7 @@ from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import judge_findings, needs_recent
 from monitor.pipeline.run_explanation import add_explanations
 from monitor.pipeline.score import summarize_scores
-from monitor.ports import Store
+from monitor.ports import History
 from monitor.summaries import summarize_one
 
 
@@ -50,7 +50,7 @@ class CompletedRecord:
     lacking: tuple[str, ...]
 
 
-def complete_record(comparison: Comparison, record: RunRecord, store: Store) -> CompletedRecord:
+def complete_record(comparison: Comparison, record: RunRecord, history: History) -> CompletedRecord:
     """Add what the comparison's rules ask for and the summaries lack.
 
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
@@ -60,8 +60,8 @@ def complete_record(comparison: Comparison, record: RunRecord, store: Store) -> 
     if not asked:
         return CompletedRecord(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
-    found = [*_from_lists(comparison, store.kept_lists(record.run.id), metrics)]
-    found += [each for metric in metrics for each in _from_scores(comparison, record, store, metric)] if not found else []
+    found = [*_from_lists(comparison, history.kept_lists(record.run.id), metrics)]
+    found += [each for metric in metrics for each in _from_scores(comparison, record, history, metric)] if not found else []
     new = {(each.segment, each.metric): each for each in found}
     merged = {(each.segment, each.metric): each for each in record.summaries} | new
     summaries = tuple(merged.values())
@@ -87,11 +87,11 @@ def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable
     return summarize_scores(comparison, lists.segments, scores, metrics)
 
 
-def _from_scores(comparison: Comparison, record: RunRecord, store: Store, name: str) -> tuple[Summary, ...]:
+def _from_scores(comparison: Comparison, record: RunRecord, history: History, name: str) -> tuple[Summary, ...]:
     before = next((each for each in record.summaries if (each.segment, each.metric) == (ALL, name)), None)
     if before is None:
         return ()
-    kept = store.worst_users(record.run.id, name, before.n)
+    kept = history.worst_users(record.run.id, name, before.n)
     if len(kept) != before.n:
         return ()
     values = np.array([each.value for each in kept], dtype=np.float64)

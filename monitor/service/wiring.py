@@ -128,11 +128,11 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     this one does not name counts as removed.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
-    ends = retire_alerts(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
+    ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
-        store.retire(ends, receivers=wiring.receiver_names)
-    store.forget_receivers(known=wiring.receiver_names, now=clock.now())
-    store.revive(clock.now(), receivers=wiring.receiver_names)
+        store.alerts.retire(ends, receivers=wiring.receiver_names)
+    store.outbox.give_up_unknown(known=wiring.receiver_names, now=clock.now())
+    store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
 
 
 def reconcile_logged(wiring: Wiring, store: Store, clock: Clock) -> None:

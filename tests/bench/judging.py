@@ -133,7 +133,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        claim = store.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
+        claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
         assert claim is not None
         result = RunResult(
             claim=claim,
@@ -146,7 +146,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
             states=states,
             expectations=taught,
         )
-        store.finish(result, receivers=())
+        store.runs.finish(result, receivers=())
     return states
 
 
@@ -161,7 +161,9 @@ def _seconds(
     slot = START + RUNS * DAY
     started = time.process_time()
     series = {rule.alert: rule.series for rule in what.rules}
-    past = store.past(MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series))
+    past = store.history.past_runs(
+        MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
+    )
     expected = compute_expectations(what, slot, summaries, past, states)
     evaluate_rules(
         what,

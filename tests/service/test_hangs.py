@@ -53,7 +53,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
     config = world(tmp_path, names=("feed", "other"))
     config.write_text(f"concurrent_runs: 1\n{config.read_text()}")
     with watching(config) as watched:
-        wait_for(lambda: len(watched.daemon.store.runs(comparison=None, limit=9)) == 2, "both first runs")
+        wait_for(lambda: len(watched.daemon.store.history.runs(comparison=None, limit=9)) == 2, "both first runs")
         wait_for(lambda: not watched.daemon._runner.claims, "their end")
         hung = watched.daemon._wiring.watched["feed"]
         with hung.in_use:
@@ -64,7 +64,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
 
 
 def runs_of(store: object, name: str) -> int:
-    return sum(run.status is RunStatus.OK for run in store.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
+    return sum(run.status is RunStatus.OK for run in store.history.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
 
 
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     jobs: Any = HeldUp(look)
     return Watchdog(
         jobs=jobs,
-        store=rest,
+        runs=rest,
         clock=clock,
         publisher=rest,
         database=rest,

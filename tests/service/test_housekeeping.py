@@ -78,7 +78,7 @@ def test_a_clock_that_no_run_bears_out_is_told_of_and_deletes_nothing(tmp_path: 
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         run(store, SLOT - 700 * DAY)
         Housekeeping(store=store, publisher=PrometheusPublisher(version="1"), clock=_Clock()).prune(RetentionOptions())
-        assert len(store.runs(comparison=None, limit=9)) == 1
+        assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (told,) = logs.calls
     assert (told.method_name, told.kwargs["counted_from"]) == ("info", "2022-02-10T00:00:00Z")

@@ -27,7 +27,7 @@ def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "
     slot = SLOT + day * DAY
     claim = worked.claimed(store, slot, config_hash=config_hash)
     result = worked.result(claim, summaries=(factories.summary(mean=mean),), config_hash=config_hash, **changes)
-    assert store.finish(result, receivers=())
+    assert store.runs.finish(result, receivers=())
     return claim.run_id
 
 
@@ -37,7 +37,7 @@ def request(before: datetime, runs: int, *rules: Rule) -> MemoryRequest:
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
-    runs = store.past(request(SLOT + day * DAY, limit, factories.rule()))
+    runs = store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
     return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
 
 
@@ -54,20 +54,20 @@ def test_the_past_is_the_newest_ok_runs_of_one_configuration_before_the_slot_old
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (latest,) = store.latest(["home-feed"])
+    (latest,) = store.history.latest(["home-feed"])
     assert latest.expectations == (FULL, LEARNING)
 
     claim = worked.claimed(store, SLOT, rerun=True)
-    assert store.finish(worked.result(claim), receivers=())
-    (latest,) = store.latest(["home-feed"])
-    (run,) = store.past(request(SLOT + DAY, 5))
+    assert store.runs.finish(worked.result(claim), receivers=())
+    (latest,) = store.history.latest(["home-feed"])
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5))
     assert latest.expectations == ()
     assert run.lessons == {}
 
 
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (run,) = store.past(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
 
     lesson = run.lessons["Low"]
     assert (lesson.series, lesson.segments) == (LOW.series, ("all", "country=DE"))
@@ -80,7 +80,7 @@ def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlS
     stored(store, 1, expectations=SEEN)
 
     def read(*rules: Rule) -> list[int]:
-        runs = store.past(request(SLOT + 2 * DAY, 5, *rules))
+        runs = store.history.past_runs(request(SLOT + 2 * DAY, 5, *rules))
         return [len(run.summaries) for run in runs]
 
     assert read(LOW) == [1, 0]
@@ -93,7 +93,7 @@ def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
 
-    (run,) = store.past(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
     assert run.lessons == {}
     assert len(run.summaries) == 1
 
@@ -114,6 +114,6 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
             states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
         stored(store, day, states=tuple(states), transitions=tuple(transitions))
 
-    runs = store.past(request(SLOT + 6 * DAY, 5))
+    runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))
     watch = ("SimilarityLow", "all")
     assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]

@@ -28,7 +28,7 @@ from monitor.model import (
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.rejudgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import Store
+from monitor.ports import History
 from monitor.reference import Budget, Threshold, propose, refer
 from monitor.service.analysis.rule_backtest import finished_records
 from monitor.settings import Settings, to_comparison, to_schedule
@@ -78,7 +78,7 @@ def configured_comparison(settings: Settings, name: str, every: timedelta | None
 
 def suggest_thresholds(
     comparison: Comparison,
-    store: Store,
+    history: History,
     *,
     statistics: Sequence[str] = STATISTICS,
     segments: Sequence[str] = (ALL,),
@@ -90,7 +90,7 @@ def suggest_thresholds(
     present configuration after which no alert of the segment was pending or firing; ``interval`` is the time between runs.
     ConfigError when there is no such run.
     """
-    past = newest_runs(comparison, store)
+    past = newest_runs(comparison, history)
     looks = _targets(comparison, past, statistics, segments)
     budget = Budget(
         runs=max(1.0, comparison.runs_a_false_page),
@@ -98,10 +98,10 @@ def suggest_thresholds(
         looks={_name(look): 1.0 for look in looks},
     )
     found = [_suggest(look, past, budget, interval) for look in looks]
-    return _with_caught(comparison, _uniquely_named(found), store)
+    return _with_caught(comparison, _uniquely_named(found), history)
 
 
-def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
+def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
     """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
     request = MemoryRequest(
         comparison=comparison.name,
@@ -110,7 +110,7 @@ def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
         runs=REMEMBERED,
         series={"none": ""},  # of this no run has a lesson, so that all come with summaries
     )
-    past = store.past(request)
+    past = history.past_runs(request)
     if not past:
         msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
         raise ConfigError(msg)
@@ -247,12 +247,12 @@ def _days(span: timedelta) -> str:
     return f"{span / timedelta(days=1):,.3g} days"
 
 
-def _with_caught(comparison: Comparison, found: Sequence[Suggestion], store: Store) -> tuple[Suggestion, ...]:
+def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: History) -> tuple[Suggestion, ...]:
     """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
     rules = tuple(each.rule for each in found if each.obstacle is None)
     rejudging = Rejudgement(comparison=replace(comparison, rules=rules))
     firings: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, store, None):
+    for record in finished_records(comparison.name, history, None):
         if record.run.config_hash == comparison.config_hash:
             for each in rejudging.judge(record):
                 firings[each.alert].extend([each] if each.is_start else [])

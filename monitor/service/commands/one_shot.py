@@ -98,7 +98,7 @@ class OneShot:
         senders = [self._sender(receiver) for receiver in self.receivers]
         troubles = [trouble for sender in senders if (trouble := _resend(sender))]
         drain(senders, budget_s=DRAIN_S)
-        pending = self.store.outbox(self.clock.now())
+        pending = self.store.outbox.pending(self.clock.now())
         if late := [f"{pending[each.name][0]} to {each.name}" for each in self.receivers if each.name in pending]:
             troubles.append(f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or run-once tries again")
         if troubles:
@@ -129,7 +129,7 @@ class OneShot:
 
     def _explain_taken(self, comparison: str, slot: datetime) -> str:
         taken = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
-        holder = self.store.holding(comparison, slot)
+        holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:
             return f"{taken}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
@@ -140,7 +140,7 @@ class OneShot:
 
     def _sender(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
-            store=self.store,
+            outbox=self.store.outbox,
             receiver=receiver,
             clock=self.clock,
             publisher=self.publisher,

@@ -137,7 +137,7 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._housekeeping = Housekeeping(store=store, publisher=publisher, clock=clock)
         self._loops = DeliveryLoops(
-            store=store, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+            outbox=store.outbox, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
@@ -146,7 +146,7 @@ class Daemon:
         self._jobs = self._make_jobs(slots)
         self._watchdog = Watchdog(
             jobs=self._scheduler,
-            store=store,
+            runs=store.runs,
             clock=clock,
             publisher=publisher,
             database=self._database,
@@ -314,7 +314,7 @@ class Daemon:
         if outage is not None:
             return outage.reason
         try:
-            self._store.ping()
+            self._store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._role.leadership.trouble:

@@ -64,7 +64,7 @@ class DaemonJobs:
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staleness = StalenessMonitor(store=self.store, clock=self.clock)
+        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """All jobs of this wiring; without a database only those that need none, as a standby only those that read it.

@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds since the machine started, also those for which it was suspended where the system counts them."""
+    """Seconds since the machine started, with those of suspension where the system counts them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -183,7 +183,7 @@ class DaemonRole:
         self._loop = LoopThread("follow-lease", self._step)
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=self._loop.wake)
-        store.stand_by()
+        store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
     @property
@@ -216,14 +216,14 @@ class DaemonRole:
         if self._led is not None:
             log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
         self._led = None
-        self._store.stand_by()
+        self._store.maintenance.stand_by()
         if lease is not None:
             self._lead(lease, wiring)
         return True
 
     def _lead(self, lease: Lease, wiring: Wiring) -> None:
         """Abandon, and count, the runs of an earlier leader; then bring the store in line with the configuration."""
-        abandoned = self._store.lead(lease, patience=self._lasts, now=self._clock.now())
+        abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)

@@ -51,7 +51,7 @@ class SlotChooser:
         """The comparison's newest slot; DatabaseError when the store cannot be read."""
         name, now = watched.comparison.name, self.clock.now()
         slot = watched.schedule.latest(now)
-        last = self.runner.patiently(partial(self.store.last_slot, name))
+        last = self.runner.patiently(partial(self.store.runs.last_slot, name))
         if last is not None and last > now + SKEW:
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
@@ -79,7 +79,7 @@ class SlotChooser:
             comparison=name,
             newest=format_instant(self.ahead[name]),
         )
-        self.runner.patiently(partial(self.store.rewind, name, slot=slot, now=self.clock.now()))
+        self.runner.patiently(partial(self.store.alerts.rewind, name, slot=slot, now=self.clock.now()))
         self.repeated[name] = slot
         return True
 
