@@ -10,9 +10,9 @@ from pathlib import Path
 import bcrypt
 import pytest
 import requests
+from canary.processes import command
 from typer.testing import CliRunner
 
-from canary.processes import command
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.wiring import open_web_access
