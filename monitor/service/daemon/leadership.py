@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds since the machine started, also those for which it was suspended where the system counts them."""
+    """Seconds since the machine started, with those of suspension where the system counts them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 

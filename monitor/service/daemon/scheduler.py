@@ -71,7 +71,7 @@ class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
     ``most_runs``: how many jobs of comparisons may be at work at a time. ``on_overlap`` gets the slots at which a comparison
-    was still at work. A job that falls due while it is at work is begun again by `begin_repeated` once it has ended.
+    was still at work. A job that falls due while it is at work runs once more when it has ended.
     """
 
     def __init__(
@@ -97,11 +97,11 @@ class JobScheduler:
         self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Begin what falls due from now on."""
+        """Begin to submit due jobs."""
         self._scheduler.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Begin nothing any more, and wait at most so long for the jobs at work."""
+        """Submit no more jobs, and wait at most so long for those at work."""
         ending = threading.Thread(target=_shut_down, args=(self._scheduler,), name="end-scheduler", daemon=True)
         ending.start()
         ending.join(timeout_s)
@@ -110,7 +110,7 @@ class JobScheduler:
             self._ended.wait_for(lambda: not self._at_work, timeout_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Plan these jobs and no others: those of slots are due at once, housekeeping that is new after its interval."""
+        """Schedule these jobs and no others: runs are due at once, new housekeeping after its interval."""
         with self._planning:
             for name in self._plans.keys() - plans.keys():
                 self._due_s.pop(name, None)
@@ -134,7 +134,7 @@ class JobScheduler:
             self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Plan anew after the wall clock jumped: a run at once where it is another slot now, housekeeping as long as before."""
+        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping by the steady clock."""
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
@@ -166,7 +166,7 @@ class JobScheduler:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Wait no longer for the one at work: it gives up its place, and another of its name may begin beside it."""
+        """Abandon the hung job of this name: its place is free, and another of its name may begin beside it."""
         with self._ended:
             instance = self._at_work.pop(name, None)
             if instance is None:
