@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monitor.alerts.verdicts import format_apart, format_value
-from monitor.model import ALL, COVERAGE, FROZEN, Briefing, Message, Severity, Transition, format_instant
+from monitor.model import ALL, Briefing, Message, RuleKind, Severity, Transition, format_instant
 from monitor.receivers.message.explanation_text import cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.parts import ChangeContent, MessageContent
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
@@ -117,10 +117,12 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.metric == COVERAGE:
+    if change.kind is RuleKind.COVERAGE:
         return f"share of users, {change.statistic}"
     return (
-        f"changes that the {change.statistic} missed" if change.metric == FROZEN else f"{change.statistic} of {change.metric}"
+        f"changes that the {change.statistic} missed"
+        if change.kind is RuleKind.STANDSTILL
+        else f"{change.statistic} of {change.metric}"
     )
 
 

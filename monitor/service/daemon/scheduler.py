@@ -93,6 +93,7 @@ class JobScheduler:
         self._is_stopped = False
         self._submitted_s = clock.monotonic()
         self._asked_s: float | None = None
+        # One executor for all schedulers: it counts the instances at work, which outlive a restart.
         self._executor = ThreadPerJob()
         self._scheduler = self._make_scheduler()
 
@@ -105,6 +106,7 @@ class JobScheduler:
         ending = threading.Thread(target=_shut_down, args=(self._scheduler,), name="end-scheduler", daemon=True)
         ending.start()
         ending.join(timeout_s)
+        # A scheduler that hangs is not waited for twice; jobs are daemon threads, so none keeps the process alive.
         with self._ended:
             self._is_stopped = True
             self._ended.wait_for(lambda: not self._at_work, timeout_s)
@@ -150,6 +152,7 @@ class JobScheduler:
         with self._ended:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)
+        # Where APScheduler still counts the one that has just ended, this is another repetition, begun at the next look.
         for name in names:
             self.run_now(name)
 
@@ -173,6 +176,7 @@ class JobScheduler:
                 return
             instance.is_abandoned = True
             self._abandoned[name] += 1
+        # APScheduler still counts the abandoned one: it may have one more until that ends.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             self._places.give_back()
@@ -205,6 +209,7 @@ class JobScheduler:
         scheduler = BackgroundScheduler(
             timezone="UTC",
             executors={"default": self._executor},
+            # However late, the newest slot is run, and once for all that passed.
             job_defaults={"coalesce": True, "misfire_grace_time": None},
         )
         scheduler.add_listener(self._note, _NOTED)
