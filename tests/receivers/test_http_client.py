@@ -26,6 +26,7 @@ from servers.webhook import (
     flood_headers,
     gzip_bomb,
     hang,
+    head,
     serve,
     trickle_body,
     trickle_headers,
@@ -230,12 +231,22 @@ def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: Coll
     assert time.monotonic() - started < 1.5
 
 
-@pytest.mark.parametrize("reply", [hang, trickle_headers, flood_headers])
+def trickle_chunk_size(collector: Collector, sock: socket.socket) -> None:
+    sock.sendall(head(200, {"Transfer-Encoding": "chunked", "Connection": "close"}))
+    for _ in range(10_000):
+        sock.sendall(b"0")
+        collector.rest(0.02)
+
+
+@pytest.mark.parametrize("reply", [hang, trickle_headers, flood_headers, trickle_chunk_size])
 def test_what_is_given_up_ends_by_itself(collector: Collector, reply: Reply) -> None:
     collector.default = reply
     before = set(threading.enumerate())
     with guarding(collector.url, timeout_s=0.2) as guard:
-        failure(guard)
+        if reply is trickle_chunk_size:
+            assert guard.post(b"{}", {}).status == 200
+        else:
+            failure(guard)
         wait_for(lambda: not [each for each in set(threading.enumerate()) - before if each.name == "http"], "its thread's end")
 
 
