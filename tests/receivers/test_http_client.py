@@ -48,7 +48,7 @@ def failure(guard: HttpClient, body: bytes = b"{}") -> DeliveryError:
     return caught.value
 
 
-def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None:
+def test_it_posts_and_returns_the_status_and_headers(collector: Collector) -> None:
     collector.default = answer(429, {"Retry-After": "7"}, b"slow down")
     with guarding(f"{collector.url}/a?b=c") as guard:
         got = guard.post(b"hello", {"X-One": "1"})
@@ -59,12 +59,12 @@ def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".internal"])
-def test_a_host_that_is_no_name_is_told_like_one_that_nobody_knows(host: str) -> None:
+def test_a_host_that_is_no_name_is_reported_like_an_unknown_one(host: str) -> None:
     with guarding(f"http://{host}:9/") as guard:
         assert "has a host name that cannot be resolved: check the URL" in str(failure(guard))
 
 
-def test_it_tells_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
+def test_it_returns_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
     collector.replies.extend([answer(400, {}, b"invalid_payload"), answer(200, {}, b"x" * 100_000), trickle_body])
     with guarding(collector.url, timeout_s=0.5) as guard:
         bodies = [guard.post(b"", {}).body for _ in range(3)]
