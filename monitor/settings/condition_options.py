@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from monitor.model import CONDITION, Condition, Direction, Rule, RuleKind, Severity
+from monitor.model import Condition, ConditionRule, Severity
 from monitor.options import Options
 from monitor.settings.value_types import PublicUrl, RunCount
 
@@ -91,7 +91,7 @@ class ConditionsOptions(Options):
         """Conditions under which no alert waits for a verdict."""
         return frozenset(condition for condition, each in self._by_condition() if each.policy == "ignore")
 
-    def to_rules(self) -> tuple[Rule, ...]:
+    def to_rules(self) -> tuple[ConditionRule, ...]:
         """One rule for each condition that is told."""
         return tuple(_to_rule(condition, each) for condition, each in self._by_condition() if each.policy == "alert")
 
@@ -103,18 +103,12 @@ def _over(own: _ConditionT, defaults: _ConditionT) -> _ConditionT:
     return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
-def _to_rule(condition: Condition, options: ConditionOptions) -> Rule:
-    """The rule; there is no value to hold against a threshold."""
-    return Rule(
+def _to_rule(condition: Condition, options: ConditionOptions) -> ConditionRule:
+    return ConditionRule(
         alert=CONDITION_ALERTS[condition],
-        metric=CONDITION,
-        statistic=condition,
-        direction=Direction.ABOVE,
-        threshold=0.0,
-        resolve_at=0.0,
+        condition=condition,
         segments=options.segments if isinstance(options, NoDataOptions) else "all",
         for_runs=options.for_runs if isinstance(options, ErrorOptions) else 1,
         severity=options.severity,
         runbook_url=options.runbook_url,
-        kind=RuleKind.CONDITION,
     )
