@@ -63,7 +63,7 @@ def check_config(
     """
     from monitor.service.analysis.preview import preview_users
     from monitor.service.runner import select_watched
-    from monitor.service.wiring import wire
+    from monitor.service.composition import wire
     from monitor.settings import load_settings
     from monitor.web.access import open_access
 

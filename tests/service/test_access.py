@@ -10,12 +10,12 @@ from pathlib import Path
 import bcrypt
 import pytest
 import requests
+from canary.processes import command
 from typer.testing import CliRunner
 
-from canary.processes import command
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.service.wiring import open_web_access
+from monitor.service.composition import open_web_access
 from monitor.settings import load_settings
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
@@ -151,7 +151,7 @@ def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world:
     checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
 
     assert checked.exit_code == 0, checked.output
-    assert "http_server_config.http2: HTTP/1.1 is spoken" in checked.output
+    assert "http_server_config.http2: HTTP/1.1 is used" in checked.output
 
 
 def test_a_reload_lets_in_by_what_was_open_already_and_names_the_file_that_it_cannot_open(world: World) -> None:

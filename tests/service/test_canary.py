@@ -35,7 +35,7 @@ from monitor.cli.main import app
 from monitor.errors import MonitorError
 from monitor.model import PullRequest
 from monitor.receivers import verify
-from monitor.service.wiring import wire
+from monitor.service.composition import wire
 from monitor.settings import Settings, load_settings
 from monitor.storage import open_store
 from receivers.messages import START

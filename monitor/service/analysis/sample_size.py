@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, Rule, Summary
+from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule, Summary
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
@@ -74,17 +74,9 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
     )
 
 
-def _mean_of(metric: str, segment: str) -> Rule:
-    return Rule(
-        alert="planned",
-        metric=metric,
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.0,
-        resolve_at=0.0,
-        segments=(segment,),
-        min_users=2,
-    )
+def _mean_of(metric: str, segment: str) -> SimilarityRule:
+    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
+    return SimilarityRule(alert="planned", metric=metric, limit=limit, segments=(segment,), min_users=2)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
