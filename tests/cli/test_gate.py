@@ -226,7 +226,7 @@ def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:
     code = (
         "import monitor.service.gate as g\n"
         "def broken(*_, **__): raise ZeroDivisionError('as if')\n"
-        "g.put = broken\n"
+        "g.make_question = broken\n"
         "from monitor.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "gate", "feed", "--margin", "0.5"]
