@@ -14,14 +14,14 @@ from monitor.alerts.notification_policy import (
     compose_repetitions,
 )
 from monitor.alerts.retirement import find_outdated, retire_alerts
-from monitor.alerts.rule_evaluation import evaluate_rules, segments_of
+from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
-from monitor.alerts.verdicts import CHURN, LEAST_CHANGES, find_churn, judge_similarity, other_arm
+from monitor.alerts.verdicts import CHURN, find_churn, other_arm
 
 __all__ = [
     "CHURN",
     "GROUP_FOR",
-    "LEAST_CHANGES",
+    "JUDGES",
     "Addressee",
     "Dispatch",
     "Evaluation",
@@ -38,10 +38,10 @@ __all__ = [
     "evaluate_rules",
     "find_churn",
     "find_outdated",
-    "judge_similarity",
     "judge_stale",
     "next_attempt",
     "other_arm",
     "retire_alerts",
     "segments_of",
+    "thin_segments",
 ]

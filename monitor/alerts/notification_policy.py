@@ -1,4 +1,7 @@
-"""Which deliveries are sent, held back or dropped: routes, maintenance windows, silences, inhibition. Pure; decided anew at each attempt."""
+"""Which deliveries are sent, held back or dropped: routes, maintenance windows, silences, inhibition.
+
+Pure; decided anew at each attempt.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from datetime import datetime
 
 from monitor.alerts.matchers import Matcher, matches_all
 from monitor.errors import ConfigError
-from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, FiringSnapshot, Message, Silence, Transition
+from monitor.model import ALL, Delivery, DeliveryStatus, FiringSnapshot, Message, RuleKind, Silence, Transition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Alerts that all matchers match are told to these receivers; with ``still_firing`` later routes are looked at too."""
+    """Alerts that all matchers match are told to these receivers; with ``goes_on`` later routes are looked at too."""
 
     matchers: tuple[Matcher, ...]
     receivers: frozenset[str]
@@ -175,11 +178,10 @@ class Dispatch:
         return _send(delivery)
 
     def _inhibited(self, start: Transition, told: Collection[str | None]) -> str | None:
-        if start.metric != CONDITION:
-            for other in self.situation.firing:
-                is_mute = other.metric == CONDITION and other.statistic in _MUTING and other.segment in (ALL, start.segment)
-                if is_mute and not self.policy.is_muted(other):
-                    return f"nothing can be said of drift while {other.alert} fires"
+        for other in self.situation.firing if start.kind is not RuleKind.CONDITION else ():
+            is_muting = other.kind is RuleKind.CONDITION and other.statistic in _MUTING
+            if is_muting and other.segment in (ALL, start.segment) and not self.policy.is_muted(other):
+                return f"nothing can be said of drift while {other.alert} fires"
         whole = self._standing_for(start)
         if whole is None or (self.to.name, whole.dedup_key) in self.situation.refused:
             return None

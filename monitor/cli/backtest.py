@@ -89,9 +89,9 @@ def _print(found: Backtest) -> None:
     rows = ((alert, f"{would[alert]:,}" if alert in known else "-", f"{did[alert]:,}") for alert in alerts)
     print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), rows)
     for alert, count in found.lacking.items():
-        rule = next(each for each in found.comparison.rules if each.alert == alert)
+        metric, statistic = next(each.subject for each in found.comparison.rules if each.alert == alert)
         print_line(
-            f"{alert} could not be judged in {count:,} of them: {rule.statistic} of {rule.metric} was not summarized then, "
+            f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not summarized then, "
             "and neither the lists nor the scores that it takes are kept"
         )
 

@@ -62,8 +62,8 @@ def check_config(
     Exit 3 when an arm could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
-    from monitor.service.runner import chosen
-    from monitor.service.wiring import wire
+    from monitor.service.composition import wire
+    from monitor.service.runner import select_watched
     from monitor.settings import load_settings
     from monitor.web.access import open_access
 
@@ -73,7 +73,7 @@ def check_config(
     access = open_access(settings.access, name=settings.web_config_file)
     wiring = wire(settings)
     try:
-        previews = [preview_users(watched, users) for watched in chosen(wiring.watched, comparison)]
+        previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
     finally:
         wiring.close()
     for preview in previews:

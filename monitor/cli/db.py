@@ -132,7 +132,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 
     settings = load_settings(config)
     with opened_store(settings.database) as store:
-        found = store.measure()
+        found = store.maintenance.measure()
     if as_json:
         print_json(_size_as_dict(found, settings.retention.max_size))
     else:
@@ -165,12 +165,14 @@ def prune_database(
     with opened_store(settings.database) as store, progress() as shown:
         task = shown.add_task("counting", total=None)
         if dry_run:
-            found = store.prunable(cutoffs, now=now)
+            found = store.maintenance.prunable(cutoffs, now=now)
         else:
-            found = store.prune(cutoffs, now=now, told=lambda what: shown.update(task, description=f"deleting: {what}"))
+            found = store.maintenance.prune(
+                cutoffs, now=now, on_step=lambda what: shown.update(task, description=f"deleting: {what}")
+            )
         if vacuum and not dry_run:
             shown.update(task, description="giving room back")
-            store.vacuum()
+            store.maintenance.vacuum()
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:

@@ -119,8 +119,8 @@ def _chance(metric: Metric) -> dict[str, object]:
 
 
 def _first_line(metric: Metric) -> str:
-    """Its docstring's first line, without the pointer to its kernel."""
-    return (type(metric).__doc__ or "").strip().splitlines()[0].partition("; see `")[0].rstrip(".").replace("`", "")
+    """The first line of its docstring."""
+    return (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", "")
 
 
 def _parameters(metric: Metric) -> dict[str, object]:

@@ -33,7 +33,7 @@ def list_deliveries(
     `message` is their text in short.
     """
     with opened_database(config) as (store, _):
-        found = store.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
+        found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
     if as_json:
         for each in found:
             print_json(_record_dict(each))

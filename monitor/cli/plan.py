@@ -71,7 +71,7 @@ def _stored(name: str, config: Config, metric: str | None, segment: str) -> tupl
     settings = load_settings(config)
     what, _ = configured_comparison(settings, name, None)
     with opened_store(settings.database) as store:
-        return what, read_plan_inputs(what, store, metric, segment)
+        return what, read_plan_inputs(what, store.history, metric, segment)
 
 
 def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:

@@ -74,7 +74,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     could not be written. What was run stays stored; file and push show a run that failed, too.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
@@ -82,7 +82,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     if output.gateway is not None and output.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
         print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
     log_errors_only()
-    with one_shot(config, settles=True) as service:
+    with open_one_shot(config, reconciles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
@@ -92,7 +92,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         else:
             _print_results(results)
         undelivered = _delivery_errors(service)
-        errors += output.leave(service, comparison)
+        errors += output.write(service, comparison)
     _raise([*errors, *undelivered])
     _exit(results)
 
@@ -127,14 +127,14 @@ def replay(  # noqa: PLR0913 - the command's options
     as_json: AsJson = False,
 ) -> None:
     """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
     parse_period(start, end)
     log_errors_only()
     results: list[RunResult] = []
-    with one_shot(config, settles=False) as service, progress() as bar:
+    with open_one_shot(config, reconciles=False) as service, progress() as bar:
         slots = service.slots(comparison, first, last)
         task = bar.add_task("replay", total=len(slots))
         try:
@@ -234,11 +234,11 @@ def backfill(
     Lists the runs that have their labels now and those that wait for them. Exit 3 when relevance that is there could not be
     used.
     """
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     first, last = parse_period(start, end)
     log_errors_only()
-    with one_shot(config, settles=False) as service:
+    with open_one_shot(config, reconciles=False) as service:
         found = list(service.backfill(comparison, first, last))
     if as_json:
         for each in found:

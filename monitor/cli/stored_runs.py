@@ -44,7 +44,7 @@ def runs(
     """List stored runs, newest first."""
     comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):
-        found = store.runs(comparison=comparison, limit=limit)
+        found = store.history.runs(comparison=comparison, limit=limit)
     if not found:
         require_known(comparison, configured)
     if as_json:
@@ -77,8 +77,12 @@ def show(
     """Show one run: similarity by segment, why it fell, and both lists of the users that were worst off, side by side."""
     with opened_database(config) as (store, _):
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
-        summaries, evidence, arm_scores = store.summaries(run.id), store.evidence(run.id), store.arm_scores(run.id)
-        explanation = store.explanation(run.id)
+        summaries, evidence, arm_scores = (
+            store.history.summaries(run.id),
+            store.history.evidence(run.id),
+            store.history.arm_scores(run.id),
+        )
+        explanation = store.history.explanation(run.id)
     if as_json:
         print_json(
             _shown_dict(run, summaries, evidence, arm_scores)
@@ -90,7 +94,7 @@ def show(
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> Run:
-    found = store.runs(comparison=comparison, limit=_LOOKED_THROUGH)
+    found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH)
     run = next((each for each in found if each.status != "running" and slot in (None, each.slot)), None)
     if run is None:
         which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"

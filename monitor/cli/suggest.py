@@ -9,6 +9,7 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_line, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
+from monitor.model import MEAN
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -44,7 +45,9 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     settings = load_settings(config)
     what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
     with opened_store(settings.database) as store:
-        found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
+        found = propose(
+            what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
+        )
     if as_json:
         for each in found:
             print_json(_as_dict(each))
@@ -59,7 +62,7 @@ def _as_dict(found: Suggestion) -> dict[str, object]:
     return {
         "alert": found.rule.alert,
         "metric": found.rule.metric,
-        "statistic": found.rule.statistic,
+        "statistic": str(found.rule.statistic),
         "segment": found.segment,
         "direction": found.rule.direction.value,
         "threshold": found.rule.threshold if is_proposed else None,
@@ -91,7 +94,7 @@ def _row(found: Suggestion) -> tuple[str, ...]:
     is_proposed = found.obstacle is None
     return (
         rule.metric,
-        rule.statistic,
+        str(rule.statistic),
         found.segment,
         f"{found.runs:,}",
         number(found.expected),
@@ -113,6 +116,6 @@ def _print_yaml(found: tuple[Suggestion, ...]) -> None:
     for each in proposed:
         rule = each.rule
         segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
-        statistic = "" if rule.statistic == "mean" else f", statistic: {json.dumps(rule.statistic)}"
+        statistic = "" if rule.statistic == MEAN else f", statistic: {json.dumps(str(rule.statistic))}"
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model.alerts import Severity, Transition
+from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.rules import Severity
 
 
 class DeliveryStatus(StrEnum):

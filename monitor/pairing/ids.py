@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.kernels.coding.ids import code_integers, mark, recode
-from monitor.kernels.coding.texts import code_texts
+from monitor.kernels.coding.codes import code_integers, code_texts, mark, recode
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17

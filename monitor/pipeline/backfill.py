@@ -46,7 +46,7 @@ def backfill_relevance(
     metrics = relevance_metrics(comparison)
     if not metrics or comparison.relevance_within is None:
         return
-    for run in store.unlabelled(comparison.name, since=start or clock.now() - comparison.relevance_within):
+    for run in store.runs.awaiting_relevance(comparison.name, since=start or clock.now() - comparison.relevance_within):
         if (end is not None and run.slot > end) or clock.now() < run.slot + comparison.relevance_after:
             return
         try:
@@ -73,7 +73,7 @@ def _fill(
     comparison: Comparison, store: Store, clock: Clock, run: Run, table: RelevanceTable, metrics: Sequence[Metric]
 ) -> BackfilledRun:
     try:
-        lists = store.kept_lists(run.id)
+        lists = store.history.kept_lists(run.id)
     except DatabaseError as error:
         if not error.permanent:
             raise
@@ -81,7 +81,9 @@ def _fill(
     if lists is None:
         return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
     summaries, scores = measure_relevance(replace(comparison, k=run.k or comparison.k), lists, table, metrics)
-    if not store.label(run, summaries=summaries, scores=scores if comparison.keep_scores else None, at=clock.now()):
+    if not store.runs.store_relevance(
+        run, summaries=summaries, scores=scores if comparison.keep_scores else None, at=clock.now()
+    ):
         return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
     return BackfilledRun(run=run, summaries=summaries)
 

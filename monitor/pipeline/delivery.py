@@ -24,7 +24,7 @@ from monitor.alerts import (
 )
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryStatus, FiringSnapshot, Message, Notification, Transition
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Outbox, Publisher, Receiver
 
 LEASE = timedelta(seconds=60)
 """Longer than any receiver may take for one message."""
@@ -73,7 +73,7 @@ class OutboxSender:
     ``is_sure``: whether nobody else can be sending by now; asked right before each message. ``draw``: uniform in [0, 1).
     """
 
-    store: Store
+    outbox: Outbox
     receiver: Receiver
     clock: Clock
     publisher: Publisher
@@ -91,7 +91,7 @@ class OutboxSender:
         counts = DeliveryCounts()
         while not (counts.retry or should_stop()):
             now = self.clock.now()
-            claimed = self.store.claim_deliveries(
+            claimed = self.outbox.claim_deliveries(
                 self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
             )
             if not claimed or not self.is_sure():
@@ -102,7 +102,7 @@ class OutboxSender:
     def repeat_due(self) -> int:
         """Tell again what lasts for long and nobody looks after; how many firings. DeliveryError when it was not taken."""
         every_s = self.receiver.treatment.repeat_every_s
-        due = () if every_s is None else self.store.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
+        due = () if every_s is None else self.outbox.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for each in due:
             by_comparison.setdefault(each.transition.comparison, []).append(each)
@@ -116,7 +116,7 @@ class OutboxSender:
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
         now = self.clock.now()
-        told = self.store.told(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
+        told = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
         for start in range(0, len(told), _BATCH):
             batch = told[start : start + _BATCH]
             first = batch[0]
@@ -133,7 +133,7 @@ class OutboxSender:
     def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
         keys = [each.transition.dedup_key for each in claimed]
-        situation = self.store.situation(comparison, self.receiver.name, keys, now=now)
+        situation = self.outbox.firing_snapshot(comparison, self.receiver.name, keys, now=now)
         decisions = self._telling(situation, now).decide(claimed)
         counts = self._put_aside([_note(each.delivery, now, each.status, reason=each.reason) for each in decisions])
         sending = {_name(each.delivery): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING}
@@ -158,7 +158,7 @@ class OutboxSender:
         held = [replace(each, next_attempt_at=each.at + RECHECK_AFTER) for each in notes if each.status is DeliveryStatus.HELD]
         dropped = [each for each in notes if each.status is DeliveryStatus.DROPPED]
         if held or dropped:
-            self.store.record(*held, *dropped)
+            self.outbox.record(*held, *dropped)
         self._count("dropped", len(dropped))
         return DeliveryCounts(held=len(held), dropped=len(dropped))
 
@@ -166,19 +166,19 @@ class OutboxSender:
         """Let what was not tried wait as long as what was refused."""
         notes = [_note(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
         if notes:
-            self.store.record(*notes)
+            self.outbox.record(*notes)
 
     def _brief(self, message: Message) -> Message:
         starts = message.starts
         if not starts:
             return message
         newest = max(start.slot for start in starts)
-        return replace(message, briefing=self.store.briefing(message.comparison, newest))
+        return replace(message, briefing=self.outbox.briefing(message.comparison, newest))
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
             return DeliveryCounts(retry=len(deliveries), retry_at=self.clock.now())
-        self.store.begin(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
+        self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
             self.receiver.send(message, now=self.clock.now())
         except DeliveryError as error:
@@ -192,7 +192,7 @@ class OutboxSender:
             raise
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
-        self.store.record(*(_sent(each, now, repeat_at) for each in deliveries))
+        self.outbox.record(*(_sent(each, now, repeat_at) for each in deliveries))
         self._count("sent", len(deliveries))
         return DeliveryCounts(sent=len(deliveries))
 
@@ -204,12 +204,12 @@ class OutboxSender:
         now = self.clock.now()
         if error.permanent:
             fallback = self.policy.fallbacks.get(self.receiver.name)
-            self.store.record(*(_dead(each, now, error, fallback) for each in deliveries))
+            self.outbox.record(*(_dead(each, now, error, fallback) for each in deliveries))
             self._count("dead", len(deliveries))
             return DeliveryCounts(dead=len(deliveries))
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-        self.store.record(
+        self.outbox.record(
             *(
                 _note(each, now, DeliveryStatus.PENDING, reason=str(error), again=again, may_be_known=error.may_be_known)
                 for each in deliveries
@@ -221,10 +221,10 @@ class OutboxSender:
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
         """Repeat the firings of one comparison; those that are held back now are looked at again soon."""
         now = self.clock.now()
-        situation = self.store.situation(due[0].transition.comparison, self.receiver.name, (), now=now)
+        situation = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
         telling = self._telling(situation, now)
         is_held = {_name(each): telling.why_not_again(each.transition) is not None for each in due}
-        self.store.repeat([each for each in due if is_held[_name(each)]], at=now + min(every, RECHECK_AFTER))
+        self.outbox.schedule_repetition([each for each in due if is_held[_name(each)]], at=now + min(every, RECHECK_AFTER))
         telling_again = {_name(each): each for each in due if not is_held[_name(each)]}
         for message in compose_repetitions([each.transition for each in telling_again.values()]):
             if self.is_sure():
@@ -238,9 +238,9 @@ class OutboxSender:
         except DeliveryError as error:
             self.publisher.delivery_failed(self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-            self.store.repeat(deliveries, at=now + every if error.permanent else soon)
+            self.outbox.schedule_repetition(deliveries, at=now + every if error.permanent else soon)
             raise
-        self.store.repeat(deliveries, at=now + every)
+        self.outbox.schedule_repetition(deliveries, at=now + every)
 
     def _count(self, outcome: str, deliveries: int) -> None:
         for _ in range(deliveries):
@@ -260,13 +260,13 @@ def drain(
     """
     if not outlets:
         return DeliveryCounts()
-    clock, store = outlets[0].clock, outlets[0].store
+    clock, outbox = outlets[0].clock, outlets[0].outbox
     ends_at = clock.monotonic() + budget_s
     counts = DeliveryCounts()
     while True:
         for outlet in outlets:
             counts += outlet.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
-        owed = store.outbox(clock.now())
+        owed = outbox.pending(clock.now())
         left = ends_at - clock.monotonic()
         if left <= 0 or not any(owed.get(outlet.receiver.name, (0, 0.0))[0] for outlet in outlets):
             return counts

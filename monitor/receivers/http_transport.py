@@ -28,7 +28,7 @@ VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, U
 """What requests, urllib3 and the standard library raise when there is no answer."""
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
-"""What is kept of an answer's body, to show a person what it says."""
+"""What is kept of an answer's body, to be shown to people."""
 
 
 class RequestBody(io.BytesIO):

@@ -6,24 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route
-from monitor.errors import ConfigError
 from monitor.options import Duration, Options
 from monitor.receivers import ReceiverOptions
 from monitor.settings.schedule import Schedule
-from monitor.settings.value_types import CronText, ZoneName
+from monitor.settings.value_types import CronText, ZoneName, as_printed_by
 
-
-def _check_matcher(text: str) -> str:
-    try:
-        return str(Matcher.parse(text))
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-
-
-MatcherText = Annotated[str, AfterValidator(_check_matcher)]
+MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 
 _MATCHED = (
@@ -33,7 +24,7 @@ _MATCHED = (
 
 
 class RouteOptions(Options):
-    """Which receivers hear of which alerts."""
+    """Which receivers get which alerts."""
 
     match: tuple[MatcherText, ...] = Field(
         default=(), max_length=50, description=f"{_MATCHED} None: every alert.", examples=[["severity=critical"]]
@@ -41,13 +32,13 @@ class RouteOptions(Options):
     receivers: tuple[str, ...] = Field(
         min_length=1, max_length=100, description="Names of receivers.", examples=[["pagerduty", "slack"]]
     )
-    goes_on: bool = Field(default=False, alias="continue", description="Whether later routes are looked at too.")
+    goes_on: bool = Field(default=False, alias="continue", description="Whether later routes are tried, too.")
 
 
 class MaintenanceOptions(Options):
-    """A time in which alerts are not told, such as a nightly retraining."""
+    """A time in which no notifications are sent, such as a nightly retraining."""
 
-    name: str = Field(min_length=1, max_length=100, description="What is going on, for people.", examples=["retraining"])
+    name: str = Field(min_length=1, max_length=100, description="Free text.", examples=["retraining"])
     match: tuple[MatcherText, ...] = Field(
         default=(), max_length=50, description=f"{_MATCHED} None: every alert.", examples=[["comparison=home-feed"]]
     )
@@ -66,8 +57,8 @@ def to_policy(
     muted: Iterable[tuple[str, str]],
     schedule_of: Callable[[str, str], Schedule],
 ) -> NotificationPolicy:
-    """How alerts are told. A name that stands for several peers of one receiver means all of them."""
-    peers = receiver_names(receivers)
+    """The notification policy. A name that stands for several peers of one receiver means all of them."""
+    peers = receivers_by_name(receivers)
     return NotificationPolicy(
         routes=tuple(
             Route(
@@ -90,7 +81,7 @@ def to_policy(
     )
 
 
-def receiver_names(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
+def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
     """The receivers that each name stands for: every receiver's own, and of several peers also the one they share."""
     found: dict[str, tuple[str, ...]] = {}
     for entry in receivers:

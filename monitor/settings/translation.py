@@ -7,15 +7,30 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
 from monitor.metrics import parse
-from monitor.model import COVERAGE, FROZEN, Comparison, DerivedMetric, Direction, Rule, RuleKind, SampleSize, Statistic
+from monitor.model import (
+    Comparison,
+    CoverageRule,
+    CoverageShare,
+    DerivedMetric,
+    Direction,
+    FixedLimit,
+    LearnedLimit,
+    Learning,
+    Limit,
+    Rule,
+    SampleSize,
+    SimilarityRule,
+    StandstillRule,
+    Statistic,
+)
 from monitor.options import NOT_IN_HASH
-from monitor.pipeline.standstill import LEAST_MISSED
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
@@ -94,53 +109,42 @@ def _to_rules(options: ComparisonOptions) -> tuple[Rule, ...]:
 
 def to_rule(options: RuleOptions, k: int) -> Rule:
     """One rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
-    direction, threshold, end = _limit(options)
-    return Rule(
-        alert=options.alert,
-        metric=_judged(options),
-        statistic=options.frozen or options.coverage or options.statistic,
-        direction=direction,
-        threshold=threshold,
-        resolve_at=threshold if end is None else end,
-        segments=options.segments,
-        for_runs=options.for_runs,
-        resolve_after=options.resolve_after,
-        min_users=options.min_users,
-        severity=options.severity,
-        runbook_url=options.runbook_url,
-        labels=dict(options.labels),
-        kind=_kind(options),
-        scores=parse_judged_metric(_judged(options)).bounds(k) if options.metric else None,
+    common: dict[str, Any] = {
+        "alert": options.alert,
+        "segments": options.segments,
+        "for_runs": options.for_runs,
+        "resolve_after": options.resolve_after,
+        "min_users": options.min_users,
+        "severity": options.severity,
+        "runbook_url": options.runbook_url,
+        "labels": dict(options.labels),
+    }
+    if options.frozen is not None:
+        return StandstillRule(arm=options.frozen, **common)
+    if options.metric is None:
+        return CoverageRule(share=CoverageShare.parse(options.coverage or ""), limit=_limit(options), **common)
+    metric = options.metric if options.over_floor is None else DerivedMetric.OVER_FLOOR.of(options.metric)
+    return SimilarityRule(
+        metric=metric,
+        statistic=Statistic.parse(options.statistic),
+        limit=_limit(options),
+        scores=parse_judged_metric(metric).bounds(k),
+        **common,
     )
 
 
-def _kind(options: RuleOptions) -> RuleKind:
-    if options.frozen is not None:
-        return RuleKind.FROZEN
-    return _KINDS[options.learned]
-
-
-_KINDS = {None: RuleKind.THRESHOLD, "drop": RuleKind.DROP, "jump": RuleKind.DROP, "trend": RuleKind.TREND}
-
-
-def _judged(options: RuleOptions) -> str:
-    if options.frozen is not None:
-        return FROZEN
-    if options.metric is None:
-        return COVERAGE
-    return options.metric if options.over_floor is None else DerivedMetric.OVER_FLOOR.of(options.metric)
-
-
-def _limit(options: RuleOptions) -> tuple[Direction, float, float | None]:
-    """The side in breach, the threshold there, and where it resolves if that is told."""
-    if options.frozen is not None:
-        return Direction.ABOVE, float(LEAST_MISSED), None
+def _limit(options: RuleOptions) -> Limit:
+    """The limit that is learned, or the side in breach, the threshold there, and where it resolves."""
     if options.learned is not None:
-        return (*_watched(options), None)
+        direction, last = _watched(options)
+        learning = Learning.TREND if options.learned == "trend" else Learning.DROP
+        return LearnedLimit(learning=learning, direction=direction, value=last)
     if options.below is not None:
-        return Direction.BELOW, options.below, options.resolve_above
-    above = options.above if options.over_floor is None else options.over_floor
-    return Direction.ABOVE, above or 0.0, options.resolve_below
+        end = options.below if options.resolve_above is None else options.resolve_above
+        return FixedLimit(direction=Direction.BELOW, value=options.below, resolve_at=end)
+    above = (options.above if options.over_floor is None else options.over_floor) or 0.0
+    end = above if options.resolve_below is None else options.resolve_below
+    return FixedLimit(direction=Direction.ABOVE, value=above, resolve_at=end)
 
 
 def _watched(options: RuleOptions) -> tuple[Direction, float]:

@@ -172,6 +172,11 @@ class LeaseFence:
     lease: Lease
     patience: timedelta
 
+    @property
+    def epoch(self) -> int | None:
+        """The lease's."""
+        return self.lease.epoch
+
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
         settings = [] if is_sqlite(connection) else [self._name(), _limit(self.patience)]
@@ -200,6 +205,11 @@ class LeaseFence:
 @dataclass(frozen=True, slots=True)
 class StandbyFence:
     """Lets nobody write."""
+
+    @property
+    def epoch(self) -> int | None:
+        """There is no lease."""
+        return None
 
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError."""

@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, func, or_, select
 
 from monitor.model import ALL, Cutoffs, DeliveryStatus, State
-from monitor.storage import alert_store, leaving, list_pieces, partitions, room
 from monitor.storage import daily_rollup as days
+from monitor.storage import leaving, list_pieces, partitions, room
 from monitor.storage.claims import is_settled_before
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.leaving import DropOutcome
@@ -30,6 +30,7 @@ from monitor.storage.tables import (
     notifications,
     runs,
     scores,
+    silences,
     statistics,
     summaries,
     transitions,
@@ -61,7 +62,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str)
     told("evidence and lists")
     for table in (evidence, explanations):
         counts += delete_of_each(database, settled_with(table, max(cutoffs.evidence, cutoffs.runs)), table)
-    counts += delete_of_each(database, list_pieces.unneeded(max(cutoffs.lists, cutoffs.runs), now), kept_lists)
+    counts += delete_of_each(database, list_pieces.runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now), kept_lists)
     told("segments")
     with_old_details = with_details(min(oldest, days.midnight(now)))
     for run_id in read_ids(database, with_old_details):
@@ -70,7 +71,7 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str)
     counts += _repeat(database, _some_runs, cutoffs.runs)
     counts += _repeat(database, _some_transitions, cutoffs.runs)
     with database.write() as connection:
-        counts += Counter(silences=alert_store.prune(connection, cutoffs.runs))
+        counts += execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
         counts += execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
     return +counts, obstacles
 
@@ -87,7 +88,7 @@ def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Counter[str]:
         counts["scores"] = _count_scores(connection, cutoffs)
         for table, before in ((evidence, cutoffs.evidence), (explanations, cutoffs.evidence)):
             counts[str(table)] = _count(connection, table, table.c.run_id.in_(settled_with(table, max(before, cutoffs.runs))))
-        unneeded = list_pieces.unneeded(max(cutoffs.lists, cutoffs.runs), now)
+        unneeded = list_pieces.runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
         counts["kept_lists"] = _count(connection, kept_lists, kept_lists.c.run_id.in_(unneeded))
         details = with_details(min(max(cutoffs.summaries, cutoffs.runs), days.midnight(now)))
         for table in DETAILS:

@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,6 +26,7 @@ from monitor.model import (
     Histogram,
     Lesson,
     RunResult,
+    Standstill,
     Summary,
     to_lessons,
 )
@@ -41,6 +43,7 @@ from monitor.storage.tables import (
     scores,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
 )
@@ -54,6 +57,7 @@ RUN_TABLES: tuple[Table, ...] = (
     arm_scores,
     expectations,
     lessons,
+    standstills,
     evidence,
     splits,
     explanations,
@@ -63,7 +67,7 @@ RUN_TABLES: tuple[Table, ...] = (
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 
 
-def replace(connection: Connection, result: RunResult) -> None:
+def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
@@ -75,7 +79,8 @@ def replace(connection: Connection, result: RunResult) -> None:
     put_summaries(connection, run_id, result.summaries)
     _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
     _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
-    _put(connection, lessons, run_id, rows_of(result.expectations))
+    _put(connection, standstills, run_id, [asdict(each) for each in result.standstills])
+    _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
         per_user.store(connection, run_id, result.scores)
@@ -124,13 +129,22 @@ def _expectation_row(each: Expectation) -> dict[str, Any]:
         "alert": each.alert,
         "segment": each.segment,
         "learned_from": each.runs,
-        "expected": number(each.expected),
-        "bound": number(each.limit),
-        "opposite_bound": number(each.opposite),
-        "z": number(each.z),
-        "evidence": number(each.evidence),
-        "evidence_bound": number(each.evidence_limit),
+        "expected": finite_or_none(each.expected),
+        "bound": finite_or_none(each.limit),
+        "opposite_bound": finite_or_none(each.opposite),
+        "z": finite_or_none(each.z),
+        "evidence": finite_or_none(each.evidence),
+        "evidence_bound": finite_or_none(each.evidence_limit),
     }
+
+
+def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
+    """What the runs counted for each rule on standstill, by alert."""
+    found: dict[int, dict[str, Standstill]] = defaultdict(dict)
+    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
+        counted = Standstill(alert=row.alert, arm=Arm(row.arm), missed=row.missed, longest=row.longest, changes=row.changes)
+        found[row.run_id][row.alert] = counted
+    return dict(found)
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
@@ -174,7 +188,7 @@ def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
     )
 
 
-def number(value: float | None) -> float | None:
+def finite_or_none(value: float | None) -> float | None:
     """A plain float; None for what is no number."""
     return None if value is None or math.isnan(value) else float(value)
 
@@ -203,8 +217,8 @@ def _summary_row(position: int, summary: Summary) -> dict[str, object]:
         "position": position,
         "n": int(summary.n),
         "n_undefined": int(summary.n_undefined),
-        "mean": number(summary.mean),
-        "standard_error": number(summary.standard_error),
+        "mean": finite_or_none(summary.mean),
+        "standard_error": finite_or_none(summary.standard_error),
         "histogram_low": float(summary.histogram.low),
         "histogram_high": float(summary.histogram.high),
         "histogram_counts": [int(count) for count in summary.histogram.counts],
@@ -216,7 +230,7 @@ def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
     return [
         {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
         for statistic, raw in summary.statistics.items()
-        if (value := number(raw)) is not None
+        if (value := finite_or_none(raw)) is not None
     ]
 
 
@@ -226,7 +240,7 @@ def _arm_row(position: int, score: ArmScore) -> dict[str, object]:
         "arm": score.arm,
         "metric": score.metric,
         "position": position,
-        "value": number(score.value),
+        "value": finite_or_none(score.value),
         "n": int(score.n),
     }
 
@@ -238,7 +252,7 @@ def _evidence_row(item: Evidence) -> dict[str, object]:
         "user_id": item.user,
         "baseline": item.baseline,
         "candidate": item.candidate,
-        "scores": {metric: number(value) for metric, value in item.scores.items()},
+        "scores": {metric: finite_or_none(value) for metric, value in item.scores.items()},
     }
 
 
@@ -262,7 +276,7 @@ _About = tuple[tuple[str, str, tuple[str, ...]], ...]
 """Alert, series and segments of each lesson."""
 
 
-def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
+def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
     """The lessons of one run as one row; none where no expectation tells what it is about."""
     taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
     if not taught:

@@ -35,6 +35,10 @@ _POSTGRES_SETTINGS: dict[str, Any] = {
 class Fence(Protocol):
     """What every transaction that writes must pass, twice; raises DatabaseError, and then nothing is committed."""
 
+    @property
+    def epoch(self) -> int | None:
+        """Epoch of the lease that lets it write; None without a lease."""
+
     def enter(self, connection: Connection) -> None:
         """At its beginning."""
 
@@ -60,6 +64,11 @@ class Database:
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         driver = self._engine.dialect.dbapi
         self._driver_error: type[Exception] = driver.Error if driver else SQLAlchemyError
+
+    @property
+    def epoch(self) -> int | None:
+        """Epoch of the lease under which claims are made; None for a command."""
+        return self.fence.epoch if self.fence else None
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
 
 
 class AnswerTracker:
-    """ASGI middleware that tells each connection when a request of it begins and when its answer ends."""
+    """ASGI middleware that notes on each connection when a request begins and when its answer ends."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -17,7 +17,7 @@ from monitor.alerts import (
     compose_messages,
     compose_repetitions,
 )
-from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition
+from monitor.model import ALL, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 MINUTE = timedelta(minutes=1)
@@ -134,7 +134,7 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() ->
 
 
 def condition(statistic: str) -> Transition:
-    return transition(alert="NoData", metric=CONDITION, statistic=statistic, dedup_key="condition")
+    return transition(alert="NoData", metric="condition", statistic=statistic, dedup_key="condition")
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> None:
     with running_postgres() as server, server.database() as url, closing(open_store(url, create=True)) as store:
         started = time.perf_counter()
         _fill(store, rows, DAYS)
-        size = sum(store.sizes().values())
+        size = sum(store.maintenance.sizes().values())
         _SAY(f"{rows:,} rows in {DAYS} partitions, {size / 1e9:.1f} GB, filled in {time.perf_counter() - started:.0f} s")
         alone = _watched(store, lambda: time.sleep(10), SLOT + 30 * DAY)
         _tell("nothing else", 10.0, alone)
@@ -54,7 +54,7 @@ def _prune(store: SqlStore, rows: int) -> None:
 
     def work() -> None:
         started = time.perf_counter()
-        gone = store.prune(cutoffs, now=SLOT + (DAYS + 1) * DAY)
+        gone = store.maintenance.prune(cutoffs, now=SLOT + (DAYS + 1) * DAY)
         took.append(time.perf_counter() - started)
         _SAY(f"about {gone.rows.get('scores', 0):,} rows gone by partition")
 
@@ -87,9 +87,9 @@ def _tell(what: str, seconds: float, waits: list[float]) -> None:
 
 
 def _finished(store: SqlStore, slot: datetime) -> int:
-    claim = store.claim("filled", slot, owner="bench", now=slot, until=slot + DAY, config_hash="filled", rerun=False)
+    claim = store.runs.claim("filled", slot, owner="bench", now=slot, until=slot + DAY, config_hash="filled", rerun=False)
     assert claim is not None
-    store.finish(_result(claim, slot, None), receivers=())
+    store.runs.finish(_result(claim, slot, None), receivers=())
     return claim.run_id
 
 
@@ -140,9 +140,9 @@ def _watched(store: SqlStore, work: Callable[[], object], first: datetime) -> li
             slot = first + timedelta(minutes=number)
             found = Scores(users=names, by_metric={"extended_tau": draw.random(BESIDE)})
             started = time.perf_counter()
-            claim = store.claim("beside", slot, owner="bench", now=slot, until=slot + DAY, config_hash="", rerun=False)
+            claim = store.runs.claim("beside", slot, owner="bench", now=slot, until=slot + DAY, config_hash="", rerun=False)
             assert claim is not None
-            store.finish(_result(claim, slot, found), receivers=())
+            store.runs.finish(_result(claim, slot, found), receivers=())
             waits.append(time.perf_counter() - started)
             number += 1
 

@@ -66,9 +66,9 @@ def _measured(folder: Path, url: str, users: int) -> list[float]:
         _run_once(folder, day)
     at = f"sqlite:///{folder}/sized.db" if url.startswith("sqlite") else url
     with closing(open_store(at, create=False)) as store:
-        before = store.sizes()
+        before = store.maintenance.sizes()
         spent = [_run_once(folder, day) for day in (10, 11)]
-        after = store.sizes()
+        after = store.maintenance.sizes()
     grown = [max(0, after[kind] - before[kind]) / 2000 for kind in SHOWN]
     return [min(cpu for cpu, _ in spent), max(peak for _, peak in spent), *grown]
 

@@ -166,7 +166,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
     now = datetime.now(UTC)
     with closing(open_store(postgres_url, create=False)) as store:
         for name, owner, until in (("old", "host:6", now - DAY), ("feed", "host:8", now + DAY)):
-            assert store.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
+            assert store.runs.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
     assert "worked with, by host:8 (runs feed)" in str(db("downgrade", "--", "-1").exception)
     assert db("downgrade", "--force", "--", "-1").exit_code == 0
     assert "host:8 (runs feed)" in str(db("downgrade", "0001").exception)  # with tables of an older version

@@ -107,9 +107,7 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     "shape", [lambda items: {"u": items}, lambda items: long({"u": items}), lambda items: np.array([items])]
 )
-def test_item_ids_are_equal_as_in_compare(
-    shape: Any, baseline: list[Any], candidate: list[Any], expected: float
-) -> None:
+def test_item_ids_are_equal_as_in_compare(shape: Any, baseline: list[Any], candidate: list[Any], expected: float) -> None:
     found = monitor.compare_many(shape(baseline), shape(candidate), metrics="overlap")
 
     assert found["overlap"].tolist() == [expected]

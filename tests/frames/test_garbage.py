@@ -165,9 +165,7 @@ def test_a_user_both_as_number_and_as_text_is_refused(lists: Any) -> None:
 
 @pytest.mark.parametrize("other", [["01", "b"], pd.Series(["01", "b"], dtype="category")])
 def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of(other: Any) -> None:
-    with pytest.warns(
-        UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"
-    ):
+    with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"):
         assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
     with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are text such as 01, .*alike$"):
         monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)

@@ -27,7 +27,7 @@ from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
-AT_ONCE = 3
+AT_ONCE = 7
 PATIENCE_S = 60.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 _HALF = """
@@ -86,9 +86,9 @@ def play(step: str, url: str, folder: Path) -> Outcome:
             killed.join(PATIENCE_S)
             assert killed.exitcode == -signal.SIGKILL, f"{step}: not reached, exit code {killed.exitcode}"
         with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
-            _await(lambda: "firing" in _told(hook) and not store.outbox(_now(store)), f"{step}: the alert")
+            _await(lambda: "firing" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: the alert")
             write_lists(folder / "candidate.jsonl", SIMILAR)
-            _await(lambda: "resolved" in _told(hook) and not store.outbox(_now(store)), f"{step}: its end")
+            _await(lambda: "resolved" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: its end")
             second.terminate()
             second.join(30)
             return _look(step, hook, store)
@@ -111,7 +111,7 @@ def _await(look: Callable[[], bool], what: str) -> None:
 
 
 def _now(store: SqlStore) -> datetime:
-    newest = store.runs(comparison=None, limit=1)
+    newest = store.history.runs(comparison=None, limit=1)
     return newest[0].started_at
 
 
@@ -128,8 +128,8 @@ def _look(step: str, hook: Collector, store: SqlStore) -> Outcome:
         incidents=len({json.loads(request.body)["groupKey"] for request in hook.requests}),
         keys=len({request.headers["Idempotency-Key"] for request in hook.requests}),
         half_runs=half,
-        transitions=tuple(change.to_state.value for change in store.transitions(comparison=None, limit=None)),
-        owed=len(store.outbox(_now(store))),
+        transitions=tuple(change.to_state.value for change in store.alerts.transitions(comparison=None, limit=None)),
+        owed=len(store.outbox.pending(_now(store))),
     )
 
 

@@ -62,7 +62,7 @@ def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: 
 
 def test_what_the_body_says_stands_behind_the_advice() -> None:
     with pytest.raises(DeliveryError, match=r"^hook answered 404 Not Found: check its URL \(no_service\)$"):
-        require_accepted(HttpAnswer(status=404, headers={}), who="hook", now=SLOT, said="no_service")
+        require_accepted(HttpAnswer(status=404, headers={}), who="hook", now=SLOT, reason="no_service")
 
 
 @pytest.mark.parametrize(("status", "is_bounded", "of_message"), [(413, False, True), (413, True, False), (404, False, False)])

@@ -164,8 +164,8 @@ rules:
     first = next(each for each in told["changes"] if each["alert"] == "Half")
     assert first["slot"] == "2024-01-08T00:00:00Z"
     with closing(open_store(load_settings(replayed).database, create=False)) as store:
-        run = next(each for each in store.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
-        values = [each.value or 0.0 for each in store.worst_users(run.id, "extended_tau", 10_000)]
+        run = next(each for each in store.history.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
+        values = [each.value or 0.0 for each in store.history.worst_users(run.id, "extended_tau", 10_000)]
     assert first["value"] == pytest.approx(sum(value < 0.5 for value in values) / len(values), abs=1e-12)
 
 

@@ -41,7 +41,7 @@ def stored(url: str) -> SqlStore:
 def runs_of(url: str) -> tuple[Run, ...]:
     store = stored(url)
     try:
-        return store.runs(comparison=None, limit=1000)
+        return store.history.runs(comparison=None, limit=1000)
     finally:
         store.close()
 
@@ -49,7 +49,7 @@ def runs_of(url: str) -> tuple[Run, ...]:
 def announced(url: str) -> list[Transition]:
     store = stored(url)
     try:
-        return [each for each in store.transitions(comparison=None, limit=None) if each.is_announced]
+        return [each for each in store.alerts.transitions(comparison=None, limit=None) if each.is_announced]
     finally:
         store.close()
 

@@ -53,7 +53,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
     config = world(tmp_path, names=("feed", "other"))
     config.write_text(f"concurrent_runs: 1\n{config.read_text()}")
     with watching(config) as watched:
-        wait_for(lambda: len(watched.daemon.store.runs(comparison=None, limit=9)) == 2, "both first runs")
+        wait_for(lambda: len(watched.daemon.store.history.runs(comparison=None, limit=9)) == 2, "both first runs")
         wait_for(lambda: not watched.daemon._runner.claims, "their end")
         hung = watched.daemon._wiring.watched["feed"]
         with hung.in_use:
@@ -64,7 +64,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
 
 
 def runs_of(store: object, name: str) -> int:
-    return sum(run.status is RunStatus.OK for run in store.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
+    return sum(run.status is RunStatus.OK for run in store.history.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
 
 
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
     with working(clock) as jobs:
         jobs.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
-        jobs.hasten("one")
+        jobs.run_now("one")
         wait_for(lambda: jobs._repeated, "that it is still at work")
         assert jobs.overdue() == ()
         clock.let_pass(timedelta(seconds=61))
@@ -113,7 +113,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
         jobs.abandon("one")
         jobs.begin_repeated()
         wait_for(lambda: len(count) == 2, "the begin of its successor")
-        jobs.hasten("one")
+        jobs.run_now("one")
         wait_for(lambda: jobs._repeated, "that its successor is at work")
         ended.set()
         wait_for(lambda: len(count) == 3, "one more as it fell due meanwhile")
@@ -130,7 +130,7 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
     with working(SteppedClock()) as jobs:
         jobs.follow({"bad": daily(fail)})
         wait_for(lambda: lines.entries, "its end")
-        jobs.hasten("bad")
+        jobs.run_now("bad")
         wait_for(lambda: len(count) == 2, "its second begin")
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 
@@ -156,7 +156,7 @@ def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     jobs: Any = HeldUp(look)
     return Watchdog(
         jobs=jobs,
-        store=rest,
+        runs=rest,
         clock=clock,
         publisher=rest,
         database=rest,

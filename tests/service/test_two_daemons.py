@@ -55,7 +55,7 @@ def set_up_witness(url: str) -> None:
 
 def runs_of(url: str) -> tuple[Run, ...]:
     with closing(open_store(url, create=False)) as store:
-        return store.runs(comparison=None, limit=1000)
+        return store.history.runs(comparison=None, limit=1000)
 
 
 def finished(url: str) -> set[int]:

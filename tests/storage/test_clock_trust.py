@@ -19,7 +19,7 @@ DAY = timedelta(days=1)
 
 def housekept(store: SqlStore, now: datetime, **changes: object) -> Pruned:
     """Deleted as the daemon and the command do it."""
-    return store.prune(RetentionOptions.model_validate(changes).cutoffs(now), now=now)
+    return store.maintenance.prune(RetentionOptions.model_validate(changes).cutoffs(now), now=now)
 
 
 def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_made_under_it(store: SqlStore) -> None:
@@ -34,8 +34,8 @@ def test_a_clock_that_is_years_ahead_deletes_nothing_before_or_after_runs_are_ma
 
     assert (alone.rows, beside_its_runs.rows) == ({}, {})
     assert alone.reckoned_from == beside_its_runs.reckoned_from == SLOT + 3 * DAY + REACH
-    assert store.prunable(RetentionOptions().cutoffs(ahead), now=ahead) == Pruned(
-        used_bytes=store.prunable(RetentionOptions().cutoffs(SLOT), now=SLOT).used_bytes,
+    assert store.maintenance.prunable(RetentionOptions().cutoffs(ahead), now=ahead) == Pruned(
+        used_bytes=store.maintenance.prunable(RetentionOptions().cutoffs(SLOT), now=SLOT).used_bytes,
         reckoned_from=SLOT + 3 * DAY + REACH,
     )
 
@@ -47,7 +47,7 @@ def test_only_the_age_is_reckoned_so_and_a_size_holds_whatever_the_clock(store: 
     found = housekept(store, SLOT + 700 * DAY, max_size=ByteCount(1000))
 
     assert (dict(found.aged), sum(found.early.values()) > 0) == ({}, True)
-    assert len(store.runs(comparison=None, limit=9)) == 4
+    assert len(store.history.runs(comparison=None, limit=9)) == 4
 
 
 def test_what_is_old_goes_again_once_two_days_of_runs_bear_the_clock_out(store: SqlStore) -> None:

@@ -26,7 +26,7 @@ def many(users: int) -> Scores:
 
 def stored(store: SqlStore, days: int, users: int, comparison: str = "home-feed", **changes: Any) -> int:
     claim = claimed(store, SLOT + days * DAY, comparison=comparison)
-    assert store.finish(result(claim, scores=many(users), **changes), receivers=())
+    assert store.runs.finish(result(claim, scores=many(users), **changes), receivers=())
     return claim.run_id
 
 
@@ -40,29 +40,29 @@ def test_sizes_tell_bytes_rows_and_the_oldest_of_each_kind(store: SqlStore) -> N
         stored(store, days, users=2000)
     prune(store, now=SLOT + 3 * DAY)
 
-    found = {each.kind: each for each in store.measure().kinds}
+    found = {each.kind: each for each in store.maintenance.measure().kinds}
 
     scores = found[DataKind.SCORES]
     assert (scores.rows, scores.is_estimate, scores.runs, scores.oldest) == (12_000, False, 3, SLOT)
     assert 12_000 * 20 < scores.used_bytes < 12_000 * 200
     assert (found[DataKind.DAILY].rows, found[DataKind.EVIDENCE].rows, found[DataKind.LISTS].rows) == (6, 6, 0)
     assert scores.bytes_per_run == pytest.approx(scores.used_bytes / 3)
-    whole = store.measure()
+    whole = store.maintenance.measure()
     assert sum(each.used_bytes for each in whole.kinds) == pytest.approx(whole.used_bytes, rel=0.1)
     assert whole.file_bytes >= whole.used_bytes
     assert whole.runs_per_day == pytest.approx(1.0)
     assert whole.days_until(whole.used_bytes) == 0
-    assert store.sizes()[DataKind.SCORES] == scores.used_bytes
+    assert store.maintenance.sizes()[DataKind.SCORES] == scores.used_bytes
 
 
 def test_runs_a_day_are_those_of_each_comparison_s_own_pace_from_its_second_run_on(store: SqlStore) -> None:
     run(store, SLOT)
-    assert store.measure().runs_per_day == 1.0
+    assert store.maintenance.measure().runs_per_day == 1.0
     for minutes in range(1, 4):
         run(store, SLOT + minutes * HOUR / 60)
     run(store, SLOT - HOUR, comparison="search")
     run(store, SLOT, comparison="search")
-    assert store.measure().runs_per_day == pytest.approx(1440 + 24)
+    assert store.maintenance.measure().runs_per_day == pytest.approx(1440 + 24)
 
 
 def test_lists_add_nothing_a_day_while_each_comparison_has_but_those_of_its_newest_run(store: SqlStore) -> None:
@@ -76,45 +76,45 @@ def test_lists_add_nothing_a_day_while_each_comparison_has_but_those_of_its_newe
                 )
             )
 
-    before = store.measure().bytes_per_day
+    before = store.maintenance.measure().bytes_per_day
     keep(ids[2])
-    assert store.measure().bytes_per_day == pytest.approx(before, rel=0.1)
+    assert store.maintenance.measure().bytes_per_day == pytest.approx(before, rel=0.1)
     keep(ids[1])  # waits for its relevance
-    assert store.measure().bytes_per_day > before + 50_000
+    assert store.maintenance.measure().bytes_per_day > before + 50_000
 
 
 def test_an_empty_database_has_sizes_too(store: SqlStore) -> None:
-    found = store.measure()
+    found = store.maintenance.measure()
     assert (found.runs_per_day, found.bytes_per_day, found.days_until(MB)) == (0.0, 0.0, None)
 
 
 def test_the_oldest_scores_go_first_and_only_as_many_as_must(store: SqlStore) -> None:
     ids = [stored(store, days, users=2000) for days in range(10)]
-    of_run = store.sizes()[DataKind.SCORES] / 10
+    of_run = store.maintenance.sizes()[DataKind.SCORES] / 10
 
-    found = store.prune(cutoffs(max_bytes=int((used(store) - 2.5 * of_run) / shrinking.FILL)), now=SLOT + 10 * DAY)
+    found = store.maintenance.prune(cutoffs(max_bytes=int((used(store) - 2.5 * of_run) / shrinking.FILL)), now=SLOT + 10 * DAY)
 
-    left = [len(store.run_scores(run_id, ["extended_tau"]).users) for run_id in ids]
+    left = [len(store.history.run_scores(run_id, ["extended_tau"]).users) for run_id in ids]
     assert left == [0] * 3 + [2000] * 7 or left == [0] * 4 + [2000] * 6  # by partition, two runs may go at once
     assert found.early[DataKind.SCORES] == 4000 * left.count(0)
     assert (found.aged, found.excess_bytes) == ({}, 0)
-    assert [len(store.evidence(run_id)) for run_id in ids] == [2] * 10
+    assert [len(store.history.evidence(run_id)) for run_id in ids] == [2] * 10
 
 
 def test_then_lists_evidence_and_segments_and_never_runs_and_what_cannot_be_met_is_told(store: SqlStore) -> None:
     for days in range(4):
         run(store, SLOT + days * DAY)
 
-    found = store.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY)
+    found = store.maintenance.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY)
 
     assert found.early[DataKind.EVIDENCE] == 3 * 2
     assert found.early[DataKind.SUMMARIES] == 3 * (1 + 1 + 2)
     assert set(found.early) == {DataKind.SCORES, DataKind.EVIDENCE, DataKind.SUMMARIES}
     assert found.excess_bytes > 0
-    assert len(store.runs(comparison=None, limit=9)) == 4
-    newest = store.runs(comparison=None, limit=1)[0].id
-    assert (len(store.evidence(newest)), len(store.summaries(newest))) == (2, 2)
-    assert len(store.worst_users(newest, "extended_tau", 9)) == 3
+    assert len(store.history.runs(comparison=None, limit=9)) == 4
+    newest = store.history.runs(comparison=None, limit=1)[0].id
+    assert (len(store.history.evidence(newest)), len(store.history.summaries(newest))) == (2, 2)
+    assert len(store.history.worst_users(newest, "extended_tau", 9)) == 3
 
 
 def test_a_dry_run_tells_what_would_go_and_changes_nothing(store: SqlStore) -> None:
@@ -123,9 +123,9 @@ def test_a_dry_run_tells_what_would_go_and_changes_nothing(store: SqlStore) -> N
     prune(store, now=SLOT + 6 * DAY)
     old = {"evidence": SLOT + DAY, "summaries": SLOT + 2 * DAY, "scores": SLOT + 4 * DAY, "runs": SLOT + DAY}
 
-    foreseen = store.prunable(cutoffs(max_bytes=None, **old), now=SLOT + 6 * DAY)
+    foreseen = store.maintenance.prunable(cutoffs(max_bytes=None, **old), now=SLOT + 6 * DAY)
 
-    assert len(store.runs(comparison=None, limit=9)) == 6
+    assert len(store.history.runs(comparison=None, limit=9)) == 6
     assert dict(foreseen.rows) == prune(store, now=SLOT + 6 * DAY, max_bytes=None, **old)
 
 
@@ -137,14 +137,14 @@ def test_what_room_was_made_for_is_not_made_room_for_again(store: SqlStore, monk
     ids = []
     for days in range(24):
         claim = claimed(store, SLOT + days * DAY)
-        assert store.finish(result(claim, scores=None, evidence=long), receivers=())
+        assert store.runs.finish(result(claim, scores=None, evidence=long), receivers=())
         ids.append(claim.run_id)
     assert database_size.refresh(store.database, ["evidence"]) == []
     most = int(used(store) * 0.6 / shrinking.FILL)
 
-    first = store.prune(cutoffs(max_bytes=most), now=SLOT + 60 * DAY)
-    left = [len(store.evidence(run_id)) for run_id in ids]
-    second = store.prune(cutoffs(max_bytes=most), now=SLOT + 60 * DAY)
+    first = store.maintenance.prune(cutoffs(max_bytes=most), now=SLOT + 60 * DAY)
+    left = [len(store.history.evidence(run_id)) for run_id in ids]
+    second = store.maintenance.prune(cutoffs(max_bytes=most), now=SLOT + 60 * DAY)
 
     assert first.early[DataKind.EVIDENCE] > 0
     assert (second.early, second.excess_bytes) == ({}, 0)
@@ -178,13 +178,13 @@ def test_runs_stay_below_their_size(
                 largest = max(largest, used(store))
                 now = SLOT + day * DAY + HOUR
                 ages = {"scores": now - 300 * DAY, "evidence": now - 90 * DAY, "summaries": now - 180 * DAY}
-                found = store.prune(cutoffs(max_bytes=most, **ages), now=now)
+                found = store.maintenance.prune(cutoffs(max_bytes=most, **ages), now=now)
                 early += found.early.get(DataKind.SCORES, 0)
                 assert found.excess_bytes == 0
 
         assert largest <= most
         assert early > 0
-        assert len(store.runs(comparison=None, limit=999)) == len(slots) * len(users)
+        assert len(store.history.runs(comparison=None, limit=999)) == len(slots) * len(users)
 
 
 def used(store: SqlStore) -> int:

@@ -42,7 +42,7 @@ def other(url: str) -> Iterator[psycopg.Connection]:
 
 
 def scored(store: SqlStore, run_id: int) -> int:
-    return len(store.run_scores(run_id, ["extended_tau"]).users)
+    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
 
 
 def names(store: SqlStore) -> list[str]:
@@ -98,7 +98,7 @@ def test_a_result_that_comes_between_detaching_and_dropping_is_stored_in_the_par
 
     def rerun() -> None:
         claim = claimed(store, SLOT, rerun=True)
-        assert store.finish(result(claim, scores=few), receivers=())
+        assert store.runs.finish(result(claim, scores=few), receivers=())
         claimed(store, SLOT, rerun=True)
 
     after(monkeypatch, Database, "alone", rerun)
@@ -116,8 +116,8 @@ def test_without_its_partition_a_result_is_refused_for_now_and_taken_once_there_
     after(monkeypatch, room, "make_room", lambda: other.execute("ALTER TABLE scores DETACH PARTITION scores_from_0"))
 
     with pytest.raises(DatabaseError, match="takes a partition of scores away at this moment: try again") as caught:
-        store.finish(result(claim), receivers=())
-    assert store.finish(result(claim), receivers=())
+        store.runs.finish(result(claim), receivers=())
+    assert store.runs.finish(result(claim), receivers=())
 
     assert not caught.value.permanent
     assert (scored(store, first), names(store)[0]) == (3, "scores_from_0_2")
@@ -134,8 +134,8 @@ def test_a_result_whose_partition_is_half_detached_waits_for_who_uses_it(
         prune(store, scores=SLOT + DAY, now=SLOT + 4 * DAY)
         claim = claimed(store, SLOT, rerun=True)
         with pytest.raises(DatabaseError, match="waits for who reads them: try again") as caught:
-            store.finish(result(claim), receivers=())
-    assert store.finish(result(claim), receivers=())
+            store.runs.finish(result(claim), receivers=())
+    assert store.runs.finish(result(claim), receivers=())
 
     assert not caught.value.permanent
     assert (scored(store, first), names(store)[0]) == (3, "scores_from_0")
@@ -192,15 +192,15 @@ def test_a_view_of_a_partition_stops_only_that_one_and_is_told(store: SqlStore, 
     ids = [run(store, SLOT + days * DAY) for days in range(5)]
     other.execute("CREATE VIEW mine AS SELECT * FROM scores_from_0")
 
-    pruned = store.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
-    again = store.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
+    pruned = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
+    again = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
 
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
     assert pruned.rows["scores"] == 2 * 6
     expected = ("scores_from_0 was not dropped: a view or another object is made of it: drop that first",)
     assert pruned.put_off == again.put_off == expected
     other.execute("DROP VIEW mine")
-    assert store.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off == ()
+    assert store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off == ()
     assert other.execute("SELECT to_regclass('scores_from_0')").fetchone() == (None,)
 
 
@@ -214,8 +214,8 @@ def test_what_holds_a_partition_is_named_and_is_no_outage_and_nothing_else_goes_
     store.database.on_error = errors.append
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
-        aged = store.prune(cutoffs(scores=SLOT + DAY), now=SLOT + 5 * DAY)
-        early = store.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY)
+        aged = store.maintenance.prune(cutoffs(scores=SLOT + DAY), now=SLOT + 5 * DAY)
+        early = store.maintenance.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY)
 
     pid = other.info.backend_pid
     for pruned in (aged, early):
@@ -223,9 +223,9 @@ def test_what_holds_a_partition_is_named_and_is_no_outage_and_nothing_else_goes_
         assert told.startswith(f"scores_from_0 was not dropped: process {pid} (somebody, idle in transaction for ")
     assert (early.early, early.excess_bytes > 0) == ({}, True)
     assert errors == []
-    assert [len(store.evidence(run_id)) for run_id in ids] == [2] * 5
-    assert store.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY).put_off == ()
-    assert len(store.evidence(ids[0])) == 0
+    assert [len(store.history.evidence(run_id)) for run_id in ids] == [2] * 5
+    assert store.maintenance.prune(cutoffs(max_bytes=1), now=SLOT + 5 * DAY).put_off == ()
+    assert len(store.history.evidence(ids[0])) == 0
 
 
 def test_rows_of_a_run_that_began_again_since_it_was_found_stay(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_rows_of_a_run_that_began_again_since_it_was_found_stay(store: SqlStore,
 
     prune(store, evidence=SLOT + HOUR, now=SLOT + DAY)
 
-    assert len(store.evidence(first)) == 2
+    assert len(store.history.evidence(first)) == 2
 
 
 def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
@@ -244,7 +244,7 @@ def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
     monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
 
     with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
-        store.ping()
+        store.maintenance.ping()
 
 
 def test_a_partition_of_any_name_is_measured(store: SqlStore, other: psycopg.Connection) -> None:
@@ -252,7 +252,7 @@ def test_a_partition_of_any_name_is_measured(store: SqlStore, other: psycopg.Con
     other.execute('CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES FROM (1000) TO (2000)')
     other.execute("INSERT INTO scores VALUES (1000, 'u1', 1, 0.5)")
 
-    assert next(each.rows for each in store.measure().kinds if each.kind is DataKind.SCORES) == 7
+    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 7
 
 
 @pytest.mark.parametrize("going", ["up", "down"])
@@ -283,14 +283,14 @@ def test_a_newer_run_that_failed_is_not_the_one_that_keeps_its_partition(store: 
     good = run(store, SLOT)
     for days in range(1, 6):
         claim = claimed(store, SLOT + days * DAY, comparison="other")
-        assert store.finish(result(claim), receivers=())
+        assert store.runs.finish(result(claim), receivers=())
     failed = claimed(store, SLOT + 6 * DAY)
-    assert store.finish(result(failed, status=RunStatus.FAILED, scores=None), receivers=())
+    assert store.runs.finish(result(failed, status=RunStatus.FAILED, scores=None), receivers=())
     assert attempt(store, SLOT + 7 * DAY) is not None
 
-    pruned = store.prune(cutoffs(max_bytes=1), now=SLOT + 8 * DAY)
+    pruned = store.maintenance.prune(cutoffs(max_bytes=1), now=SLOT + 8 * DAY)
 
     assert scored(store, good) == 3
-    assert len(store.evidence(good)) == 2
+    assert len(store.history.evidence(good)) == 2
     assert pruned.early[DataKind.SCORES] > 0
     assert 0 < pruned.lasting_bytes < pruned.excess_bytes

@@ -49,7 +49,7 @@ def bounds(store: SqlStore) -> list[tuple[int, int]]:
 
 
 def scored(store: SqlStore, run_id: int) -> int:
-    return len(store.run_scores(run_id, ["extended_tau"]).users)
+    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
 
 
 def test_partitions_grow_to_a_day_of_runs_while_runs_are_stored(store: SqlStore) -> None:
@@ -178,7 +178,7 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
 
     def finish(claim: Claim) -> None:
         try:
-            assert store.finish(result(claim), receivers=())
+            assert store.runs.finish(result(claim), receivers=())
         except BaseException as error:  # noqa: BLE001 - told to the test's own thread
             failed.append(error)
 

@@ -82,9 +82,9 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
 
     schema_version.upgrade(database_url)
     with closing(open_store(database_url, create=False)) as store:
-        (old,) = store.runs(comparison=None, limit=9)
+        (old,) = store.history.runs(comparison=None, limit=9)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
-        assert (store.arm_scores(7), store.kept_lists(7)) == ((), None)
+        assert (store.history.arm_scores(7), store.history.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=1))
     schema_version.downgrade(database_url, "0001")
 
@@ -213,7 +213,7 @@ def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url: 
         schema_version.downgrade(database_url, "base")
 
         with pytest.raises(SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"):
-            store.ping()
+            store.maintenance.ping()
         with pytest.raises(SchemaError, match="lacks tables or columns"):
             attempt(store)
 

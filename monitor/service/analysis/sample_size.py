@@ -10,9 +10,9 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, Rule, Summary
+from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule, Summary
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import Store
+from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
@@ -48,14 +48,14 @@ class SampleSizePlan:
     obstacle: str | None = None
 
 
-def read_plan_inputs(comparison: Comparison, store: Store, metric: str | None, segment: str) -> PlanInputs:
+def read_plan_inputs(comparison: Comparison, history: History, metric: str | None, segment: str) -> PlanInputs:
     """Read from the newest healthy runs what is known of the mean of a metric (default: the first one) in a segment.
 
     ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
     """
     name = str(parse(metric or comparison.metrics[0]))
     series = RuleSeries(_mean_of(name, segment), segment)
-    healthy, _ = pick_healthy(newest_runs(comparison, store), series)
+    healthy, _ = pick_healthy(newest_runs(comparison, history), series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         msg = (
             f"{len(healthy)} healthy runs of {comparison.name} have {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
@@ -74,17 +74,9 @@ def read_plan_inputs(comparison: Comparison, store: Store, metric: str | None, s
     )
 
 
-def _mean_of(metric: str, segment: str) -> Rule:
-    return Rule(
-        alert="planned",
-        metric=metric,
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.0,
-        resolve_at=0.0,
-        segments=(segment,),
-        min_users=2,
-    )
+def _mean_of(metric: str, segment: str) -> SimilarityRule:
+    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
+    return SimilarityRule(alert="planned", metric=metric, limit=limit, segments=(segment,), min_users=2)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:

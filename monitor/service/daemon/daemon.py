@@ -17,17 +17,24 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
+from monitor.service.composition import (
+    open_web_access,
+    reconcile,
+    reconcile_logged,
+    reopen_receivers,
+    require_reloadable,
+    wire,
+)
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.housekeeping import Housekeeping
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import OutageMonitor, look_again, open_in_time
+from monitor.service.daemon.outage import OutageMonitor, open_in_time
 from monitor.service.daemon.outage_alert import OutageAlert
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
+from monitor.service.daemon.upkeep import Upkeep
 from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
-from monitor.service.wiring import Wiring, open_web_access, require_reloadable, settle, settle_quietly, wire, with_new_receivers
 from monitor.settings import Settings, load_settings
 from monitor.storage import SqlStore, unopened_store
 from monitor.web.app import create_app
@@ -62,17 +69,6 @@ class Daemon:
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
-        self._wiring: Wiring
-        self._store: SqlStore
-        self._role: DaemonRole
-        self._database: OutageMonitor
-        self._housekeeping: Housekeeping
-        self._runner: Runner
-        self._jobs: DaemonJobs
-        self._loops: DeliveryLoops
-        self._scheduler: JobScheduler
-        self._watchdog: Watchdog
-        self._web: WebServer
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +97,7 @@ class Daemon:
             settings = load_settings(self._config)
             access = open_web_access(settings)
             self._wiring = wire(settings, on_ping=self._publisher.pinged)
+            # Looked up at the end: a reload puts another wiring in place, and closes this one's sources itself.
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
@@ -109,6 +106,7 @@ class Daemon:
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
+            # The pages are up before the database is opened: probes must see why it takes long.
             self._has_database = self._is_opened()
             opened.callback(lambda: self._loops.stop(STOP_S))
             self._scheduler.start()
@@ -118,6 +116,7 @@ class Daemon:
             opened.callback(self._watchdog.stop)
             self._role.watch()
             opened.callback(self._role.stop_watching, STOP_S)
+            # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
@@ -127,9 +126,9 @@ class Daemon:
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._housekeeping = Housekeeping(store=store, publisher=publisher, clock=clock)
+        self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
         self._loops = DeliveryLoops(
-            store=store, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+            outbox=store.outbox, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
@@ -138,7 +137,7 @@ class Daemon:
         self._jobs = self._make_jobs(slots)
         self._watchdog = Watchdog(
             jobs=self._scheduler,
-            store=store,
+            runs=store.runs,
             clock=clock,
             publisher=publisher,
             database=self._database,
@@ -160,16 +159,16 @@ class Daemon:
             clock=self._clock,
             publisher=self._publisher,
             runner=self._runner,
-            housekeeping=self._housekeeping,
+            upkeep=self._upkeep,
             loops=self._loops,
             outage_alert=outage_alert,
             slots=slots,
             wiring=lambda: self._wiring,
             leads=lambda: self._role.leads,
             is_stopping=self._stopping.is_set,
-            hasten=self._scheduler.hasten,
+            run_now=self._scheduler.run_now,
             open=self._open,
-            probe=self._probe,
+            database=self._database,
         )
 
     def _renew_sources(self, name: str) -> None:
@@ -184,7 +183,7 @@ class Daemon:
         return create_app(
             metrics=self._publisher.render,
             health=self,
-            latest=lambda: self._housekeeping.latest,
+            latest=lambda: self._upkeep.latest,
             notice=self._role.leadership.describe,
             reload=self.reload,
         )
@@ -210,12 +209,12 @@ class Daemon:
                 access = open_web_access(settings, self._web.access)
                 new = wire(settings, on_ping=self._publisher.pinged)
                 if self._role.leads:
-                    settle(new, self._store, self._clock)
+                    reconcile(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
-            except Exception:  # a defect ends no daemon that works
+            except Exception:  # a defect must not end a daemon that works
                 log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
@@ -223,6 +222,7 @@ class Daemon:
             self._web.follow(access)
             self._put_in_force()
         self._on_reload(new.settings)
+        # Runs under way hold the old sources until they end, which no reload waits for.
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
@@ -250,7 +250,8 @@ class Daemon:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            settle_quietly(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
+            # The old loops may have dropped deliveries by the old routes since the store was reconciled.
+            reconcile_logged(self._wiring, self._store, self._clock)
             self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
@@ -278,21 +279,14 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        """Stand down, or lead, with receivers that no earlier loop has closed."""
+        """Stand down or lead, as the lease says."""
         with self._changing:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
             self._loops.stop(STOP_S)
-            self._wiring = with_new_receivers(self._wiring)
+            # Stopped loops have closed their receivers.
+            self._wiring = reopen_receivers(self._wiring)
             self._begin_work()
-
-    def _probe(self) -> None:
-        ended = look_again(self._store, self._database)
-        if ended is not None:
-            self._scheduler.hasten("-refresh")
-        if ended is not None and ended.may_have_cost_runs:
-            for name in self._wiring.watched:
-                self._scheduler.hasten(name)
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
@@ -306,9 +300,9 @@ class Daemon:
         if outage is not None:
             return outage.reason
         try:
-            self._store.ping()
+            self._store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._role.leadership.trouble:
             return trouble
-        return None if self._housekeeping.has_published else "nothing was read from the database yet"
+        return None if self._upkeep.has_published else "nothing was read from the database yet"

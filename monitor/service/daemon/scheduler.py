@@ -71,7 +71,7 @@ class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
     ``most_runs``: how many jobs of comparisons may be at work at a time. ``on_overlap`` gets the slots at which a comparison
-    was still at work. A job that falls due while it is at work is begun again by `begin_repeated` once it has ended.
+    was still at work. A job that falls due while it is at work runs once more when it has ended.
     """
 
     def __init__(
@@ -93,24 +93,26 @@ class JobScheduler:
         self._is_stopped = False
         self._submitted_s = clock.monotonic()
         self._asked_s: float | None = None
+        # One executor for all schedulers: it counts the instances at work, which outlive a restart.
         self._executor = ThreadPerJob()
         self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Begin what falls due from now on."""
+        """Begin to submit due jobs."""
         self._scheduler.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Begin nothing any more, and wait at most so long for the jobs at work."""
+        """Submit no more jobs, and wait at most so long for those at work."""
         ending = threading.Thread(target=_shut_down, args=(self._scheduler,), name="end-scheduler", daemon=True)
         ending.start()
         ending.join(timeout_s)
+        # A scheduler that hangs is not waited for twice; jobs are daemon threads, so none keeps the process alive.
         with self._ended:
             self._is_stopped = True
             self._ended.wait_for(lambda: not self._at_work, timeout_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Plan these jobs and no others: those of slots are due at once, housekeeping that is new after its interval."""
+        """Schedule these jobs and no others: runs are due at once, new housekeeping after its interval."""
         with self._planning:
             for name in self._plans.keys() - plans.keys():
                 self._due_s.pop(name, None)
@@ -126,7 +128,7 @@ class JobScheduler:
         """The jobs that are planned."""
         return self._plans
 
-    def hasten(self, name: str) -> None:
+    def run_now(self, name: str) -> None:
         """Let it be due at once, if it is planned; if it is at work, once it has ended."""
         with self._planning:
             if name in self._due_s:
@@ -134,7 +136,7 @@ class JobScheduler:
             self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Plan anew after the wall clock jumped: a run at once where it is another slot now, housekeeping as long as before."""
+        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping by the steady clock."""
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
@@ -150,8 +152,9 @@ class JobScheduler:
         with self._ended:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)
+        # Where APScheduler still counts the one that has just ended, this is another repetition, begun at the next look.
         for name in names:
-            self.hasten(name)
+            self.run_now(name)
 
     @property
     def at_work(self) -> frozenset[str]:
@@ -166,13 +169,14 @@ class JobScheduler:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Wait no longer for the one at work: it gives up its place, and another of its name may begin beside it."""
+        """Abandon the hung job of this name: its place is free, and another of its name may begin beside it."""
         with self._ended:
             instance = self._at_work.pop(name, None)
             if instance is None:
                 return
             instance.is_abandoned = True
             self._abandoned[name] += 1
+        # APScheduler still counts the abandoned one: it may have one more until that ends.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             self._places.give_back()
@@ -205,6 +209,7 @@ class JobScheduler:
         scheduler = BackgroundScheduler(
             timezone="UTC",
             executors={"default": self._executor},
+            # However late, the newest slot is run, and once for all that passed.
             job_defaults={"coalesce": True, "misfire_grace_time": None},
         )
         scheduler.add_listener(self._note, _NOTED)

@@ -1,4 +1,4 @@
-"""Housekeeping beside runs: publish what is stored, abandon expired runs, prune old rows."""
+"""Upkeep beside runs: publish what is stored, abandon expired runs, prune old rows."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from monitor.settings import RetentionOptions
 _DATABASE_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
 _DATABASE_STILL_TOO_LARGE = "the database is larger than retention.max_size until what was put off is gone"
 LATELY = timedelta(hours=1)
-"""How long a delivery that was given up is shown."""
+"""How long a dead delivery is shown."""
 
 log = structlog.get_logger(__name__)
 
 
 def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
     """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
-    latest = store.latest(comparisons, until=now + SKEW)
-    waiting, held, given_up = store.outbox(now), store.held(now), store.given_up(since=now - LATELY)
+    latest = store.history.latest(comparisons, until=now + SKEW)
+    waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
     publisher.publish(latest)  # once all is read: what is published is taken for the present
     publisher.outbox(
         {name: count for name, (count, _) in waiting.items()},
@@ -37,8 +37,8 @@ def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Housekeeping:
-    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
+class Upkeep:
+    """Reads and prunes the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
 
     store: Store
     publisher: Publisher
@@ -47,14 +47,14 @@ class Housekeeping:
     has_published: bool = False
 
     def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
-        """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
+        """Publish what is stored of these comparisons, by this daemon or another, and the outbox.
 
-        Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
-        a clock that jumped can say so. A standby looks for none.
+        Returns how many expired runs were abandoned: their slots are free again. Runs ``at_work`` here are spared, as only a
+        clock that jumped can have them expire. A standby abandons none.
         """
         now = self.clock.now()
         try:
-            abandoned = self.store.abandon_expired(now, sparing=at_work) if leads else 0
+            abandoned = self.store.runs.abandon_expired(now, sparing=at_work) if leads else 0
             self.latest = show_stored(self.store, self.publisher, comparisons, now)
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
@@ -63,9 +63,9 @@ class Housekeeping:
         return abandoned
 
     def size(self) -> None:
-        """Show what the database takes."""
+        """Publish how much room the database takes."""
         try:
-            self.publisher.database_sizes(self.store.sizes())
+            self.publisher.database_sizes(self.store.maintenance.sizes())
         except DatabaseError as error:
             log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
@@ -73,7 +73,7 @@ class Housekeeping:
         """Delete what is older than the retention says, or has no room, and show what the rest takes."""
         now = self.clock.now()
         try:
-            pruned = self.store.prune(retention.cutoffs(now), now=now)
+            pruned = self.store.maintenance.prune(retention.cutoffs(now), now=now)
             self.publisher.pruned(pruned, at=now)
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
