@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import monitor.metrics
 from metrics import knowing
 from monitor.errors import MetricError
 from monitor.metrics import METRICS, Metric, Need, score_all
@@ -149,6 +152,15 @@ def test_the_declared_direction_is_right_and_everything_is_told(metric: Metric) 
     assert metric.uneven
     assert metric.ties
     assert (type(metric).__doc__ or "").strip()
+
+
+def test_every_measure_that_is_written_is_registered_under_its_name() -> None:
+    modules = [import_module(each.name) for each in iter_modules(monitor.metrics.__path__, "monitor.metrics.")]
+    found = [value for module in modules for value in vars(module).values()]
+    written = [kind for kind in found if isinstance(kind, type) and issubclass(kind, Metric)]
+
+    assert {kind.__dict__["name"]: kind for kind in written if "name" in kind.__dict__} == dict(METRICS)
+    assert list(METRICS) == sorted(METRICS)
 
 
 UNIVERSAL = [kind() for kind in METRICS.values() if kind.one_empty is not None and not math.isnan(kind.one_empty)]

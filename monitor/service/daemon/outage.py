@@ -47,6 +47,7 @@ class OutageMonitor:
     clock: Clock
     publisher: Publisher
     outage: Outage | None = None
+    failures: int = 0
     _ended: tuple[Outage, float] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -56,6 +57,7 @@ class OutageMonitor:
         if error.trouble is DatabaseTrouble.CONFLICT:
             return
         with self._lock:
+            self.failures += 1
             if self.outage is not None:
                 return
             again = self.lasting
@@ -102,11 +104,12 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write while it is away; the outage that has ended."""
-    is_away = database.outage is not None
+    is_away, failures = database.outage is not None, database.failures
     try:
         if is_away:
             store.maintenance.probe_write()
         store.maintenance.ping()  # last, as the schema may have changed since the write
     except DatabaseError:
         return None  # recorded where it was raised
-    return database.answered() if is_away else None
+    is_newest = database.failures == failures  # what failed after this began says more
+    return database.answered() if is_away and is_newest else None
