@@ -132,7 +132,10 @@ class Daemon:
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
-            clock, most_runs=lambda: self._wiring.settings.concurrent_runs, on_overlap=slots.note_overlap
+            clock,
+            most_runs=lambda: self._wiring.settings.concurrent_runs,
+            on_overlap=slots.note_overlap,
+            on_end=self._wake_watchdog,
         )
         self._jobs = self._make_jobs(slots)
         self._watchdog = Watchdog(
@@ -170,6 +173,9 @@ class Daemon:
             open=self._open,
             database=self._database,
         )
+
+    def _wake_watchdog(self) -> None:
+        self._watchdog.wake()
 
     def _renew_sources(self, name: str) -> None:
         self._wiring.renew_sources(name)
