@@ -123,7 +123,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Tell what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
+    """Show what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
 
     Rows marked ~ are estimated, since counting them would take long.
     """
@@ -143,7 +143,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
     vacuum: Annotated[
         bool,
         typer.Option(

@@ -32,7 +32,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
 ) -> None:
-    """Propose thresholds from the stored healthy runs, and tell what each would have caught.
+    """Propose thresholds from the stored healthy runs, and show what each would have caught.
 
     All of them together are to page falsely once in the accepted time. Fixed thresholds do not follow the seasons or a slow
     change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn from.

@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING
 
 from monitor.model.alerts import AlertState, Expectation, Standstill, State
 from monitor.model.explanation import Split
 from monitor.model.runs import KeptLists, Summary
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 PARTS = 5
 """Numbers of each segment."""
@@ -95,6 +97,8 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(found: list[Expectation]) -> Lesson:
+    import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs need none
+
     numbers = np.array([_numbers(each) for each in found], dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
 

@@ -48,7 +48,7 @@ def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     comparisons = document.mapping.get("comparisons")
     entries = comparisons if isinstance(comparisons, list) else []
     names: list[Any] = [each.get("name") if isinstance(each, dict) else None for each in entries]
-    url = document.mapping.get("database")
+    url: Any = document.mapping.get("database")
     has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
     if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
         return None

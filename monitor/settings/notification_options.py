@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import Field
 
-from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route
+from monitor.alerts import MaintenanceWindow, Matcher, Route
 from monitor.options import Duration, Options
 from monitor.receivers import ReceiverOptions
-from monitor.settings.schedule import Schedule
+from monitor.settings.schedule import Cron
 from monitor.settings.value_types import CronText, ZoneName, as_printed_by
 
 MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
@@ -34,6 +34,11 @@ class RouteOptions(Options):
     )
     goes_on: bool = Field(default=False, alias="continue", description="Whether later routes are tried, too.")
 
+    def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
+        """The route; ``peers`` are the receivers that each name stands for."""
+        receivers = frozenset(peer for name in self.receivers for peer in peers.get(name, ()))
+        return Route(matchers=tuple(map(Matcher.parse, self.match)), receivers=receivers, goes_on=self.goes_on)
+
 
 class MaintenanceOptions(Options):
     """A time in which no notifications are sent, such as a nightly retraining."""
@@ -48,37 +53,15 @@ class MaintenanceOptions(Options):
     timezone: ZoneName = Field(default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
     lasts: Duration = Field(alias="for", description="How long it lasts.", examples=["2h"])
 
+    def to_window(self) -> MaintenanceWindow:
+        """The window, whose ends its schedule knows."""
+        matchers, schedule = tuple(map(Matcher.parse, self.match)), Cron.parse(self.cron, self.timezone)
 
-def to_policy(
-    routes: Iterable[RouteOptions],
-    maintenance: Iterable[MaintenanceOptions],
-    fallbacks: Mapping[str, str],
-    receivers: Sequence[ReceiverOptions],
-    muted: Iterable[tuple[str, str]],
-    schedule_of: Callable[[str, str], Schedule],
-) -> NotificationPolicy:
-    """The notification policy. A name that stands for several peers of one receiver means all of them."""
-    peers = receivers_by_name(receivers)
-    return NotificationPolicy(
-        routes=tuple(
-            Route(
-                matchers=tuple(map(Matcher.parse, route.match)),
-                receivers=frozenset(peer for name in route.receivers for peer in peers.get(name, ())),
-                goes_on=route.goes_on,
-            )
-            for route in routes
-        ),
-        windows=tuple(
-            MaintenanceWindow(
-                name=each.name,
-                matchers=tuple(map(Matcher.parse, each.match)),
-                ends_at=_ending(schedule_of(each.cron, each.timezone), each.lasts),
-            )
-            for each in maintenance
-        ),
-        muted=frozenset(muted),
-        fallbacks={peer: peers[to][0] for name, to in fallbacks.items() for peer in peers.get(name, ()) if to in peers},
-    )
+        def ends_at(now: datetime) -> datetime | None:
+            end = schedule.latest(now) + self.lasts
+            return end if now < end else None
+
+        return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
@@ -90,11 +73,3 @@ def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[s
         if len(peers) > 1:
             found[peers[0].rpartition("-")[0]] = peers
     return found
-
-
-def _ending(schedule: Schedule, lasts: timedelta) -> Callable[[datetime], datetime | None]:
-    def ends_at(now: datetime) -> datetime | None:
-        end = schedule.latest(now) + lasts
-        return end if now < end else None
-
-    return ends_at

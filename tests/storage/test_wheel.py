@@ -1,4 +1,4 @@
-"""Migrations travel with the wheel."""
+"""Migrations and templates travel with the wheel."""
 
 import os
 import subprocess
@@ -18,13 +18,14 @@ print(schema_version.migrations(), schema_version.current("sqlite:///x.db"), sch
 """
 
 
-def test_an_installed_wheel_finds_its_migrations(tmp_path: Path) -> None:
+def test_an_installed_wheel_holds_the_templates_and_finds_its_migrations(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     (wheel,) = tmp_path.glob("rankwatch-*.whl")
     target = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(target)
+        names = set(packed.namelist())
 
     python = [sys.executable, "-c", CREATE]
     done = subprocess.run(
@@ -34,3 +35,6 @@ def test_an_installed_wheel_finds_its_migrations(tmp_path: Path) -> None:
     assert done.stdout.split(maxsplit=2) == [str(target / "monitor/storage/migrations"), schema_version.head(), "[]\n"], (
         done.stderr
     )
+    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "monitor").rglob("templates/*.html")}
+    assert templates
+    assert templates <= names

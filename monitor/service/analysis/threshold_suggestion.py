@@ -196,7 +196,7 @@ def _suggest(look: ThresholdTarget, past: Sequence[PastRun], budget: Budget, int
 def pick_healthy(past: Sequence[PastRun], series: RuleSeries[SimilarityRule]) -> tuple[list[Summary], str | None]:
     """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
 
-    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, and the note says so.
+    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, with a note about it.
     """
     wanted = (series.segment, series.rule.metric)
     found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]

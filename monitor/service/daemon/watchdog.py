@@ -114,7 +114,6 @@ class Watchdog:
             self.jobs.restart()
 
     def _rescue(self, name: str) -> None:
-        """Abandon the job last: until then another of its name would be taken for the hung one."""
         try:
             self.renew_store()
             if name.startswith("-"):
@@ -124,6 +123,7 @@ class Watchdog:
         except Exception:
             log.exception("hung job not restarted in order", job=name)
         finally:
+            # Last: another of its name that began before would be taken for the hung one.
             self.jobs.abandon(name)
             self._rescued.discard(name)
             self.jobs.run_now(name)
@@ -135,9 +135,9 @@ class Watchdog:
             self.database.failed(DatabaseError("the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
 
     def _rescue_run(self, name: str) -> None:
-        """Free the slot first, so that the hung run can store nothing when it comes back, then the sources."""
         log.error("run hung; abandoned and restarted", comparison=name)
         self.publisher.restarted("run")
+        # The slot first: the hung run can store nothing when it comes back.
         for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
             self._abandon(claim)
             self.runner.claims.pop(claim.run_id, None)

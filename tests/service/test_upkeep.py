@@ -10,8 +10,8 @@ from structlog.testing import CapturingLogger
 
 from factories import SLOT
 from monitor.export import PrometheusPublisher
-from monitor.service.daemon import housekeeping
-from monitor.service.daemon.housekeeping import Housekeeping
+from monitor.service.daemon import upkeep
+from monitor.service.daemon.upkeep import Upkeep
 from monitor.settings import RetentionOptions
 from monitor.settings.value_types import ByteCount
 from monitor.storage import open_store
@@ -38,13 +38,13 @@ def samples(publisher: PrometheusPublisher) -> dict[str, float]:
 @pytest.mark.parametrize("is_full", [False, True])
 def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_full: bool) -> None:
     logs = CapturingLogger()
-    monkeypatch.setattr(housekeeping, "log", logs)
+    monkeypatch.setattr(upkeep, "log", logs)
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         for days in (0, 1, 48):  # the last one bears the clock out
             run(store, SLOT + days * DAY)
         options = RetentionOptions(scores=timedelta(days=49), max_size=ByteCount(1000 if is_full else 10**6))
-        Housekeeping(store=store, publisher=publisher, clock=_Clock()).prune(options)
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(options)
 
     shown = samples(publisher)
     early = 6.0 if is_full else 0.0
@@ -58,14 +58,14 @@ def test_what_is_deleted_is_counted_by_kind_and_told(tmp_path: Path, monkeypatch
 
 def test_what_was_put_off_is_told_with_its_reason(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = CapturingLogger()
-    monkeypatch.setattr(housekeeping, "log", logs)
+    monkeypatch.setattr(upkeep, "log", logs)
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(postgres_url, create=True)) as store:
         for days in (6, 5, 4, 3):
             run(store, _Clock().now() - days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_from_0"))
-        Housekeeping(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
 
     (told,) = [call for call in logs.calls if call.method_name == "warning"]
     assert told.args == ("old rows put off",)
@@ -74,10 +74,10 @@ def test_what_was_put_off_is_told_with_its_reason(postgres_url: str, monkeypatch
 
 def test_a_clock_that_no_run_bears_out_is_told_of_and_deletes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = CapturingLogger()
-    monkeypatch.setattr(housekeeping, "log", logs)
+    monkeypatch.setattr(upkeep, "log", logs)
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         run(store, SLOT - 700 * DAY)
-        Housekeeping(store=store, publisher=PrometheusPublisher(version="1"), clock=_Clock()).prune(RetentionOptions())
+        Upkeep(store=store, publisher=PrometheusPublisher(version="1"), clock=_Clock()).prune(RetentionOptions())
         assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (told,) = logs.calls

@@ -1,4 +1,4 @@
-"""Housekeeping beside runs: publish what is stored, abandon expired runs, prune old rows."""
+"""Upkeep beside runs: publish what is stored, abandon expired runs, prune old rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Housekeeping:
+class Upkeep:
     """Reads and prunes the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
 
     store: Store
