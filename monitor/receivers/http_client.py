@@ -33,14 +33,14 @@ _ADVICE = {
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
 _OF_MESSAGE = frozenset({400, 413, 422})
-"""Statuses that are about the message, not about who sends it where."""
+"""Statuses that are about the message, not about sender or address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
     """Status and headers of an answer, and the first 16 KiB of its body; None where it did not come to its end.
 
-    Whoever shows the body takes care that it echoes no secret.
+    The body may echo secrets: receivers show only what they know to be none.
     """
 
     status: int

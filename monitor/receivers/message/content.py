@@ -22,7 +22,7 @@ _LOUDEST = tuple(Severity)
 
 
 def ordered_changes(message: Message) -> tuple[Transition, ...]:
-    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then who is farthest out.
+    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then farthest out.
 
     In a repetition those are the firings that last.
     """

@@ -63,7 +63,7 @@ def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """Lists of two users, of different groups where nobody chose them."""
+    """Lists of two users, of different groups unless they were chosen."""
     explanation = briefing.explanation
     groups = () if explanation is None else explanation.groups
     examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
