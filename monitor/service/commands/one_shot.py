@@ -185,7 +185,7 @@ def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
 def _resend(sender: OutboxSender) -> str | None:
     """Resend and repeat what still fires; why that was not possible."""
     try:
-        sender.resend_told()
+        sender.resend_firing()
         sender.repeat_due()
     except DeliveryError as error:
         return str(error)
