@@ -23,8 +23,8 @@ class ArmNeed(StrEnum):
 class ArmMetric(ABC):
     """A named measure of what one arm lists to all users of a segment. Without parameters; ``str`` is its name.
 
-    ``low`` and ``high`` are its range, infinite where it grows with what is listed. It says how an arm is, not whether that is
-    good: ``meaning`` tells what a high value is. ``arms``: those that it is told of.
+    ``low`` and ``high`` are its range, infinite where it grows with what is listed. It describes an arm and does not
+    judge it: ``meaning`` explains a high value. ``arms``: those that it is measured for.
     """
 
     name: ClassVar[str]
@@ -39,7 +39,7 @@ class ArmMetric(ABC):
         return self.name
 
     def lists(self, listing: Listing) -> int:
-        """Number of lists that the value speaks of."""
+        """Number of lists behind the value."""
         return listing.n
 
     @abstractmethod
@@ -157,8 +157,8 @@ class SelfChurn(ArmMetric):
 class ScoreShift(ArmMetric):
     """Kolmogorov and Smirnov's distance between both arms' scores at all places.
 
-    One number for two arms, told of the candidate. Two models that score on different scales are at 1: then only its change
-    says something.
+    One number for two arms, stored for the candidate. Two models that score on different scales are at 1: then only its
+    change means something.
     """
 
     name = "score_shift"

@@ -74,7 +74,7 @@ class Metric(ABC):
 
     @classmethod
     def accepted(cls) -> tuple[str, ...]:
-        """Names that may stand between the parentheses: the parameters, and other ways to say them."""
+        """Names that may stand between the parentheses: the parameters, and other ways to give them."""
         return cls.parameters()
 
     @classmethod
@@ -96,7 +96,7 @@ class Metric(ABC):
         return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Mean score of two lists of k items drawn at random from a catalogue; None where only simulation can tell."""
+        """Mean score of two lists of k items drawn at random from a catalogue; None where it has to be simulated."""
         del k, catalogue
         return None
 

@@ -25,7 +25,7 @@ class Persistent(Metric, ABC):
     """A measure that weighs depth d with (1-p) p^(d-1).
 
     ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
-    It may be said as ``top`` and ``share`` instead: the p at which that share of the weight lies in the top ranks.
+    It may be given as ``top`` and ``share`` instead: the p at which that share of the weight lies in the top ranks.
     """
 
     p: float = 0.9

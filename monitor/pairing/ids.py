@@ -113,7 +113,7 @@ def count_distinct(*parts: Integers) -> int:
 
 
 def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | None:
-    """A sentence where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
+    """A note where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
     kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
     if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
         return None

@@ -57,7 +57,7 @@ def test_a_configuration_is_checked_without_what_reads_lists_and_sends_messages(
     assert done.stdout.split() == ["numpy", "sqlalchemy", "structlog"]
 
 
-@pytest.mark.parametrize("module", ["monitor.service.daemon.daemon", "monitor.service.wiring"])
+@pytest.mark.parametrize("module", ["monitor.service.daemon.daemon", "monitor.service.composition"])
 def test_runs_start_without_the_statistics_of_scipy(module: str, tmp_path: Path) -> None:
     """They alone take as long to load as most of the rest."""
     code = f"import sys, {module}; print('scipy.stats' in sys.modules, 'alembic' in sys.modules)"

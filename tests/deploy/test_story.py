@@ -8,6 +8,8 @@ import yaml
 from deploy import dashboards
 from deploy.grafana_variables import Page
 
+pytestmark = pytest.mark.early
+
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
     said = story.heard.said

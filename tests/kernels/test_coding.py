@@ -27,7 +27,7 @@ def as_arrays(texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
 
 
 def coded(texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    found = compiled.code_text(*as_arrays(texts))
+    found = compiled.code_by_table(*as_arrays(texts))
     assert found is not None
     return found
 
@@ -73,7 +73,7 @@ def test_the_last_block_may_be_of_any_size(count: int) -> None:
 def test_a_slice_of_a_longer_buffer_is_coded_as_if_it_stood_alone() -> None:
     offsets, data = as_arrays(["not this", "a", "b", "a", "nor this"])
 
-    found = compiled.code_text(offsets[1:5], data)
+    found = compiled.code_by_table(offsets[1:5], data)
 
     assert found is not None
     assert [part.tolist() for part in found] == [[0, 1, 0], [0, 1]]
@@ -94,7 +94,7 @@ def test_long_texts_whose_hashes_meet_are_left_to_the_caller(weak_hashes: list[s
     long = [text + "-and-twenty-bytes-more" for text in weak_hashes]
 
     assert len({len(text) for text in long}) == 1
-    assert compiled.code_text(*as_arrays(long)) is None
+    assert compiled.code_by_table(*as_arrays(long)) is None
     assert_coded(long[:1] * 3)
 
 

@@ -66,7 +66,7 @@ def test_what_the_body_says_stands_behind_the_advice() -> None:
 
 
 @pytest.mark.parametrize(("status", "is_bounded", "of_message"), [(413, False, True), (413, True, False), (404, False, False)])
-def test_what_is_as_long_however_much_it_tells_is_not_told_in_parts(
+def test_a_message_of_bounded_size_is_not_sent_in_parts(
     status: int,
     is_bounded: bool,  # noqa: FBT001 - a parameter
     of_message: bool,  # noqa: FBT001 - a parameter

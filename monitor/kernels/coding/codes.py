@@ -44,7 +44,7 @@ def code_text(offsets: Integers, data: npt.NDArray[np.uint8]) -> Coded | None:
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         msg = f"offsets must ascend from 0 to at most {len(data)}, the number of bytes"
         raise ValueError(msg)
-    return machine.code_text(np.ascontiguousarray(offsets, dtype=np.int64), data)
+    return machine.code_by_table(np.ascontiguousarray(offsets, dtype=np.int64), data)
 
 
 def code_integers(values: npt.NDArray[np.int64]) -> Coded | None:
@@ -52,14 +52,14 @@ def code_integers(values: npt.NDArray[np.int64]) -> Coded | None:
     if (machine := engines.compiled(INTEGER_COST * len(values))) is None:
         return None
     data = np.ascontiguousarray(values).view(np.uint8)
-    return machine.code_text(np.arange(0, values.nbytes + 1, values.itemsize), data)
+    return machine.code_by_table(np.arange(0, values.nbytes + 1, values.itemsize), data)
 
 
 def recode(codes: Integers, others: Codes) -> Codes:
     """``others[code]`` for each code."""
     if codes.dtype != np.int32 or (machine := engines.compiled()) is None:
         return others.take(codes)
-    return machine.recode(codes.astype(np.int32, copy=False), others)
+    return machine.replace_codes(codes.astype(np.int32, copy=False), others)
 
 
 def mark(codes: Integers, seen: npt.NDArray[np.bool_]) -> None:
@@ -67,7 +67,7 @@ def mark(codes: Integers, seen: npt.NDArray[np.bool_]) -> None:
     if (machine := engines.compiled()) is None:
         seen[codes] = True
     else:
-        machine.mark(codes, seen)
+        machine.mark_seen(codes, seen)
 
 
 def _read(chunk: Any) -> Texts:  # noqa: ANN401 - an array of Arrow's

@@ -70,26 +70,26 @@ def _read_only(kind: Any) -> Any:  # noqa: ANN401 - types of numba
     return types.Array(kind, 1, "C", readonly=True)
 
 
-def code_text(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Coded | None:
+def code_by_table(offsets: Offsets, data: npt.NDArray[np.uint8]) -> Coded | None:
     """Codes of the texts ``data[offsets[i]:offsets[i + 1]]`` by order of first appearance, and where each appears first.
 
     None in the one case in 2**64 or so that two hashes meet.
     """
     codes = np.empty(len(offsets) - 1, dtype=np.int32)
-    firsts, has_long = _code_text(offsets, data, _draw_seed(), codes)
+    firsts, has_long = _code_by_table(offsets, data, _draw_seed(), codes)
     return None if has_long and not _are_same(offsets, data, codes, firsts) else (codes, firsts)
 
 
-def recode(codes: Codes, others: Codes) -> Codes:
+def replace_codes(codes: Codes, others: Codes) -> Codes:
     """``others[code]`` for each code."""
     recoded = np.empty(len(codes), dtype=np.int32)
-    _recode(np.ascontiguousarray(codes), others, recoded)
+    _replace_codes(np.ascontiguousarray(codes), others, recoded)
     return recoded
 
 
-def mark(codes: npt.NDArray[Any], seen: Flags) -> None:
+def mark_seen(codes: npt.NDArray[Any], seen: Flags) -> None:
     """Mark each of these codes, int32 or int64, as seen."""
-    _mark(np.ascontiguousarray(codes), seen)
+    _mark_seen(np.ascontiguousarray(codes), seen)
 
 
 def _draw_seed() -> npt.NDArray[np.uint64]:
@@ -197,7 +197,7 @@ _FOUND = cast("Any", types).Tuple([_PLACES, types.boolean])
 
 
 @_compile(_FOUND(_OFFSETS, _DATA, _SEED, _CODES))
-def _code_text(offsets: Bits, data: Bits, seed: Bits, codes: Bits) -> Bits:
+def _code_by_table(offsets: Bits, data: Bits, seed: Bits, codes: Bits) -> Bits:
     """Fill in the codes; where each code is first, and whether texts are long."""
     masks, has_long, count, bits = np.array(_MASKS, np.uint64), False, 0, _SLOT_BITS
     slots, firsts = np.full(1 << bits, -1, np.int32), np.empty(1 << (bits - Word(1)), np.int64)
@@ -247,12 +247,12 @@ def _are_same(offsets: Bits, data: Bits, codes: Bits, firsts: Bits) -> Bits:
 
 
 @_compile(types.void(_read_only(types.int32), _CODES, _CODES))
-def _recode(codes: Bits, others: Bits, recoded: Bits) -> None:
+def _replace_codes(codes: Bits, others: Bits, recoded: Bits) -> None:
     for i in range(len(codes)):
         recoded[i] = others[np.uint32(codes[i])]
 
 
 @_compile(*(types.void(_read_only(kind), types.boolean[::1]) for kind in (types.int32, types.int64)))
-def _mark(codes: Bits, seen: Bits) -> None:
+def _mark_seen(codes: Bits, seen: Bits) -> None:
     for i in range(len(codes)):
         seen[np.uint32(codes[i])] = True

@@ -102,9 +102,9 @@ class Engines:
             self._compiled = Compiled(
                 find=finding.find,
                 weigh=finding.weigh_counts,
-                code_text=coding.code_text,
-                recode=coding.recode,
-                mark=coding.mark,
+                code_by_table=coding.code_by_table,
+                replace_codes=coding.replace_codes,
+                mark_seen=coding.mark_seen,
             )
         return self._compiled
 

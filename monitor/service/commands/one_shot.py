@@ -175,7 +175,7 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
 def _resend(sender: OutboxSender) -> str | None:
     """Resend and repeat what still fires; why that was not possible."""
     try:
-        sender.resend_told()
+        sender.resend_firing()
         sender.repeat_due()
     except DeliveryError as error:
         return str(error)
