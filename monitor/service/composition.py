@@ -51,7 +51,7 @@ class Wiring:
     def stale_after(self) -> dict[str, timedelta]:
         """For each comparison how long no run may end ok before it counts as stale."""
         return {
-            name: watched.comparison.stale_after * watched.schedule.longest + watched.comparison.deadline
+            name: watched.comparison.judging.stale_after * watched.schedule.longest + watched.comparison.measuring.deadline
             for name, watched in self.watched.items()
         }
 
