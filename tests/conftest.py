@@ -5,6 +5,7 @@ import re
 import signal
 
 import hypothesis
+import pytest
 
 os.environ["RANKWATCH_ENGINE"] = "numpy"  # no test compiles in the background; those of the engines choose for themselves
 
@@ -25,3 +26,8 @@ pytest_plugins = ["servers.postgres"]
 
 hypothesis.settings.register_profile("steady", deadline=None)  # timing decides no test
 hypothesis.settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the random order, but begin with what takes long."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)

@@ -5,7 +5,6 @@ from monitor.alerts.incidents import GROUP_FOR, assign_incidents
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.matchers import Matcher
 from monitor.alerts.notification_policy import (
-    Addressee,
     Dispatch,
     MaintenanceWindow,
     NotificationPolicy,
@@ -22,7 +21,6 @@ __all__ = [
     "CHURN",
     "GROUP_FOR",
     "JUDGES",
-    "Addressee",
     "Dispatch",
     "Evaluation",
     "MaintenanceWindow",

@@ -91,7 +91,7 @@ def check_config(
 
 
 def _print_preview(preview: Preview) -> None:
-    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.k}")
+    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.measuring.k}")
     for trouble in preview.troubles:
         print_line(f"  {trouble}")
     if preview.coverage is not None:
@@ -107,7 +107,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
     return {
         "comparison": preview.comparison.name,
         "slot": preview.slot,
-        "k": preview.comparison.k,
+        "k": preview.comparison.measuring.k,
         "troubles": preview.troubles,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],

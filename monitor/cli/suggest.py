@@ -53,7 +53,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
             print_json(_as_dict(each))
         return
     if not as_yaml:
-        _print(found, what.runs_a_false_page * interval)
+        _print(found, what.judging.runs_a_false_page * interval)
     _print_yaml(found)
 
 

@@ -19,8 +19,9 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     engine, way = request.param.split(", ")
     longest = 255 if way == "all pairs" else 0
     monkeypatch.setenv(engines.VARIABLE, engine)
-    for module in (alignment, inversions, positions):
+    for module in (alignment, positions):
         monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
+    monkeypatch.setattr(inversions, "INVERSIONS_ALL_PAIRS_MAX_K", longest)
     if engine == "numba":
         from monitor.kernels.finding import compiled  # noqa: PLC0415 - only where numba is wanted
 

@@ -23,7 +23,7 @@ from storage.worked import claimed, result
 MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
-STANDS_FOR = ("somebody looks after it", "who stand for their segments", "to be told with the end of")
+STANDS_FOR = ("acknowledged", "which includes this segment", "waits for the end of")
 FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
 FATES = st.none() | FAILURES
 

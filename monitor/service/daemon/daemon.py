@@ -23,6 +23,7 @@ from monitor.service.composition import (
     reconcile_logged,
     reopen_receivers,
     require_reloadable,
+    set_known_names,
     wire,
 )
 from monitor.service.daemon.delivery_loops import DeliveryLoops
@@ -237,16 +238,9 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and jobs in line with the wiring."""
         with self._changing:
-            wiring, settings = self._wiring, self._wiring.settings
-            self._runner.pings = wiring.pings
-            self._publisher.watch(
-                tuple(wiring.watched),
-                wiring.receiver_names,
-                intervals=wiring.intervals,
-                stale_after=wiring.stale_after,
-                pings=tuple(each.name for each in settings.pings),
-                max_series=settings.max_series,
-            )
+            self._runner.pings = self._wiring.pings
+            pings = tuple(each.name for each in self._wiring.settings.pings)
+            set_known_names(self._publisher, self._wiring, pings=pings)
             self._publisher.reloaded(ok=True, at=self._clock.now())
             self._begin_work()
 

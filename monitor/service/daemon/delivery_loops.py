@@ -88,7 +88,7 @@ class DeliveryLoop:
         every_s = self.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = self.sender.clock.monotonic() + every_s
-            self.sender.resend_told()
+            self.sender.resend_firing()
         return rest
 
     def _deliver(self) -> float:
