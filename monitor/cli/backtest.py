@@ -29,10 +29,10 @@ def backtest(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List the pages that other rules would have sent over the stored runs, beside those that were sent.
+    """List the pages that other rules would have sent.
 
-    Every stored run is judged again in order, those before --from too, since rules learn from them. Nothing is stored or
-    sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
+    Over the stored runs, beside the pages that were sent. Every stored run is judged again in order, those before --from too,
+    since rules learn from them. Nothing is stored or sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
     """
     from monitor.service.analysis.rule_backtest import Period
     from monitor.service.analysis.rule_backtest import backtest_rules as judge_again

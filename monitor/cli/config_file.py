@@ -57,9 +57,10 @@ def check_config(
     users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration and its web configuration file, ask both arms for a few users, show their lists side by side.
+    """Validate the configuration, and preview a few users' lists.
 
-    Exit 3 when an arm could not be read or when no list could be compared.
+    Checks the web configuration file too, asks both arms for the users, and shows their lists side by side. Exit 3 when an arm
+    could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
     from monitor.service.composition import wire

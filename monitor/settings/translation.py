@@ -37,7 +37,7 @@ def policy_of(settings: Settings) -> NotificationPolicy:
 
 
 def to_comparison(options: ComparisonOptions) -> Comparison:
-    """What the pipeline runs on, without sources."""
+    """The comparison as the pipeline runs it, without sources."""
     return Comparison(
         name=options.name,
         config_hash=config_hash(options),

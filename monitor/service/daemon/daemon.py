@@ -103,7 +103,7 @@ class Daemon:
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._assemble()
-            opened.callback(self._role.stop)
+            opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
@@ -129,7 +129,11 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
         self._loops = DeliveryLoops(
-            outbox=store.outbox, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+            outbox=store.outbox,
+            clock=clock,
+            publisher=publisher,
+            owner=self._runner.owner,
+            is_sure=lambda: self._role.leadership.is_sure,
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
