@@ -30,7 +30,7 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
 
 
 def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.bool_]:
-    """Which of a run's users are its fixed ones, told from these users alone: bool (n,).
+    """Which of a run's users are its fixed ones, found from these users alone: bool (n,).
 
     Exact over all users that a run asked. Where some are left out, such as those without a score, every fixed one is still
     found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
@@ -65,9 +65,9 @@ def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDAr
     return np.argsort(hashes, kind="stable")[:count]
 
 
-UNKNOWN = "unknown"
+UNKNOWN_VALUE = "unknown"
 """Value of a user who has none in a dimension."""
-OTHER = "other"
+OTHER_VALUE = "other"
 """Value that takes in the rarest values when a dimension has too many."""
 
 
@@ -89,8 +89,8 @@ def split(
         named: dict[str, list[npt.NDArray[np.intp]]] = {}
         for code in kept[dimension]:
             named.setdefault(_shortened(str(categories.categories[code])), []).append(np.flatnonzero(codes == code))
-        named.setdefault(OTHER, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
-        named.setdefault(UNKNOWN, []).append(np.flatnonzero(codes < 0))
+        named.setdefault(OTHER_VALUE, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
+        named.setdefault(UNKNOWN_VALUE, []).append(np.flatnonzero(codes < 0))
         for value in sorted(named):
             positions = np.sort(np.concatenate(named[value]))
             if len(positions):
@@ -107,7 +107,7 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
 
 
 def _shortened(value: str) -> str:
-    """The value, or the begin of a long one with a hash that tells it from others."""
+    """The value, or the begin of a long one with a hash that distinguishes it from others."""
     if len(value) <= _LONGEST:
         return value
     return f"{value[: _LONGEST - 9]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"

@@ -1,5 +1,6 @@
 """Values for tests, each complete, each field open to change."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,37 +8,72 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from monitor.alerts import evaluate_rules
 from monitor.model import (
+    AlertState,
+    ArmScore,
     Claim,
     Comparison,
+    Coverage,
     CoverageReason,
+    CoverageRule,
+    CoverageShare,
     Direction,
+    Expectation,
+    Findings,
+    FixedLimit,
     Histogram,
+    LearnedLimit,
+    Learning,
+    Limit,
+    MeasuredRun,
     Message,
+    PastRun,
     Pull,
     RankingTable,
-    Rule,
+    RunStatus,
     Severity,
+    SimilarityRule,
+    Standstill,
     State,
+    Statistic,
     Summary,
     Transition,
 )
+from monitor.pipeline.expectations import compute_expectations
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
 
 
-def rule(**changes: Any) -> Rule:
-    base = Rule(
+def limit(
+    direction: Direction = Direction.BELOW,
+    threshold: float = 0.35,
+    resolve_at: float | None = None,
+    learned: Learning | None = None,
+) -> Limit:
+    if learned is not None:
+        return LearnedLimit(learning=learned, direction=direction, value=threshold)
+    return FixedLimit(direction=direction, value=threshold, resolve_at=threshold if resolve_at is None else resolve_at)
+
+
+def rule(**changes: Any) -> SimilarityRule:
+    """A rule on similarity; parts of its limit, and the statistic by its name, are given like its own fields."""
+    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
+    base = SimilarityRule(
         alert="SimilarityLow",
         metric="extended_tau",
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.35,
-        resolve_at=0.35,
+        statistic=Statistic.parse(changes.pop("statistic", "mean")),
+        limit=limit(**limits),
         for_runs=2,
         severity=Severity.CRITICAL,
     )
     return replace(base, **changes)
+
+
+def coverage_rule(share: str, *, alert: str = "ListsMissing", **changes: Any) -> CoverageRule:
+    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
+    limits = {"direction": Direction.ABOVE, "threshold": 1.0, **limits}
+    return replace(CoverageRule(alert=alert, share=CoverageShare.parse(share), limit=limit(**limits)), **changes)
 
 
 def comparison(**changes: Any) -> Comparison:
@@ -134,3 +170,42 @@ def message(*changes: Transition, **fields: Any) -> Message:
         firing=tuple(change for change in told if change.is_start),
     )
     return replace(base, **fields)
+
+
+def findings(
+    slot: datetime = SLOT,
+    *,
+    status: RunStatus = RunStatus.OK,
+    run_reason: str | None = None,
+    summaries: Sequence[Summary] = (),
+    coverage: Coverage | None = None,
+    arm_scores: Sequence[ArmScore] = (),
+) -> Findings:
+    measured = MeasuredRun(coverage=coverage, summaries=tuple(summaries), arm_scores=tuple(arm_scores))
+    return Findings(slot=slot, status=status, reason=run_reason, measured=measured)
+
+
+def evaluate(
+    what: Comparison,
+    *,
+    slot: datetime = SLOT,
+    at: datetime | None = None,
+    states: Sequence[AlertState] = (),
+    expectations: Sequence[Expectation] = (),
+    standstills: Sequence[Standstill] = (),
+    **found: Any,
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+    """All rules evaluated, at the time of the slot unless another is given."""
+    run = findings(slot, **found)
+    return evaluate_rules(what, run, states, at or slot, expectations=expectations, standstills=standstills)
+
+
+def expect(
+    what: Comparison,
+    slot: datetime,
+    summaries: Sequence[Summary],
+    past: Sequence[PastRun],
+    states: Sequence[AlertState] = (),
+    **found: Any,
+) -> tuple[Expectation, ...]:
+    return compute_expectations(what, findings(slot, summaries=summaries, **found), past, states)

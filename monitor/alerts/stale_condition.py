@@ -12,9 +12,9 @@ from monitor.model import (
     AlertState,
     Comparison,
     Condition,
+    ConditionRule,
     Outcome,
     Rule,
-    RuleKind,
     State,
     Transition,
     Verdict,
@@ -66,7 +66,7 @@ Move = tuple[AlertState, Transition | None]
 def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
     stored = {(state.alert, state.segment): state for state in states}
     for rule in comparison.rules:
-        if rule.kind is RuleKind.CONDITION and rule.statistic == Condition.STALE:
+        if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             verdict = Verdict(outcome=Outcome.BREACH, reason=_tell(comparison, wait), value=None, users=0)
             look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
             yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
@@ -75,7 +75,7 @@ def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness,
 def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
     rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.rules}
     reason = f"{_tell(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
-    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_given_up=True)
+    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
     for state in states if Condition.STALE in comparison.ignored else ():
         if state.alert in rules and state.state is not State.QUIET:
             slot = max(wait.since, state.judged_slot) + JUST_AFTER  # runs that failed have judged it since

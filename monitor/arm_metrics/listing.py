@@ -50,7 +50,7 @@ class ArmLists:
 class Listing:
     """What one arm lists to the users of one segment, cut from the whole only when a metric asks for it.
 
-    ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` speak of all users, as in `ArmLists`.
+    ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` are of all users, as in `ArmLists`.
     """
 
     def __init__(self, whole: ArmLists, rows: npt.NDArray[np.intp]) -> None:
@@ -76,12 +76,12 @@ class Listing:
 
     @property
     def weights(self) -> Floats | None:
-        """Weights that are known of the items, one a place: float64, flat; None where weights are not told."""
+        """Weights that are known of the items, one a place: float64, flat; None where no weights are known."""
         return self._known(self._whole.weights)
 
     @property
     def scores(self) -> Floats | None:
-        """Scores that are known, one a place: float64, flat; None where the arm tells none."""
+        """Scores that are known, one a place: float64, flat; None where the arm has none."""
         return self._known(self._whole.scores)
 
     @property

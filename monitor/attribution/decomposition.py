@@ -10,7 +10,7 @@ from monitor.attribution.parts import pool_runs
 from monitor.model import ALL, Part, PartMeans
 
 OTHERS = "(others)"
-"""Users of no segment of the dimension that is told."""
+"""Users of no segment of the dimension."""
 
 
 WITHIN = (Part.MEMBERSHIP, Part.ORDER, Part.LENGTH)
@@ -126,7 +126,7 @@ def _rows_of_dimension(rows: Sequence[PartMeans], dimension: str) -> dict[str, P
         return {ALL: total}
     named = [row for row in rows if row.segment.startswith(f"{dimension}=")]
     others = _remainder(total, named, f"{dimension}={OTHERS}")
-    # A value from outside may bear that name itself: its users are then told together with the others.
+    # A value from outside may bear that name itself: its users are then counted with the others.
     return {row.segment: row for row in (total, *_merge([*named, *([others] if others.asked else [])]))}
 
 

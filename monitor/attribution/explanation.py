@@ -86,7 +86,7 @@ def explain_metric(
 ) -> CodedExplanation | None:
     """The explanation of one metric's drop; None when either side has no user whose parts are known.
 
-    ``farthest``: the metric's greatest distance from identical lists, infinite where it has none. ``top``: items told that
+    ``farthest``: the metric's greatest distance from identical lists, infinite where it has none. ``top``: items listed that
     gained and that lost; ``examples``: medoids of a kind of change.
     """
     drops = decompose_all(present.means, past.means)

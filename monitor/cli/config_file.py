@@ -62,8 +62,8 @@ def check_config(
     Exit 3 when an arm could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
+    from monitor.service.composition import wire
     from monitor.service.runner import select_watched
-    from monitor.service.wiring import wire
     from monitor.settings import load_settings
     from monitor.web.access import open_access
 

@@ -121,7 +121,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Print the size of the database by kind of data, and what a run and a day add.
+    """Show the size of the database by kind of data, and what a run and a day add.
 
     Rows marked ~ are estimated, since counting them would take long.
     """
@@ -141,7 +141,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
     vacuum: Annotated[
         bool,
         typer.Option(

@@ -47,7 +47,7 @@ class GateCommand(TyperCommand):
             raise typer.Exit(_exit_of(error)) from None
         except OSError as error:
             if error.filename is None:
-                raise  # the output itself, which the end of the program tells of
+                raise  # the output itself, which `main` reports
             report_unwritten(error)
             raise typer.Exit(OUTPUT_EXIT) from None
         except Exception as error:

@@ -22,7 +22,7 @@ _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthProbe:
-    """Where to ask, for which page, how to speak TLS, and whether a certificate is shown then."""
+    """Where to ask, for which page, with which TLS, and whether a certificate is shown then."""
 
     host: str
     port: int
@@ -84,8 +84,8 @@ def _is_alert(error: Exception) -> bool:
 def _refusal(wanted: HealthProbe, error: Exception) -> ConnectionError:
     how = error.reason if isinstance(error, ssl.SSLError) and error.reason else "no word"
     if wanted.shows_certificate:
-        return ConnectionError(f"it speaks TLS and ended it ({how}): does it trust the certificate given with --cert?")
-    return ConnectionError(f"it speaks TLS and ended it ({how}): where it asks for clients' certificates, give one with --cert")
+        return ConnectionError(f"it uses TLS and ended it ({how}): does it trust the certificate given with --cert?")
+    return ConnectionError(f"it uses TLS and ended it ({how}): where it asks for clients' certificates, give one with --cert")
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:

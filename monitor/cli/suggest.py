@@ -9,6 +9,7 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_line, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
+from monitor.model import MEAN
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -31,7 +32,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
 ) -> None:
-    """Propose thresholds from the stored healthy runs, and tell what each would have caught.
+    """Propose thresholds from the stored healthy runs, and show what each would have caught.
 
     All of them together are to page falsely once in the accepted time. Fixed thresholds do not follow the seasons or a slow
     change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn from.
@@ -61,7 +62,7 @@ def _as_dict(found: Suggestion) -> dict[str, object]:
     return {
         "alert": found.rule.alert,
         "metric": found.rule.metric,
-        "statistic": found.rule.statistic,
+        "statistic": str(found.rule.statistic),
         "segment": found.segment,
         "direction": found.rule.direction.value,
         "threshold": found.rule.threshold if is_proposed else None,
@@ -93,7 +94,7 @@ def _row(found: Suggestion) -> tuple[str, ...]:
     is_proposed = found.obstacle is None
     return (
         rule.metric,
-        rule.statistic,
+        str(rule.statistic),
         found.segment,
         f"{found.runs:,}",
         number(found.expected),
@@ -115,6 +116,6 @@ def _print_yaml(found: tuple[Suggestion, ...]) -> None:
     for each in proposed:
         rule = each.rule
         segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
-        statistic = "" if rule.statistic == "mean" else f", statistic: {json.dumps(rule.statistic)}"
+        statistic = "" if rule.statistic == MEAN else f", statistic: {json.dumps(str(rule.statistic))}"
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

@@ -29,7 +29,7 @@ def ease_weights(bought: Matrix, *, ridge: float) -> Matrix:
 def cosine_weights(bought: Matrix, *, shrinkage: float, neighbours: int) -> Matrix:
     """Item-to-item cosine, each damped by ``shrinkage`` in the denominator; every item keeps its ``neighbours`` nearest.
 
-    ``weights[i, j]`` says how much a purchase of i speaks for j; column j has at most ``neighbours`` entries, none for i = j.
+    ``weights[i, j]`` is how much a purchase of i recommends j; column j has at most ``neighbours`` entries, none for i = j.
     """
     gram = bought.T.astype(np.float64) @ bought
     lengths = np.sqrt(np.diag(gram))

@@ -198,7 +198,7 @@ _TABLE = (
         _C,
         "notifications_total",
         "receiver outcome",
-        "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be told any more).",
+        "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be sent any more).",
     ),
     _series(
         _C,
@@ -213,7 +213,9 @@ _TABLE = (
         "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
-    _series(_G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or told by another alert."),
+    _series(
+        _G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or inhibited by another alert."
+    ),
     _series(_G, "outbox_given_up", "receiver", "Deliveries that were given up for good within the last hour."),
     _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
     _series(_G, "database_up", "", "1 while the database can be read and written, else 0."),

@@ -30,7 +30,7 @@ class Alignment:
 
     ``positions`` (k, n): position from 0 in the candidate's list of the item at each baseline rank, k where absent.
     ``baseline_lengths``, ``candidate_lengths`` (n,): lengths, at most k. ``is_full``: every list has length k.
-    ``scores``, ``weights``, ``labels``: what the batch told of them, rank by rank like ``positions``: (k, n), or None.
+    ``scores``, ``weights``, ``labels``: what the batch holds of them, rank by rank like ``positions``: (k, n), or None.
     """
 
     def __init__(

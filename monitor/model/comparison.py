@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from monitor.model.alerts import Condition, Rule
 from monitor.model.derived_metrics import NoiseFloor
+from monitor.model.rules import Condition, Rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from monitor.model.alerts import AlertState, Expectation, Transition
+from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
@@ -204,6 +204,7 @@ class RunResult(MeasuredRun):
     states: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    standstills: tuple[Standstill, ...] = ()
     labels_until: datetime | None = None
 
 

@@ -162,7 +162,7 @@ def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> 
 
 
 def unweighted_note(batch: PairBatch) -> str | None:
-    """A sentence that says how many listed items have no weight, and for how many pairs; None when all have one."""
+    """A note on listed items without a weight and the pairs that have them; None when all have one."""
     if batch.weights is None:
         return None
     sides = ((batch.baseline, batch.weights.baseline), (batch.candidate, batch.weights.candidate))

@@ -18,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.kernels.coding.ids import code_integers, mark, recode
-from monitor.kernels.coding.texts import code_texts
+from monitor.kernels.coding.codes import code_integers, code_texts, mark, recode
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17
@@ -114,7 +113,7 @@ def count_distinct(*parts: Integers) -> int:
 
 
 def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | None:
-    """A sentence where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
+    """A note where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
     kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
     if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
         return None

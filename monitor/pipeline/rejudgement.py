@@ -12,30 +12,27 @@ from monitor.errors import MonitorError
 from monitor.metrics import Metric, parse, score_all
 from monitor.model import (
     ALL,
-    UNMEASURED,
     AlertState,
     Comparison,
-    Expectation,
     Findings,
     KeptLists,
     MeasuredRun,
     Memory,
     PastRun,
     Pull,
-    Rule,
     RuleKind,
     RunRecord,
     RunStatus,
     Scores,
+    SimilarityRule,
     State,
-    Statistic,
     Summary,
     Transition,
     to_lessons,
 )
 from monitor.pairing import pair
 from monitor.pipeline.expectations import REMEMBERED
-from monitor.pipeline.judgement import judge_findings, needs_recent
+from monitor.pipeline.judgement import Judgement, judge_findings, needs_recent
 from monitor.pipeline.run_explanation import add_explanations
 from monitor.pipeline.score import summarize_scores
 from monitor.ports import History
@@ -56,7 +53,7 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
-    asked = [rule for rule in comparison.rules if rule.metric not in UNMEASURED and _lacks(record.summaries, rule)]
+    asked = [rule for rule in _similarity_rules(comparison) if _lacks(record.summaries, rule)]
     if not asked:
         return CompletedRecord(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
@@ -69,12 +66,16 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     return CompletedRecord(record=replace(record, summaries=summaries), lacking=lacking)
 
 
-def _lacks(summaries: Sequence[Summary], rule: Rule) -> bool:
+def _similarity_rules(comparison: Comparison) -> list[SimilarityRule]:
+    return [rule for rule in comparison.rules if isinstance(rule, SimilarityRule)]
+
+
+def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     """Whether nobody can say what the rule's statistic was; a run that measured nothing at all lacks nothing."""
     mine = [each for each in summaries if each.metric == rule.metric]
     wanted = (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
     looked_at = [each for each in mine if wanted is None or each.segment in wanted]
-    return bool(summaries) and (not mine or any(each.n and each.value(rule.statistic) is None for each in looked_at))
+    return bool(summaries) and (not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at))
 
 
 def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable[str]) -> tuple[Summary, ...]:
@@ -95,7 +96,7 @@ def _from_scores(comparison: Comparison, record: RunRecord, history: History, na
     if len(kept) != before.n:
         return ()
     values = np.array([each.value for each in kept], dtype=np.float64)
-    wanted = [Statistic.parse(rule.statistic) for rule in comparison.rules if rule.metric == name]
+    wanted = [rule.statistic for rule in _similarity_rules(comparison) if rule.metric == name]
     found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)
 
@@ -143,12 +144,18 @@ class Rejudgement:
         judgement = judge_findings(comparison, found, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
-            self._remember(record, judgement.expectations)
+            self._remember(record, judgement)
         return add_explanations(judgement.transitions, record.explanation)
 
-    def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
+    def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
         summaries = tuple(record.summaries) if needs_recent(self.comparison) else ()
-        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations), summaries=summaries)
+        past = PastRun(
+            slot=record.run.slot,
+            states=alarmed,
+            lessons=to_lessons(judgement.expectations),
+            standstills={each.alert: each for each in judgement.standstills},
+            summaries=summaries,
+        )
         self.past[record.run.config_hash].append(past)

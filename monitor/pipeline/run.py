@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 
+from monitor.alerts import thin_segments
 from monitor.errors import SourceError
 from monitor.model import (
-    UNMEASURED,
     Arm,
     Claim,
     Comparison,
     CoverageReason,
+    CoverageRule,
     DerivedMetric,
     Findings,
     KeptLists,
@@ -23,10 +24,12 @@ from monitor.model import (
     RunResult,
     RunStatus,
     Scores,
+    SimilarityRule,
+    describe_series,
     parse_derived,
 )
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
-from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent, thin_segments
+from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
@@ -41,13 +44,13 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
-        rules, runs = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
+        rules, runs = tuple(rule for rule in comparison.rules if isinstance(rule, SimilarityRule)), RECENT
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs if rules else 0,
-        series={rule.alert: rule.series for rule in rules},
+        series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SimilarityRule | CoverageRule)},
         splits=HEALTHY_RUNS,
         wants_last_lists=needs_last(comparison),
     )
@@ -97,6 +100,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         states=judgement.states,
         transitions=add_explanations(judgement.transitions, found.measured.explanation),
         expectations=judgement.expectations,
+        standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
         **{each.name: getattr(found.measured, each.name) for each in fields(found.measured)},
     )

@@ -32,7 +32,6 @@ from monitor.attribution import (
 from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
-    UNMEASURED,
     Change,
     Comparison,
     Coverage,
@@ -41,6 +40,7 @@ from monitor.model import (
     ExposedItem,
     PairBatch,
     Pairing,
+    RuleKind,
     SegmentFall,
     ShareRise,
     Split,
@@ -51,6 +51,7 @@ from monitor.model import (
 )
 from monitor.model.arrays import Floats
 from monitor.pairing.ids import decode
+from monitor.pipeline.score import watched_metrics
 from monitor.summaries import SegmentRows
 
 HEALTHY_RUNS = 20
@@ -82,8 +83,7 @@ def can_split(metric: Metric) -> bool:
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
-    watched = (parse_derived(rule.metric)[1] for rule in comparison.rules if rule.metric not in UNMEASURED)
-    return known.get(next((name for name in watched if name in known), next(iter(known), "")))
+    return known.get(next((name for name in watched_metrics(comparison) if name in known), next(iter(known), "")))
 
 
 def find_farthest(metric: Metric, k: int) -> float:
@@ -138,7 +138,7 @@ def add_explanations(transitions: Iterable[Transition], explanation: Explanation
     """The transitions with what is told of why, where an alert on similarity begins; those on lists say so themselves."""
     return tuple(
         replace(each, explanation=write_alert_text(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
-        if explanation is not None and each.metric not in UNMEASURED and each.to_state is not State.QUIET
+        if explanation is not None and each.kind is RuleKind.SIMILARITY and each.to_state is not State.QUIET
         else each
         for each in transitions
     )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.metrics import Metric, Need, parse, score_all
 from monitor.model import (
-    UNMEASURED,
     Comparison,
     DerivedMetric,
     Evidence,
@@ -21,6 +20,7 @@ from monitor.model import (
     Panel,
     Pull,
     Scores,
+    SimilarityRule,
     Statistic,
     Summary,
     parse_derived,
@@ -58,6 +58,11 @@ def relevance_metrics(comparison: Comparison) -> tuple[Metric, ...]:
     return tuple(metric for metric in map(parse, comparison.metrics) if metric.need is Need.RELEVANCE)
 
 
+def watched_metrics(comparison: Comparison) -> Iterator[str]:
+    """Names of the metrics that rules on similarity watch, themselves or by a series derived from them, in their order."""
+    return (parse_derived(rule.metric)[1] for rule in comparison.rules if isinstance(rule, SimilarityRule))
+
+
 def summarize_scores(
     comparison: Comparison,
     segments: Mapping[str, npt.NDArray[np.intp]],
@@ -70,8 +75,9 @@ def summarize_scores(
     ``bounds`` of the scores that are not those of ``metrics``.
     """
     wanted: dict[str, list[Statistic]] = {}
-    for rule in (each for each in comparison.rules if each.metric not in UNMEASURED):
-        wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
+    for rule in comparison.rules:
+        if isinstance(rule, SimilarityRule):
+            wanted.setdefault(rule.metric, []).append(rule.statistic)
     ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics} | dict(bounds or {})
     return summarize_segments(segments, scores.by_metric, ranges=ranges, wanted=wanted)
 
@@ -83,7 +89,7 @@ def gather_evidence(
     if not metrics:
         return ()
     by_name = {str(metric): metric for metric in metrics}
-    watched = (name for rule in comparison.rules if (name := parse_derived(rule.metric)[1]) in by_name)
+    watched = (name for name in watched_metrics(comparison) if name in by_name)
     metric = by_name[next(watched, str(metrics[0]))]
     chosen = choose_evidence(
         scores.by_metric[str(metric)], comparison.evidence_users, higher_is_more_alike=metric.higher_is_more_alike

@@ -172,7 +172,7 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status, severity, comparison, and what tells this incident from others."""
+    """Status, severity, comparison, and a mark of the incident."""
     name = clean(message.comparison, _LONGEST_NAME)
     return f"[{STATUS_WORDS[message.status]}] {message.severity}: {name} (rankwatch incident {_digest(message.incident)[:8]})"
 

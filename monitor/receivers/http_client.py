@@ -136,13 +136,15 @@ class HttpClient:
         return replace(exchange.answer, body=body)
 
 
-def require_accepted(answer: HttpAnswer, *, who: str, now: datetime, said: str | None = None, is_bounded: bool = False) -> None:
+def require_accepted(
+    answer: HttpAnswer, *, who: str, now: datetime, reason: str | None = None, is_bounded: bool = False
+) -> None:
     """Return if the receiver accepted the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``said``: what its body says, fit to be shown. ``is_bounded``: the message has the same size however many changes it
-    reports, so that a part of it would be refused as well.
+    ``reason``: what its body gives as the reason, fit to be shown. ``is_bounded``: the message has the same size however many
+    changes it reports, so that a part of it would be refused as well.
     """
     status = answer.status
     if answer.is_accepted:
@@ -151,7 +153,7 @@ def require_accepted(answer: HttpAnswer, *, who: str, now: datetime, said: str |
     advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
     if 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {answer.status_name}: {advice}{f' ({said})' if said else ''}"
+    msg = f"{who} answered {answer.status_name}: {advice}{f' ({reason})' if reason else ''}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,

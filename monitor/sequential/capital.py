@@ -76,7 +76,7 @@ def _gains(values: Floats, mean: float, population: int | None) -> Floats:
     """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be.
 
     From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020). Below 0 it
-    says nothing: one bets as if it were 0, and cannot win. Above 1 there is no such population: the capital is infinite.
+    carries no information: one bets as if it were 0, and cannot win. Above 1 no population fits: the capital is infinite.
     """
     if population is None:
         return (mean - values) / (1.0 - mean)

@@ -181,11 +181,9 @@ class Runner:
             ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Do it, again while the database is briefly away.
-
-        An interrupt waits for the end of each try: a transaction cut off keeps its lock, and then no slot can be given back.
-        """
+        """Do it, and again while the database is briefly away."""
         for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+            # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given back.
             with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised

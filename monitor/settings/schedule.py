@@ -54,6 +54,10 @@ class Schedule(ABC):
         return slots
 
 
+SHORTEST_INTERVAL = timedelta(seconds=1)
+"""The least time between two runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
     """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45 of each hour."""
@@ -233,6 +237,11 @@ class Cron(Schedule):
     def _around(self, day: date) -> Iterator[datetime]:
         """Slots of a day and of its neighbours: clocks may change across midnight."""
         return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
+
+
+def schedule_of(every: timedelta | None, cron: str | None, zone: str) -> Schedule:
+    """The schedule of either a period or a cron expression."""
+    return Cron.parse(cron or "", zone) if every is None else Every(every)
 
 
 def parse_zone(name: str) -> ZoneInfo:

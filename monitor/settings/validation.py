@@ -29,7 +29,7 @@ from monitor.settings.problems import (
     suggestion,
     unknown_key,
 )
-from monitor.settings.yaml_document import MAX_BYTES, DocumentError, YamlDocument, parse_yaml
+from monitor.settings.yaml_document import MAX_BYTES, DocumentError, EmptyDocumentError, YamlDocument, parse_yaml
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
 
@@ -114,15 +114,24 @@ def _size(number: int) -> str:
     return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
-def read_mapping(text: str, name: str, environ: Mapping[str, str] | None) -> YamlDocument:
+class EmptyConfigError(ConfigError):
+    """There is nothing in the file but blanks and comments."""
+
+
+def read_mapping(
+    text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
+) -> YamlDocument:
     """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
     try:
         document = parse_yaml(text, os.environ if environ is None else environ)
+    except EmptyDocumentError as error:
+        msg = f"{name}: {error.message}"
+        raise EmptyConfigError(msg) from None
     except DocumentError as error:
         msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
         raise ConfigError(msg) from None
     if not isinstance(document.data, dict):
-        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
+        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}"
         raise ConfigError(msg)
     return document
 
@@ -227,7 +236,7 @@ def except_known(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator
 
 
 def report_lines(document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()) -> Iterator[str]:
-    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``: the first of too many."""
+    """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS. Key paths below ``inside`` begin there."""
     outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
     for line, problem in placed[:MAX_PROBLEMS]:

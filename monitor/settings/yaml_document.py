@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -107,6 +108,11 @@ class YamlDocument:
     texts: dict[KeyPath, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
+
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """The data of a document that is a mapping."""
+        return self.data if isinstance(self.data, dict) else {}
 
     def line(self, path: KeyPath) -> int:
         """Line of the key or list item at this path; of its nearest parent when it is not there."""

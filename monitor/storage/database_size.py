@@ -37,6 +37,7 @@ from monitor.storage.tables import (
     silences,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
     transitions,
@@ -49,7 +50,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     DataKind.EVIDENCE: (evidence, explanations),
     DataKind.SUMMARIES: (summaries, statistics, coverage, coverage_reasons, arm_scores, expectations),
     DataKind.DAILY: (daily,),
-    DataKind.RUNS: (runs, stages, lessons, splits, metrics, leases),
+    DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, leases),
     DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
 }
 """The tables of each kind; the first tells how many runs hold any."""

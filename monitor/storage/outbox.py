@@ -81,7 +81,7 @@ class SqlOutbox:
             silences = read_silences(connection, ending_after=now)
             return FiringSnapshot(
                 firing=firing,
-                told=_delivered_keys(connection, receiver, comparison, asked),
+                delivered=_delivered_keys(connection, receiver, comparison, asked),
                 acknowledged=frozenset(each.dedup_key for each in states if each.dedup_key and each.acknowledged_by),
                 silences=tuple(silence for silence in silences if silence.is_active(now)),
                 refused=_refused(connection, comparison, asked),

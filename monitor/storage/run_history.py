@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, Select, and_, func, select
 from monitor.errors import DatabaseError
 from monitor.model import (
     ALL,
-    CONDITION,
+    METRIC_LABELS,
     ArmScore,
     Coverage,
     Direction,
@@ -26,6 +26,7 @@ from monitor.model import (
     Memory,
     MemoryRequest,
     PastRun,
+    RuleKind,
     Run,
     RunRecord,
     RunStatus,
@@ -45,6 +46,7 @@ from monitor.storage.run_results import (
     evidence_of,
     expectations_of,
     lessons_of,
+    standstills_of,
     summaries_of,
 )
 from monitor.storage.tables import coverage, runs, transitions
@@ -100,8 +102,9 @@ class SqlHistory:
             newest = _newest_ok(connection, request, request.runs)
             ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
             lessons = lessons_of(connection, ids)
+            standstills = standstills_of(connection, ids[-1:])  # each run counts on from the one before
             past = [
-                PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}))
+                PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
                 for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
             ]
             wanted = request.series.items()
@@ -234,7 +237,7 @@ def _states_after(connection: Connection, comparison: str, slots: Sequence[datet
     Alerts on conditions, such as coverage, say nothing against a run.
     """
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
-        transitions.c.comparison == comparison, transitions.c.metric != CONDITION
+        transitions.c.comparison == comparison, transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION]
     )
     changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
     states: dict[tuple[str, str], State] = {}

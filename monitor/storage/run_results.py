@@ -6,6 +6,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import lru_cache
 from itertools import accumulate, pairwise
 from typing import Any
@@ -25,6 +26,7 @@ from monitor.model import (
     Histogram,
     Lesson,
     RunResult,
+    Standstill,
     Summary,
     to_lessons,
 )
@@ -41,6 +43,7 @@ from monitor.storage.tables import (
     scores,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
 )
@@ -55,6 +58,7 @@ RUN_TABLES: tuple[Table, ...] = (
     arm_scores,
     expectations,
     lessons,
+    standstills,
     evidence,
     splits,
     explanations,
@@ -77,6 +81,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     put_summaries(connection, run_id, result.summaries)
     _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
     _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
+    _put(connection, standstills, run_id, [asdict(each) for each in result.standstills])
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
@@ -133,6 +138,15 @@ def _expectation_row(each: Expectation) -> dict[str, Any]:
         "evidence": finite_or_none(each.evidence),
         "evidence_bound": finite_or_none(each.evidence_limit),
     }
+
+
+def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
+    """What the runs counted for each rule on standstill, by alert."""
+    found: dict[int, dict[str, Standstill]] = defaultdict(dict)
+    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
+        counted = Standstill(alert=row.alert, arm=Arm(row.arm), missed=row.missed, longest=row.longest, changes=row.changes)
+        found[row.run_id][row.alert] = counted
+    return dict(found)
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:

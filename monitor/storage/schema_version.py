@@ -76,7 +76,9 @@ def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -
 
     engine = create_engine("sqlite://")
     try:
-        undone = list(ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision))
+        undone = list(
+            ScriptDirectory.from_config(_config()).iterate_revisions(version or "base", revision, select_for_downgrade=True)
+        )
         target = undone[-1].down_revision if undone else version
         with engine.begin() as connection:
             if isinstance(target, str):

@@ -59,8 +59,8 @@ class Credentials:
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        told = len(user).to_bytes(8, "big") + user + password
-        return hashlib.blake2b(told, key=self._key, digest_size=32).digest()
+        pair = len(user).to_bytes(8, "big") + user + password
+        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
 
 class TokenBucket:

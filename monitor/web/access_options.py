@@ -194,7 +194,7 @@ class TlsOptions(_Part):
 
     def _wrong_versions(self) -> Iterator[str]:
         if self.max_version in {"TLS10", "TLS11"}:
-            yield f"max_version: {self.max_version} is broken and not spoken here: choose TLS12 or TLS13"
+            yield f"max_version: {self.max_version} is broken and not supported: choose TLS12 or TLS13"
         if self.min_version > self.max_version:
             yield "min_version must not be above max_version"
         only_new = self.cipher_suites and not any(map(_is_of_tls12, self.cipher_suites))
@@ -204,7 +204,7 @@ class TlsOptions(_Part):
     def notes(self) -> Iterator[tuple[str, str]]:
         """Keys that are not honoured to the letter, and what is done instead."""
         if self.min_version in {"TLS10", "TLS11"}:
-            yield "min_version", "TLS 1.2 is the least that is spoken"
+            yield "min_version", "TLS 1.2 is the least that is used"
         if self.client_auth_type == "RequestClientCert":
             yield "client_auth_type", "certificates are not asked for: RequestClientCert would not verify them"
         if self.client_auth_type in {"RequireAnyClientCert", "RequireClientCert"}:
@@ -256,7 +256,7 @@ class AccessOptions(_Part):
         """Keys that are not honoured to the letter, and what is done instead."""
         own = [(f"tls_server_config.{key}", text) for key, text in self.tls_server_config.notes()]
         if self.http_server_config.http2:
-            own.append(("http_server_config.http2", "HTTP/1.1 is spoken, which every client of HTTP/2 speaks too"))
+            own.append(("http_server_config.http2", "HTTP/1.1 is used, which every client of HTTP/2 supports too"))
         return tuple(own)
 
 

@@ -51,7 +51,7 @@ class Health(Protocol):
 def create_app(
     *, metrics: Metrics, health: Health, latest: Latest = tuple, notice: Notice = lambda: None, reload: Reload = lambda: False
 ) -> Starlette:
-    """The application over these, to be served behind a `RequestGuard`, which says who may read everything, and may reload."""
+    """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
 
     async def index(_: Request) -> Response:
         return HTMLResponse(render_index(latest(), notice()), headers=_HTML)

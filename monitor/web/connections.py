@@ -43,6 +43,7 @@ class Front:
 
     limits: Limits
     access: Access
+    is_closing: bool = False
     connections: set[Connection] = field(default_factory=set)
 
     def __call__(self, *, app_state: dict[str, Any], **options: Any) -> Connection:  # noqa: ANN401 - uvicorn's, handed on
@@ -83,6 +84,8 @@ class Connection(asyncio.Protocol):
         self._front.connections.add(self)
         self._front.make_room(self)
         access = self._front.access
+        if self._front.is_closing:
+            self.abort()
         try:
             context = access.context()
         except BaseException:
@@ -199,7 +202,7 @@ class Connection(asyncio.Protocol):
 
 
 class AnswerTracker:
-    """ASGI middleware that tells each connection when a request of it begins and when its answer ends."""
+    """ASGI middleware that notes on each connection when a request begins and when its answer ends."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

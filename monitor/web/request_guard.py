@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from monitor.web.access import Access, Credentials
 
 PROBES = frozenset({"/-/healthy", "/-/ready"})
-"""Answered without credentials, which probes can hardly send; strangers are told yes or no, and no reason."""
+"""Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason."""
 
 RELOAD = "/-/reload"
 """Answered only where the web configuration file asks for credentials: whoever reaches the port must not change anything."""

@@ -87,6 +87,7 @@ class WebServer:
         """Close the door, let answers under way finish, return after ``timeout_s`` at the latest; may be called twice."""
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
+        self._front.is_closing = True
         self._front.end_connections()  # uvicorn knows none that still agree on encryption
         if self._thread is not None:
             self._thread.join(timeout_s)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.kernels.coding import compiled
-from monitor.kernels.coding.ids import code_integers, code_text, mark, recode
+from monitor.kernels.coding.codes import code_integers, code_text, mark, recode
 from monitor.kernels.finding import engines
 
 TEXTS = st.one_of(
@@ -26,8 +26,14 @@ def as_arrays(texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
     return offsets, np.frombuffer(b"".join(parts), dtype=np.uint8)
 
 
+def coded(texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
+    found = compiled.code_by_table(*as_arrays(texts))
+    assert found is not None
+    return found
+
+
 def assert_coded(texts: list[str]) -> None:
-    codes, firsts = compiled.code_text(*as_arrays(texts))
+    codes, firsts = coded(texts)
 
     known: dict[str, int] = {}
     assert codes.tolist() == [known.setdefault(text, len(known)) for text in texts]
@@ -52,7 +58,7 @@ def test_very_many_ids_are_coded_through_every_growth_of_the_table(shape: str) -
     rng = np.random.default_rng(5)
     texts = [shape.format(number) for number in rng.integers(0, 30_000, 60_000)]
 
-    codes, firsts = compiled.code_text(*as_arrays(texts))
+    codes, firsts = coded(texts)
 
     expected, ids = pd.factorize(np.array(texts, dtype=object))
     np.testing.assert_array_equal(codes, expected)
@@ -67,30 +73,43 @@ def test_the_last_block_may_be_of_any_size(count: int) -> None:
 def test_a_slice_of_a_longer_buffer_is_coded_as_if_it_stood_alone() -> None:
     offsets, data = as_arrays(["not this", "a", "b", "a", "nor this"])
 
-    codes, firsts = compiled.code_text(offsets[1:5], data)
+    found = compiled.code_by_table(offsets[1:5], data)
 
-    assert (codes.tolist(), firsts.tolist()) == ([0, 1, 0], [0, 1])
+    assert found is not None
+    assert [part.tolist() for part in found] == [[0, 1, 0], [0, 1]]
 
 
-def test_texts_whose_hashes_meet_are_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def weak_hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Texts whose hashes meet: with a seed of zeros that of a word is the product of its halves, which may change places."""
     monkeypatch.setattr(compiled, "_draw_seed", lambda: np.zeros(7, dtype=np.uint64))
-    # With a seed of zeros a word's hash is the product of its halves, so that halves may change places.
-    short = [f"{a:>4}{b:>4}" for a in range(40) for b in range(40)]
-    long = [text + "-and-twenty-bytes-more" for text in short]
+    return [f"{a:>4}{b:>4}" for a in range(40) for b in range(40)]
+
+
+def test_short_texts_whose_hashes_meet_are_told_apart(weak_hashes: list[str]) -> None:
+    assert_coded([*weak_hashes, *reversed(weak_hashes)])
+
+
+def test_long_texts_whose_hashes_meet_are_left_to_the_caller(weak_hashes: list[str]) -> None:
+    long = [text + "-and-twenty-bytes-more" for text in weak_hashes]
 
     assert len({len(text) for text in long}) == 1
-    assert_coded([*short, *long, *reversed(short), *reversed(long)])
+    assert compiled.code_by_table(*as_arrays(long)) is None
+    assert_coded(long[:1] * 3)
 
 
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-3, 3)))
 def test_integers_are_coded_as_pandas_codes_them(values: list[int]) -> None:
     given_values = np.array(values, dtype=np.int64)
 
-    codes, firsts = compiled.code_integers(given_values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(engines.VARIABLE, "numba")
+        found = code_integers(given_values)
 
+    assert found is not None
     expected, ids = pd.factorize(given_values)
-    np.testing.assert_array_equal(codes, expected)
-    np.testing.assert_array_equal(given_values[firsts], ids)
+    np.testing.assert_array_equal(found[0], expected)
+    np.testing.assert_array_equal(given_values[found[1]], ids)
 
 
 @pytest.mark.parametrize("offsets", [[-1, 1], [0, 4], [0, 2, 1, 3]])

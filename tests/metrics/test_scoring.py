@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from metrics import knowing
+from metrics import known_pairs
 from monitor.kernels import Alignment, alignment
 from monitor.kernels.finding.engines import VARIABLE, Engine
 from monitor.metrics import METRICS as REGISTRY
@@ -73,9 +73,9 @@ def test_a_pair_alone_scores_the_same_bits_as_among_others(kind: type[Metric]) -
     rows = rng.random((60, 90)).argsort(axis=1)[:, :60].tolist()
     pairs = list(zip(rows[:30], rows[30:], strict=True))
 
-    together = knowing.scores(kind(), pairs)
+    together = known_pairs.scores(kind(), pairs)
 
-    np.testing.assert_array_equal([knowing.scores(kind(), [pair])[0] for pair in pairs], together)
+    np.testing.assert_array_equal([known_pairs.scores(kind(), [pair])[0] for pair in pairs], together)
 
 
 def test_lists_are_aligned_once_a_block_and_cut_once_a_depth(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import assign_incidents, evaluate_rules
+from factories import SLOT, comparison, evaluate, rule, summary
+from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryTrouble
 from monitor.model import Comparison, RunResult, RunStatus, Transition
 from monitor.pipeline.delivery import OutboxSender
@@ -36,7 +36,7 @@ def store_run(  # noqa: PLR0913 - each with a default
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
     before = store.alerts.states(watched.name)
-    states, transitions = evaluate_rules(
+    states, transitions = evaluate(
         watched,
         slot=slot,
         at=slot,

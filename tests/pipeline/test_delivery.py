@@ -389,11 +389,11 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = store_run(store, 0.1, watched=EACH, segments=segments)
     clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
-    assert outlet(store, receiver, clock).resend_told() == 0  # nothing was told yet
+    assert outlet(store, receiver, clock).resend_firing() == 0  # nothing was told yet
     deliver(store, receiver, clock)
 
     receiver.sent.clear()
-    assert outlet(store, receiver, clock).resend_told() == 300
+    assert outlet(store, receiver, clock).resend_firing() == 300
     assert [len(message.changes) for message in receiver.sent] == [250, 50]
     assert [change.segment for change in receiver.told] == [start.segment for start in started]
 
@@ -402,10 +402,10 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     deliver(store, receiver, clock)
     receiver.sent.clear()
     clock.at += RESEND_ENDS_FOR
-    assert outlet(store, receiver, clock).resend_told() == 300
+    assert outlet(store, receiver, clock).resend_firing() == 300
     assert {change.is_end for change in receiver.told} == {True}
     clock.pass_by(1)
-    assert outlet(store, receiver, clock).resend_told() == 0
+    assert outlet(store, receiver, clock).resend_firing() == 0
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
@@ -414,10 +414,10 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
     once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     for receiver in (once, again):
         deliver(store, receiver, clock)
-    assert outlet(store, once, clock).resend_told() == 0
+    assert outlet(store, once, clock).resend_firing() == 0
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
-        outlet(store, again, clock).resend_told()
+        outlet(store, again, clock).resend_firing()
 
 
 def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
@@ -643,7 +643,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     assert held["labels"]["alertname"] == firing.alert
 
     for peer in peers:
-        assert outlet(store, peer, clock).resend_told() == 1
+        assert outlet(store, peer, clock).resend_firing() == 1
     assert [len(server.alerts()) for server in (up, down)] == [1, 1]
 
     store_run(store, 0.9, slot=datetime.now(UTC), to=names)

@@ -11,7 +11,7 @@ import pytest
 from factories import claim, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import COVERAGE, Comparison, Memory, RunResult, RunStatus, Split, State
+from monitor.model import Comparison, Memory, RunResult, RunStatus, Split, State
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
 from pipeline.canned import CannedTitles, StillClock, arms, users
@@ -43,7 +43,7 @@ def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else
     metrics = ["extended_tau", "rbo(p=0.9)", "overlap"]
     assert chosen(metrics, "overlap", "extended_tau") == "overlap"
     assert chosen(metrics, "jaccard", "rbo(p=0.9)") == "rbo(p=0.9)"
-    assert chosen(metrics, COVERAGE) == "extended_tau"
+    assert chosen(metrics) == "extended_tau"
     assert chosen(metrics, "over_floor(rbo(p=0.9))") == "rbo(p=0.9)"
     assert chosen([], "overlap") is None
 
@@ -125,7 +125,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_
     found = run(OTHER).explanation
     assert found is not None
     alerts = (
-        transition(metric=COVERAGE, statistic="missing"),
+        transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
         transition(metric="overlap"),
         transition(metric="over_floor(extended_tau)"),

@@ -92,7 +92,7 @@ def standing_up(kind: str, port: int) -> Iterator[FakePagerDuty | FakeSlack]:
 
 
 @both
-def test_who_was_away_for_an_hour_is_told_once_of_what_fires_still(kind: str, store: SqlStore) -> None:
+def test_a_receiver_that_was_away_for_an_hour_is_notified_once_of_what_fires_still(kind: str, store: SqlStore) -> None:
     clock, port = FakeClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:
@@ -103,7 +103,7 @@ def test_who_was_away_for_an_hour_is_told_once_of_what_fires_still(kind: str, st
 
 
 @both
-def test_who_was_away_for_an_hour_is_not_told_of_what_ended_meanwhile(kind: str, store: SqlStore) -> None:
+def test_a_receiver_that_was_away_for_an_hour_is_not_notified_of_what_ended_meanwhile(kind: str, store: SqlStore) -> None:
     clock, port = FakeClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:

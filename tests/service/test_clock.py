@@ -90,7 +90,7 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._housekeeping.latest
+    latest = watched.daemon._upkeep.latest
     return latest[0].run.slot if latest else None
 
 
@@ -178,7 +178,7 @@ def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tu
     """A scheduler with one job of housekeeping, and the times at which that was done."""
     clock, done = SteppedClock(), list[int]()
     with apscheduler_on(clock):
-        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None)
+        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_end=lambda: None)
         jobs.start()
         jobs.follow({"-prune": plan(lambda: done.append(1))})
         yield clock, jobs, done
@@ -188,10 +188,10 @@ def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tu
 def idle(jobs: JobScheduler) -> None:
     """Let APScheduler look, and wait until what it found due has ended."""
     seen = Event()
-    jobs.follow({**jobs.plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
+    jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
     assert seen.wait(20)
     wait_for(lambda: not jobs.at_work, "the end of all jobs")
-    jobs.follow({name: plan for name, plan in jobs.plans.items() if name != "-seen"})
+    jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
@@ -220,11 +220,11 @@ def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_perio
         clock.let_pass(timedelta(minutes=4))
         idle(jobs)
         assert done == []
-        jobs.follow(jobs.plans)  # a reload puts nothing off
+        jobs.follow(jobs._plans)  # a reload puts nothing off
         clock.let_pass(timedelta(minutes=1))
         jobs.wake_up()
         wait_for(lambda: done == [1], "its work")
-        jobs.follow(jobs.plans)
+        jobs.follow(jobs._plans)
         clock.let_pass(timedelta(minutes=59))
         idle(jobs)
         assert done == [1]

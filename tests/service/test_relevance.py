@@ -21,8 +21,8 @@ from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
 from monitor.model import Arm, RunResult
 from monitor.service.commands.one_shot import OneShot
+from monitor.service.composition import Wiring, wire
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.wiring import Wiring, wire
 from monitor.settings import load_settings
 from monitor.storage import SqlStore, open_store
 

@@ -2,16 +2,16 @@
 
 import pytest
 
-from monitor.model import CONDITION, Comparison, Condition, RuleKind, Severity
+from monitor.model import Comparison, Condition, ConditionRule, RuleKind, Severity
 from monitor.settings import to_comparison
 from settings.minimal import Load
 
 
 def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
     return {
-        rule.alert: (rule.statistic, rule.for_runs, rule.severity, rule.segments)
+        rule.alert: (rule.condition, rule.for_runs, rule.severity, rule.segments)
         for rule in what.rules
-        if rule.kind is RuleKind.CONDITION
+        if isinstance(rule, ConditionRule)
     }
 
 
@@ -23,7 +23,7 @@ def test_rules_on_conditions_are_there_unless_told_otherwise(load_text: Load, mi
         "TooFewUsers": (Condition.TOO_FEW, 3, Severity.INFO, "all"),
         "Stale": (Condition.STALE, 1, Severity.CRITICAL, "all"),
     }
-    assert {rule.metric for rule in what.rules} == {CONDITION}
+    assert {rule.kind for rule in what.rules} == {RuleKind.CONDITION}
     assert (what.ignored, what.stale_after) == (frozenset(), 3)
 
 
@@ -57,7 +57,7 @@ def test_a_comparison_may_put_back_what_is_ignored_for_all(load_text: Load, mini
 def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition(load_text: Load, minimal: str) -> None:
     text = f"{minimal}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
     what = to_comparison(load_text(text).comparisons[0])
-    assert [rule.metric for rule in what.rules if rule.alert == "NoData"] == ["coverage"]
+    assert [rule.subject.metric for rule in what.rules if rule.alert == "NoData"] == ["coverage"]
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, RuleKind, SampleSize
+from monitor.model import Direction, Learning, SampleSize
 from monitor.settings import Cron, Every, config_hash, parse_settings, to_comparison, to_schedule
-from settings.minimal import Load, rules_on_drift
+from settings.minimal import Load, limit_of, rules_on_drift
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}}
@@ -23,7 +23,7 @@ def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, m
 """
     rules = rules_on_drift(load_text(text).comparisons[0])
 
-    assert [(rule.metric, rule.statistic, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
+    assert [(*rule.subject, *limit_of(rule)) for rule in rules] == [
         ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
         ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
         ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
@@ -40,19 +40,19 @@ def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: L
 """
     found = to_comparison(load_text(text).comparisons[0])
 
-    assert [(rule.kind, rule.direction, rule.threshold) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
-        (RuleKind.DROP, Direction.BELOW, -1.0),
-        (RuleKind.TREND, Direction.ABOVE, 1.0),
-        (RuleKind.DROP, Direction.ABOVE, 1.0),
+    assert [limit_of(rule) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
+        (Direction.BELOW, -1.0, Learning.DROP),
+        (Direction.ABOVE, 1.0, Learning.TREND),
+        (Direction.ABOVE, 1.0, Learning.DROP),
     ]
     assert found.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
     low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
-    assert (low.metric, low.statistic, low.direction) == ("rbo(p=0.9)", "mean", Direction.BELOW)
-    assert (low.threshold, low.resolve_at, low.for_runs, low.labels) == (0.6, 0.65, 2, {"team": "7"})
-    assert (far.statistic, far.direction, far.threshold, far.resolve_at) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
+    assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
+    assert (low.for_runs, low.labels) == (2, {"team": "7"})
+    assert (far.subject.statistic, *limit_of(far)) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
 
@@ -210,5 +210,5 @@ def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_te
       - {{alert: C, metric: "rbo(top=10, share=0.86)", statistic: share_below(0.3), above: 0.2}}
 """
     found = to_comparison(load_text(text).comparisons[0])
-    assert [rule.metric for rule in found.rules[:3]] == [found.metrics[1], found.metrics[2], found.metrics[0]]
+    assert [rule.subject.metric for rule in found.rules[:3]] == [found.metrics[1], found.metrics[2], found.metrics[0]]
     assert (found.arm_metrics, found.catalogue_size) == (("mean_popularity", "score_shift", "novelty"), 4000)

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from hypothesis.stateful import rule as step
 
 from alerts.test_conditions import condition
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import Staleness, evaluate_rules, judge_stale
+from factories import SLOT, comparison, evaluate, rule, summary
+from monitor.alerts import Staleness, judge_stale
 from monitor.model import Condition, Outcome, RunStatus, State, Summary, Transition
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, attempt, result
@@ -58,7 +58,7 @@ class Stored(RuleBasedStateMachine):
 
     def _judge(self, slot: datetime, found: str) -> dict[str, object]:
         status, summaries = FOUND[found]
-        states, transitions = evaluate_rules(
+        states, transitions = evaluate(
             self.comparison,
             slot=slot,
             at=slot,

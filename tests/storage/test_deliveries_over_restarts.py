@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from factories import SLOT, comparison, summary
+from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
-from monitor.alerts import assign_incidents, evaluate_rules
+from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryError, DeliveryTrouble
 from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment
 from monitor.pipeline.delivery import OutboxSender
@@ -23,7 +23,7 @@ from storage.worked import claimed, result
 MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
-STANDS_FOR = ("somebody looks after it", "who stand for their segments", "to be told with the end of")
+STANDS_FOR = ("acknowledged", "which includes this segment", "waits for the end of")
 FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
 FATES = st.none() | FAILURES
 
@@ -124,7 +124,7 @@ class Told(RuleBasedStateMachine):
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
         before = self.store.alerts.states(WATCHED.name)
         judged: dict[str, Any] = {"status": RunStatus.OK, "run_reason": None, "summaries": found, "states": before}
-        states, changes = assign_incidents(*evaluate_rules(WATCHED, slot=self.at, at=self.at, **judged), before)
+        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, at=self.at, **judged), before)
         plain: dict[str, Any] = {"coverage": None, "scores": None, "evidence": (), "summaries": found}
         done = result(claimed(self.store, self.at), states=states, transitions=changes, **plain)
         assert self.store.runs.finish(done, receivers=("hook",))

@@ -18,7 +18,7 @@ def test_a_situation_is_asked_of_more_keys_than_a_statement_holds(store: SqlStor
 
     found = store.outbox.firing_snapshot("home-feed", "hook", [*(f"key {number}" for number in range(70_000)), key], now=SLOT)
 
-    assert found.told == {key}
+    assert found.delivered == {key}
 
 
 @pytest.mark.parametrize("act", ["forget", "revive"])

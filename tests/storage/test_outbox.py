@@ -164,15 +164,15 @@ def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlSt
     first, second, _ = lease(owed, NOW)
     owed.outbox.mark_sending([second], owner="a:1", until=NOW + MINUTE)
     keys = [first.transition.dedup_key, second.transition.dedup_key]
-    assert owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW).told == {second.transition.dedup_key}
+    assert owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW).delivered == {second.transition.dedup_key}
 
     owed.outbox.record(note(first, NOW))
 
     told = owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW)
-    assert told.told == set(keys)
+    assert told.delivered == set(keys)
     assert told.firing == (second.transition,)
-    assert owed.outbox.firing_snapshot("home-feed", "pager", keys, now=NOW).told == set()
-    assert owed.outbox.firing_snapshot("search", "hook", keys, now=NOW).told == set()
+    assert owed.outbox.firing_snapshot("home-feed", "pager", keys, now=NOW).delivered == set()
+    assert owed.outbox.firing_snapshot("search", "hook", keys, now=NOW).delivered == set()
 
 
 def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:

@@ -34,7 +34,7 @@ _MODULES = ("monitor.kernels.finding.compiled", "monitor.kernels.coding.compiled
 WORTH_LOADING = 4_000_000_000
 """Comparisons by numpy, or as much other work, until loading is worth while: one to three seconds, by the length of lists.
 
-A pair counts k**2; an id that is coded what `monitor.kernels.coding.ids` says."""
+A pair counts k**2; an id that is coded what `monitor.kernels.coding.codes` says."""
 
 
 class Engine(StrEnum):
@@ -102,10 +102,9 @@ class Engines:
             self._compiled = Compiled(
                 find=finding.find,
                 weigh=finding.weigh_counts,
-                code_text=coding.code_text,
-                code_integers=coding.code_integers,
-                recode=coding.recode,
-                mark=coding.mark,
+                code_by_table=coding.code_by_table,
+                replace_codes=coding.replace_codes,
+                mark_seen=coding.mark_seen,
             )
         return self._compiled
 

@@ -36,13 +36,12 @@ class Compiled:
 
     ``find(baseline, candidate, (baseline_lengths, candidate_lengths), k)`` goes over the first k places of codes
     (n, at least k). ``weigh(counts, weights)`` is ``weights @ counts`` for counts (k, n), added up from the first row on.
-    ``code_text(offsets, data)`` codes texts, ``code_integers(values)`` integers of 64 bits.
-    ``recode(codes, others)`` is ``others[codes]``. ``mark(codes, seen)`` sets ``seen[code]``.
+    ``code_by_table(offsets, data)`` codes texts, as it hardly ever cannot: None.
+    ``replace_codes(codes, others)`` is ``others[codes]``. ``mark_seen(codes, seen)`` sets ``seen[code]``.
     """
 
     find: Callable[[Codes, Codes, tuple[Codes, Codes], int], AlignedRanks]
     weigh: Callable[[Ranks, npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-    code_text: Callable[[npt.NDArray[np.int64], npt.NDArray[np.uint8]], Coded]
-    code_integers: Callable[[npt.NDArray[np.int64]], Coded]
-    recode: Callable[[npt.NDArray[np.int32], npt.NDArray[np.int32]], npt.NDArray[np.int32]]
-    mark: Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], None]
+    code_by_table: Callable[[npt.NDArray[np.int64], npt.NDArray[np.uint8]], Coded | None]
+    replace_codes: Callable[[npt.NDArray[np.int32], npt.NDArray[np.int32]], npt.NDArray[np.int32]]
+    mark_seen: Callable[[npt.NDArray[Any], npt.NDArray[np.bool_]], None]

@@ -20,7 +20,7 @@ class ChangeContent:
 class SideBySide:
     """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
 
-    Items say whether they are gone, new, or at which rank they were; a last row without a rank counts what is not shown.
+    Items are marked as gone, new, or with the rank they were at; a last row without a rank counts what is not shown.
     """
 
     user: str
@@ -29,7 +29,7 @@ class SideBySide:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContent:
-    """What is told of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
+    """What a message reports of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
 
     Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
     links and commands have none. ``title``: at most 200 characters. ``changes``: what began, was acknowledged or ended, in a

@@ -39,8 +39,8 @@ def _in_full(change: ChangeContent) -> Iterator[str]:
 
 
 def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
-    told = [f"  {line}" for line in lines]
-    yield [f"{title}:", *told] if told else []
+    indented = [f"  {line}" for line in lines]
+    yield [f"{title}:", *indented] if indented else []
 
 
 def _example(example: SideBySide) -> Iterator[str]:

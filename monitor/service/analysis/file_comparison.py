@@ -44,7 +44,7 @@ from monitor.summaries import rows_of_segments
 class ChangeBreakdown:
     """What sets a segment's lists apart: the mean distance from identical ones by ``metric`` in parts, and kinds of change.
 
-    ``parts`` is None for a metric that has no value for identical lists, or speaks of relevance.
+    ``parts`` is None for a metric that has no value for identical lists, or needs relevance.
     """
 
     metric: str
@@ -75,7 +75,7 @@ MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 
 ReportProgress = Callable[[str, int, int], object]
-"""Told what is being done, how many users it is done for, and how many of them are done."""
+"""Called with what is being done, for how many users, and how many of them are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +96,10 @@ class ComparedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileComparison:
-    """What two files' lists say of each other.
+    """The result of comparing two files' lists.
 
     ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
-    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``apart``: by segment
+    lists, for which ``by_chance`` holds each metric's expected score, None where lists have none. ``apart``: by segment
     what sets the lists apart by the first metric. ``notes`` are sentences about what was left out.
     """
 
@@ -175,7 +175,7 @@ def _users_of(lists: FileSourceOptions) -> FileUsersOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Either:
-    """The users of either file, with the segments that the baseline's tells of them."""
+    """The users of either file, with the segments of the baseline's file."""
 
     baseline: UserSource
     candidate: UserSource
@@ -199,7 +199,7 @@ def _ask_users(comparison: Comparison, arms: Arms, slot: datetime) -> Panel:
 
 
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
-    """The answers; InputError when one of the files told nothing."""
+    """Return the answers; InputError when one of the files gave none."""
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
     if files.relevance is not None and answers.relevance is None:

@@ -45,7 +45,7 @@ class Backtest:
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
     """Judge all stored runs up to the end of the period by the comparison's rules, from the first one on.
 
-    Runs before the period teach what is normal and may leave alerts firing; only what changes within it is told.
+    Runs before the period teach what is normal and may leave alerts firing; only what changes within it is returned.
     """
     rejudging = Rejudgement(comparison=comparison)
     runs: Counter[RunStatus] = Counter()

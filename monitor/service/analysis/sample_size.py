@@ -10,7 +10,7 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, Rule, Summary
+from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule, Summary
 from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
@@ -24,7 +24,7 @@ class PlanInputs:
     """What is known of the mean of a metric before planning; None where it is not.
 
     ``mean`` of healthy runs, ``sd`` over users, ``wander`` of the true mean from run to run, ``learned``: healthy runs that
-    tell what is normal, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
+    what is normal is learned from, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
     """
 
     mean: float | None = None
@@ -40,7 +40,7 @@ class SampleSizePlan:
     """An answer: what is looked for, and the users, runs or chance that were asked for."""
 
     known: PlanInputs
-    looking: DropSearch
+    search: DropSearch
     drop: float
     users: int | None
     runs: int | None
@@ -49,7 +49,7 @@ class SampleSizePlan:
 
 
 def read_plan_inputs(comparison: Comparison, history: History, metric: str | None, segment: str) -> PlanInputs:
-    """What the newest healthy runs tell of the mean of a metric (default: the first one) in a segment.
+    """Read from the newest healthy runs what is known of the mean of a metric (default: the first one) in a segment.
 
     ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
     """
@@ -58,7 +58,7 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
     healthy, _ = pick_healthy(newest_runs(comparison, history), series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         msg = (
-            f"{len(healthy)} healthy runs of {comparison.name} tell of {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
+            f"{len(healthy)} healthy runs of {comparison.name} have {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
             "run more, or give --mean, --sd and --wander"
         )
         raise ConfigError(msg)
@@ -74,17 +74,9 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
     )
 
 
-def _mean_of(metric: str, segment: str) -> Rule:
-    return Rule(
-        alert="planned",
-        metric=metric,
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.0,
-        resolve_at=0.0,
-        segments=(segment,),
-        min_users=2,
-    )
+def _mean_of(metric: str, segment: str) -> SimilarityRule:
+    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
+    return SimilarityRule(alert="planned", metric=metric, limit=limit, segments=(segment,), min_users=2)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
@@ -121,41 +113,41 @@ def plan_sample_size(
     if known.sd is None or known.wander is None:
         msg = "give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs"
         raise ConfigError(msg)
-    looking = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)
-    found = SampleSizePlan(known=known, looking=looking, drop=drop, users=users, runs=runs, chance=None)
+    search = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)
+    found = SampleSizePlan(known=known, search=search, drop=drop, users=users, runs=runs, chance=None)
     if users is not None and runs is not None:
-        return replace(found, chance=looking.chance(drop, users, runs))
+        return replace(found, chance=search.chance(drop, users, runs))
     if users is not None:
         return _with_runs(found, users)
     return _with_users(found, runs or 1)
 
 
 def _with_users(found: SampleSizePlan, runs: int) -> SampleSizePlan:
-    users = found.looking.users_for(found.drop, runs)
+    users = found.search.users_for(found.drop, runs)
     if users is not None:
         return replace(found, users=users, runs=runs)
-    more = found.looking.runs_for(found.drop, math.inf)
-    wander = f"from run to run the mean wanders by {found.looking.wander:.3g} whatever their number"
+    more = found.search.runs_for(found.drop, math.inf)
+    wander = f"from run to run the mean wanders by {found.search.wander:.3g} whatever their number"
     help_ = (
-        f"the {found.looking.learned:g} runs that tell what is normal are too few for so small a drop"
+        f"the {found.search.learned:g} healthy runs are too few for so small a drop"
         if more is None
         else f"{more:,} or more runs judged together can show it"
     )
-    least = found.looking.least_drop(math.inf, runs)
-    told = f"no number of users helps: {wander}, so that {_runs(runs)} can show {least:.3g} at best; {help_}"
-    return replace(found, runs=runs, obstacle=told)
+    least = found.search.least_drop(math.inf, runs)
+    obstacle = f"no number of users helps: {wander}, so that {_runs(runs)} can show {least:.3g} at best; {help_}"
+    return replace(found, runs=runs, obstacle=obstacle)
 
 
 def _with_runs(found: SampleSizePlan, users: int) -> SampleSizePlan:
-    runs = found.looking.runs_for(found.drop, users)
+    runs = found.search.runs_for(found.drop, users)
     if runs is not None:
         return replace(found, runs=runs)
-    least = found.looking.least_drop(users, math.inf)
-    told = (
-        f"no number of runs helps: after {found.looking.learned:g} healthy runs what is normal is known well enough to show "
+    least = found.search.least_drop(users, math.inf)
+    obstacle = (
+        f"no number of runs helps: after {found.search.learned:g} healthy runs what is normal is known well enough to show "
         f"{least:.3g} at best; more history, or more users a run, can"
     )
-    return replace(found, obstacle=told)
+    return replace(found, obstacle=obstacle)
 
 
 def _runs(count: int) -> str:

@@ -18,9 +18,10 @@ from monitor.model import (
     MIN_HEALTHY_RUNS,
     Comparison,
     Direction,
+    FixedLimit,
     MemoryRequest,
     PastRun,
-    Rule,
+    SimilarityRule,
     Statistic,
     Summary,
     Transition,
@@ -42,7 +43,7 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 class ThresholdTarget:
     """One statistic of one metric in one segment, as a rule whose threshold is to be found."""
 
-    series: RuleSeries
+    series: RuleSeries[SimilarityRule]
     worst: float
 
 
@@ -55,7 +56,7 @@ class Suggestion:
     ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
     """
 
-    rule: Rule
+    rule: SimilarityRule
     segment: str
     runs: int
     expected: float | None = None
@@ -140,7 +141,7 @@ def _targets(
     for run in past:
         for summary in run.summaries:
             seen[summary.metric].add(summary.segment)
-    names = [str(Statistic.parse(each)) for each in statistics]
+    names = [Statistic.parse(each) for each in statistics]
     found = []
     for metric in (parse(name) for name in comparison.metrics):
         known = seen.get(str(metric), set())
@@ -153,24 +154,22 @@ def _targets(
     return found
 
 
-def _target(comparison: Comparison, metric: Metric, statistic: str, segment: str) -> ThresholdTarget:
+def _target(comparison: Comparison, metric: Metric, statistic: Statistic, segment: str) -> ThresholdTarget:
     """The rule watches the side on which lists drift apart."""
-    is_share = Statistic.parse(statistic).floor is not None
+    is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
     low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.k)
     rule = _rule(str(metric), statistic, segment, direction)
     return ThresholdTarget(series=RuleSeries(rule, segment), worst=low if direction is Direction.BELOW else high)
 
 
-def _rule(metric: str, statistic: str, segment: str, direction: Direction) -> Rule:
+def _rule(metric: str, statistic: Statistic, segment: str, direction: Direction) -> SimilarityRule:
     words = re.findall(r"[A-Za-z0-9]+", f"{metric} {statistic} {'' if segment == ALL else segment}")
-    return Rule(
+    return SimilarityRule(
         alert="".join(word[0].upper() + word[1:] for word in words)[:100],
         metric=metric,
         statistic=statistic,
-        direction=direction,
-        threshold=0.0,
-        resolve_at=0.0,
+        limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
         segments="all" if segment == ALL else (segment,),
     )
 
@@ -191,13 +190,13 @@ def _suggest(look: ThresholdTarget, past: Sequence[PastRun], budget: Budget, int
         best = budget.runs * share / float(found.least_share[0]) * interval
         every = f"one false page in {_days(budget.runs * interval)}"
         return _none(series, runs, f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}")
-    return replace(_suggestion(series, replace(healthy[-1], n=typical), runs, found), note=note)
+    return replace(_suggestion(series, typical, runs, found), note=note)
 
 
-def pick_healthy(past: Sequence[PastRun], series: RuleSeries) -> tuple[list[Summary], str | None]:
+def pick_healthy(past: Sequence[PastRun], series: RuleSeries[SimilarityRule]) -> tuple[list[Summary], str | None]:
     """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
 
-    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, and the note says so.
+    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, with a note about it.
     """
     wanted = (series.segment, series.rule.metric)
     found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
@@ -207,28 +206,28 @@ def pick_healthy(past: Sequence[PastRun], series: RuleSeries) -> tuple[list[Summ
     return [each for _, each in found], "learned from runs in alarm too: hardly any was quiet"
 
 
-def _none(series: RuleSeries, runs: int, obstacle: str) -> Suggestion:
+def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
     return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
 
 
-def _why_so_few(series: RuleSeries, healthy: Sequence[Summary], runs: int) -> str:
+def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
     rule = series.rule
-    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(rule.statistic) is not None for each in healthy):
+    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(str(rule.statistic)) is not None for each in healthy):
         return f"{rule.statistic} was not summarized: runs do so once any rule asks for it"
     if len(healthy) >= MIN_HEALTHY_RUNS and runs == 0:
         return f"{rule.statistic} of so few users is too uncertain"
     return f"{runs} of the {MIN_HEALTHY_RUNS} healthy runs that are the least"
 
 
-def _suggestion(series: RuleSeries, typical: Summary, runs: int, found: Threshold) -> Suggestion:
+def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found: Threshold) -> Suggestion:
     """The threshold rounded away from what is healthy, so that rounding adds no page."""
     expected, limit, usually, nearly_always = (
-        series.show(float(each[0]), typical) or 0.0
-        for each in (found.expected, found.limit, found.usually, found.nearly_always)
+        series.show(float(each[0]), users) or 0.0 for each in (found.expected, found.limit, found.usually, found.nearly_always)
     )
-    threshold = _round_away(limit, series.rule.direction)
+    direction = series.rule.direction
+    threshold = _round_away(limit, direction)
     return Suggestion(
-        rule=replace(series.rule, threshold=threshold, resolve_at=threshold),
+        rule=replace(series.rule, limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold)),
         segment=series.segment,
         runs=runs,
         expected=expected,

@@ -17,11 +17,11 @@ from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
-from monitor.service.daemon.housekeeping import show_stored
+from monitor.service.composition import Wiring, reconcile, wire
+from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
 from monitor.service.relevance_backfill import backfill_runs
 from monitor.service.runner import Runner, Watched, select_watched, whoami
-from monitor.service.wiring import Wiring, reconcile, wire
 from monitor.settings import load_settings
 from monitor.storage import open_store
 
@@ -75,11 +75,11 @@ class OneShot:
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
         """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``.
 
-        Results come without per-user scores, lists, evidence and explanation, so that a long period takes no more memory than
-        a short one.
+        Results come without per-user scores, lists, evidence and explanation.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+            # A long period takes no more memory than a short one.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
@@ -91,11 +91,9 @@ class OneShot:
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
-        """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then.
-
-        Firing alerts are first sent again to the receivers that want that: under cron nobody else would.
-        """
+        """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then."""
         senders = [self._sender(receiver) for receiver in self.receivers]
+        # Under cron there is no loop that sends firing alerts again to the receivers that want that.
         troubles = [trouble for sender in senders if (trouble := _resend(sender))]
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.pending(self.clock.now())
@@ -111,7 +109,7 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
-        """A slot judged ahead of time would keep every slot before it from being judged."""
+        # A slot judged ahead of time would keep every slot before it from being judged.
         if instant > self.clock.now():
             msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
             raise ConfigError(msg)
@@ -187,7 +185,7 @@ def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
 def _resend(sender: OutboxSender) -> str | None:
     """Resend and repeat what still fires; why that was not possible."""
     try:
-        sender.resend_told()
+        sender.resend_firing()
         sender.repeat_due()
     except DeliveryError as error:
         return str(error)

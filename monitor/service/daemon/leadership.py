@@ -13,9 +13,9 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
+from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.runner import whoami
-from monitor.service.wiring import Wiring, reconcile
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds since the machine started, also those for which it was suspended where the system counts them."""
+    """Seconds since the machine started, with those of suspension where the system counts them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -35,9 +35,7 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
 
-    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby. What keeps a leader
-    that was frozen from writing is the store's fence; here it is only found out. Only the database says that a lease is lost:
-    while it cannot be asked, runs go on and wait for it, but nothing is sent while the lease is not sure.
+    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby.
     """
 
     def __init__(
@@ -66,6 +64,7 @@ class Leadership:
     @property
     def is_sure(self) -> bool:
         """Whether nobody else can have taken the lease: it was renewed within its time. To be asked before anything is sent."""
+        # A frozen leader is kept from writing by the store's fence; sending has no fence but this.
         return self._lease is not None and self._boottime() < self._sure_until
 
     @property
@@ -131,6 +130,7 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
+        # Counted from before the statement: the time that the database took to answer has passed already.
         rest_s = self._acquire(began) if self._lease is None else self._renew(self._lease, began)
         self._trouble = None
         return rest_s
@@ -148,6 +148,7 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
+        # Only the database says that a lease is lost: while it is away runs go on and wait for it, and nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3

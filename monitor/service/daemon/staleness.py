@@ -15,9 +15,9 @@ from monitor.ports import AlertStore, Clock
 from monitor.service.runner import Watched
 
 JUMP_S = 5.0
-"""How far wall clock and monotonic clock may go apart between two looks: more is a clock that was set, or a suspend."""
+"""How far the two clocks may go apart between two looks: more means a clock that was set, or a suspended machine."""
 PAUSE_S = 60.0
-"""A longer time between two looks means that this process was stopped, or that somebody else was looking."""
+"""A longer time between two looks means that this process was stopped, or that another daemon led."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,7 +45,7 @@ class FreshnessWatch:
 
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
-    """Looks every few seconds whether runs still succeed. What it remembers is since when time has passed evenly."""
+    """Judges every few seconds whether runs still succeed. It remembers since when time has passed evenly."""
 
     alerts: AlertStore
     clock: Clock
@@ -55,7 +55,7 @@ class StalenessMonitor:
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
         """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Whether anything changed.
 
-        To be called at least every PAUSE_S, and only by who is in charge of the comparisons.
+        To be called at least every PAUSE_S, and only by the leader.
         """
         now = Moment(wall=self.clock.now(), monotonic=self.clock.monotonic())
         if self.last is not None and self.last.went_wrong(now):
@@ -88,7 +88,7 @@ class StalenessMonitor:
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:
-    """How long a success has been waited for, in slots of the schedule, each with the time that its run may take."""
+    """How long no run has succeeded, in slots of the schedule, each with the time that its run may take."""
     schedule, deadline = watched.schedule, watched.comparison.deadline
     since = due = watch.last_ok or watch.start.wall
     for _ in range(watched.comparison.stale_after):

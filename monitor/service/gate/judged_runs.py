@@ -113,9 +113,9 @@ def read_run(
 ) -> SampledRun | None:
     """The run's rotating users; None where it stored no score of what is judged.
 
-    A user counts as missing who was asked and has no defined score. The fixed users among those without a score cannot be told
-    from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError for a score out of its
-    range, and where the run's segments are no longer known.
+    A user counts as missing who was asked and has no defined score. Fixed users without a score cannot be distinguished from
+    rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError for a score out of its range,
+    and where the run's segments are no longer known.
     """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])

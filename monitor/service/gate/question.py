@@ -64,7 +64,7 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
         raise InputError(msg)
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
-        msg = f"{metric} has no one value on identical lists: say by --reference VALUE what counts as no excess"
+        msg = f"{metric} has no one value on identical lists: give with --reference VALUE what counts as no excess"
         raise InputError(msg)
     if not low <= zero <= high:
         msg = f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
@@ -169,7 +169,7 @@ def _require_floor_of_rotating(question: Question) -> None:
     if is_temporal and question.has_floor and not question.is_census:
         msg = (
             "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
-            "take {serve: true} or {retrain: SOURCE}, or say by --reference VALUE what counts as no excess"
+            "take {serve: true} or {retrain: SOURCE}, or give with --reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
 

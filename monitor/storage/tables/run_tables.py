@@ -205,6 +205,21 @@ lessons = Table(
 ``about``: a JSON list of alert, series and segments of each rule; ``numbers``: little-endian doubles, for all of these segments
 the value on the scale that is judged, then for all its sampling error, how far out it lay, the share of users without a
 score, and what it added to evidence over runs; NaN for none."""
+
+standstills = Table(
+    "standstills",
+    metadata,
+    of_run(),
+    Column("alert", Name, nullable=False),
+    *closed("arm", Arm),
+    Column("missed", Integer, nullable=False),
+    Column("longest", Integer, nullable=False),
+    Column("changes", Integer, nullable=False),
+    PrimaryKeyConstraint("run_id", "alert"),
+    sqlite_with_rowid=False,
+)
+"""How long an arm's lists had not changed as of the run, for each rule on standstill; the next run counts on."""
+
 splits = Table(
     "splits",
     metadata,

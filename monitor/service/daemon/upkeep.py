@@ -1,4 +1,4 @@
-"""Housekeeping beside runs: publish what is stored, abandon expired runs, prune old rows."""
+"""Upkeep beside runs: publish what is stored, abandon expired runs, prune old rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
 LATELY = timedelta(hours=1)
-"""How long a delivery that was given up is shown."""
+"""How long a dead delivery is shown."""
 
 log = structlog.get_logger(__name__)
 
@@ -35,8 +35,8 @@ def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Housekeeping:
-    """Reads and tidies the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
+class Upkeep:
+    """Reads and prunes the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
 
     store: Store
     publisher: Publisher
@@ -45,10 +45,10 @@ class Housekeeping:
     has_published: bool = False
 
     def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
-        """Show what is stored of these comparisons now, by this daemon or another, and the outbox.
+        """Publish what is stored of these comparisons, by this daemon or another, and the outbox.
 
-        Returns how many runs were found abandoned: their slots are free again. Those that are ``at_work`` here never are: only
-        a clock that jumped can say so. A standby looks for none.
+        Returns how many expired runs were abandoned: their slots are free again. Runs ``at_work`` here are spared, as only a
+        clock that jumped can have them expire. A standby abandons none.
         """
         now = self.clock.now()
         try:
@@ -61,7 +61,7 @@ class Housekeeping:
         return abandoned
 
     def size(self) -> None:
-        """Show what the database takes."""
+        """Publish how much room the database takes."""
         try:
             self.publisher.database_sizes(self.store.maintenance.sizes())
         except DatabaseError as error:
@@ -77,8 +77,8 @@ class Housekeeping:
             return
         if pruned.refused:
             log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
-            return
-        self.publisher.pruned(pruned, at=now)
+        else:
+            self.publisher.pruned(pruned, at=now)
         if pruned.rows:
             log.info("old rows deleted", **pruned.rows)
         for reason in pruned.put_off:

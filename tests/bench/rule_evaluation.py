@@ -9,20 +9,24 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from monitor.alerts import evaluate_rules
+from factories import evaluate, expect
 from monitor.model import (
     AlertState,
     Comparison,
     Direction,
     Histogram,
+    LearnedLimit,
+    Learning,
     MemoryRequest,
-    Rule,
-    RuleKind,
     RunResult,
     RunStatus,
+    SimilarityRule,
+    Statistic,
     Summary,
+    describe_series,
+    is_learned,
 )
-from monitor.pipeline.expectations import REMEMBERED, compute_expectations
+from monitor.pipeline.expectations import REMEMBERED
 from monitor.storage import SqlStore, open_store
 
 SEGMENTS = ("all", *(f"country=c{number:02}" for number in range(39)))
@@ -51,8 +55,8 @@ def run() -> Iterator[Row]:
 
 def comparison() -> Comparison:
     """25 rules: drops of three statistics of five metrics, trends of two of them."""
-    looks = [(kind, metric, name) for kind in (RuleKind.DROP, RuleKind.TREND) for metric in METRICS for name in STATISTICS]
-    rules = [_rule(*look) for look in looks if look[::2] != (RuleKind.TREND, "p05")]
+    looks = [(kind, metric, name) for kind in Learning for metric in METRICS for name in STATISTICS]
+    rules = [_rule(*look) for look in looks if look[::2] != (Learning.TREND, "p05")]
     assert len(rules) * len(SEGMENTS) == 1_000
     return Comparison(
         name="bench",
@@ -70,19 +74,16 @@ def comparison() -> Comparison:
     )
 
 
-def _rule(kind: RuleKind, metric: str, statistic: str) -> Rule:
+def _rule(learning: Learning, metric: str, statistic: str) -> SimilarityRule:
     is_share = statistic.startswith("share")
-    worst = 1.0 if is_share else -1.0
-    return Rule(
-        alert=f"{kind}-{metric}-{statistic}",
+    direction, worst = (Direction.ABOVE, 1.0) if is_share else (Direction.BELOW, -1.0)
+    return SimilarityRule(
+        alert=f"{learning}-{metric}-{statistic}",
         metric=metric,
-        statistic=statistic,
-        direction=Direction.ABOVE if is_share else Direction.BELOW,
-        threshold=worst,
-        resolve_at=worst,
+        statistic=Statistic.parse(statistic),
+        limit=LearnedLimit(learning=learning, direction=direction, value=worst),
         segments="each",
         min_users=30,
-        kind=kind,
     )
 
 
@@ -121,9 +122,9 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
     states: tuple[AlertState, ...] = ()
     for number in range(RUNS):
         summaries, slot = measured(rng), START + number * DAY
-        expected = compute_expectations(what, slot, summaries, (), states)
+        expected = expect(what, slot, summaries, (), states)
         taught = tuple(replace(each, z=z) for each, z in zip(expected, rng.normal(size=len(expected)), strict=True))
-        states, _ = evaluate_rules(
+        states, _ = evaluate(
             what,
             slot=slot,
             at=slot,
@@ -160,12 +161,12 @@ def _seconds(
 ) -> float:
     slot = START + RUNS * DAY
     started = time.process_time()
-    series = {rule.alert: rule.series for rule in what.rules}
+    series = {rule.alert: describe_series(rule) for rule in what.rules if is_learned(rule)}
     past = store.history.past_runs(
         MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
     )
-    expected = compute_expectations(what, slot, summaries, past, states)
-    evaluate_rules(
+    expected = expect(what, slot, summaries, past, states)
+    evaluate(
         what,
         slot=slot,
         at=slot,

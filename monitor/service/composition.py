@@ -124,9 +124,9 @@ def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
     Alerts whose rule or comparison was removed end, and receivers are notified. Deliveries to removed receivers are dropped;
-    those that a receiver rejected are retried while the alert still fires. One database belongs to one configuration: what
-    this one does not name counts as removed.
+    those that a receiver rejected are retried while the alert still fires.
     """
+    # One database belongs to one configuration: what this one does not name counts as removed.
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
     if ends:
