@@ -22,10 +22,14 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
     """
     order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
-    chosen = order if comparison.sample is None else order[_sample(users.users[order], comparison.sample, comparison, slot)]
+    chosen = (
+        order
+        if comparison.measuring.sample is None
+        else order[_sample(users.users[order], comparison.measuring.sample, comparison, slot)]
+    )
     segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
     # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
-    kept = {name: frequent(categories, comparison.max_segment_values) for name, categories in users.segments.items()}
+    kept = {name: frequent(categories, comparison.measuring.max_segment_values) for name, categories in users.segments.items()}
     return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
 
 
@@ -37,9 +41,9 @@ def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.
     Without a sample nobody is fixed.
     """
     is_fixed = np.zeros(len(users), dtype=np.bool_)
-    if comparison.sample is not None:
+    if comparison.measuring.sample is not None:
         names = users.to_numpy(dtype=object)
-        is_fixed[_smallest(names, comparison.sample.fixed, _fixed_salt(comparison))] = True
+        is_fixed[_smallest(names, comparison.measuring.sample.fixed, _fixed_salt(comparison))] = True
     return is_fixed
 
 
@@ -55,7 +59,7 @@ def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot
 
 
 def _fixed_salt(comparison: Comparison) -> str:
-    return f"{comparison.seed}\0{comparison.name}"
+    return f"{comparison.measuring.seed}\0{comparison.name}"
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:

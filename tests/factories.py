@@ -1,7 +1,7 @@
 """Values for tests, each complete, each field open to change."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -23,10 +23,12 @@ from monitor.model import (
     Findings,
     FixedLimit,
     Histogram,
+    JudgingPlan,
     LearnedLimit,
     Learning,
     Limit,
     MeasuredRun,
+    MeasuringPlan,
     Message,
     PastRun,
     Pull,
@@ -77,21 +79,28 @@ def coverage_rule(share: str, *, alert: str = "ListsMissing", **changes: Any) ->
 
 
 def comparison(**changes: Any) -> Comparison:
-    base = Comparison(
-        name="home-feed",
+    """A comparison; fields of its plans are given like its own."""
+    measuring = MeasuringPlan(
         k=10,
         metrics=("extended_tau", "rbo(p=0.9)"),
-        rules=(rule(),),
         sample=None,
         seed=0,
-        deadline=timedelta(seconds=10),
-        min_paired_share=0.5,
         max_segment_values=50,
-        evidence_users=3,
+        deadline=timedelta(seconds=10),
         keep_scores=True,
-        config_hash="0" * 64,
+        evidence_users=3,
     )
-    return replace(base, **changes)
+    judging = JudgingPlan(rules=(rule(),), min_paired_share=0.5)
+    base = Comparison(name="home-feed", config_hash="0" * 64, measuring=measuring, judging=judging)
+    return changed(base, **changes)
+
+
+def changed(what: Comparison, **changes: Any) -> Comparison:
+    """The comparison with other values of these fields, its own or its plans'."""
+    own = {name: value for name, value in changes.items() if name in ("name", "config_hash")}
+    judging = {each.name: changes[each.name] for each in fields(JudgingPlan) if each.name in changes}
+    measuring = {name: value for name, value in changes.items() if name not in own and name not in judging}
+    return replace(what, **own, measuring=replace(what.measuring, **measuring), judging=replace(what.judging, **judging))
 
 
 def claim(**changes: Any) -> Claim:

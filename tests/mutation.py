@@ -6,11 +6,12 @@ Each mutant is applied to a scratch copy of the checkout, in which the tests tha
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +20,11 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 from typing import NamedTuple
+
+import pandas as pd  # noqa: F401 - for the tests, as are those below
+import pytest
+import scipy.stats  # noqa: F401
+import sqlalchemy  # noqa: F401
 
 _COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
 _MEMBERSHIP = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
@@ -112,28 +118,38 @@ def _mutated(source: str, site: int) -> str:
 
 
 def tests_of(root: Path, file: str) -> list[str]:
-    """All tests of the module's package, and files elsewhere that import it; those that name the module come first."""
+    """Tests of the package that name the module or what it defines, or all of them; and files elsewhere that import it."""
     package, dotted, stem = Path(file).parts[1], ".".join(Path(file).with_suffix("").parts), Path(file).stem
-    found = []
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        folder, text = path.relative_to(root).parts[1], path.read_text(encoding="utf-8")
-        if folder == package or (dotted in text and folder not in _SLOW):
-            found.append((dotted not in text, stem not in text, str(path.relative_to(root))))
-    return [path for *_, path in sorted(found)]
+    defined = {getattr(node, "name", "_") for node in ast.parse((root / file).read_text(encoding="utf-8")).body}
+    named = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in (dotted, *defined) if not name.startswith("_")))
+    texts = {path.relative_to(root): path.read_text(encoding="utf-8") for path in sorted((root / "tests").rglob("test_*.py"))}
+    own = [path for path in texts if path.parts[1] == package]
+    near = [path for path in own if named.search(texts[path]) or stem in path.stem]
+    far = [path for path in texts if path.parts[1] not in {package, *_SLOW} and dotted in texts[path]]
+    return [str(path) for path in (*(near or own), *far)]
 
 
 def _run(folder: Path, tests: Sequence[str], limit_s: float) -> str:
-    command = [sys.executable, "-m", "pytest", *_OPTIONS, *tests]
-    environment, nowhere = os.environ | {"PYTHONPATH": str(folder)}, subprocess.DEVNULL
-    child = subprocess.Popen(
-        command, cwd=folder, env=environment, start_new_session=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
-    )
-    try:
-        return "caught" if child.wait(limit_s) else "missed"
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    """Run the tests in a process forked from this one, which has loaded what takes long to load, but not the program."""
+    child = multiprocessing.get_context("fork").Process(target=_pytest, args=(folder, tests))
+    child.start()
+    child.join(limit_s)
+    if child.is_alive():
+        os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
         return "hung"
+    return "caught" if child.exitcode else "missed"
+
+
+def _pytest(folder: Path, tests: Sequence[str]) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)
+    sys.path.insert(0, str(folder))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    sys.exit(pytest.main([*_OPTIONS, *tests]))
 
 
 def _try(folder: Path, mutant: Mutant, limit_s: float) -> str:

@@ -8,7 +8,7 @@ from monitor.model import is_learned
 
 
 def test_a_thousand_series_are_judged_none_of_them_by_a_threshold() -> None:
-    rules = rule_evaluation.comparison().rules
+    rules = rule_evaluation.comparison().judging.rules
 
     assert len(rules) * len(rule_evaluation.SEGMENTS) == 1_000
     assert all(is_learned(rule) for rule in rules)

@@ -16,7 +16,7 @@ def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison
     Under ``segments: each`` a segment is never outdated, however long nobody has seen it. Quiet states are left out: nothing
     has to be ended or told, and they would go on where they stand if their rule came back.
     """
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
     return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
 
 
@@ -29,7 +29,7 @@ def retire_alerts(
     of an alert and segment tells the metric and labels under which receivers know it, now that the rule cannot. Such an end
     belongs to no slot; ``at`` stands for it.
     """
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
     told = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
     return tuple(
         _end(state, told.get((state.comparison, state.alert, state.segment)), _why(state, rules) or "", at)

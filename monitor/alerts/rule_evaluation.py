@@ -90,9 +90,13 @@ def evaluate_rules(
     answer, and a slot judged before none.
     """
     run = _look_up(comparison, found, states, expectations, standstills)
-    on_drift = [each for rule in comparison.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)]
+    on_drift = [
+        each for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)
+    ]
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
-    on_conditions = [each for rule in comparison.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)]
+    on_conditions = [
+        each for rule in comparison.judging.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)
+    ]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
@@ -104,7 +108,7 @@ def evaluate_rules(
             at=at,
             learned_limit=_learned_limit(each, run),
         )
-        verdict, previous = apply_ignored(each.verdict, comparison.ignored), stored.get((each.rule.alert, each.segment))
+        verdict, previous = apply_ignored(each.verdict, comparison.judging.ignored), stored.get((each.rule.alert, each.segment))
         state, transition = advance(each.rule, verdict, previous, evaluation)
         moved.append(state)
         transitions.extend([transition] if transition else [])
@@ -132,7 +136,7 @@ def _look_up(
         found=found,
         summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
         covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
-        thin=thin_segments(measured.coverage, comparison.min_paired_share),
+        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
         expectations={(each.alert, each.segment): each for each in expectations},
         standstills={each.alert: each for each in standstills},
         states=states,

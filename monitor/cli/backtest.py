@@ -29,10 +29,10 @@ def backtest(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List the pages that other rules would have sent over the stored runs, beside those that were sent.
+    """List the pages that other rules would have sent.
 
-    Every stored run is judged again in order, those before --from too, since rules learn from them. Nothing is stored or
-    sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
+    Over the stored runs, beside the pages that were sent. Every stored run is judged again in order, those before --from too,
+    since rules learn from them. Nothing is stored or sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
     """
     from monitor.service.analysis.rule_backtest import Period
     from monitor.service.analysis.rule_backtest import backtest_rules as judge_again
@@ -66,7 +66,7 @@ def _as_dict(found: Backtest) -> dict[str, object]:
         "runs": {status.value: count for status, count in found.runs.items()},
         "rules": {
             rule.alert: {"pages": would[rule.alert], "runs_not_judged": found.lacking.get(rule.alert, 0)}
-            for rule in found.comparison.rules
+            for rule in found.comparison.judging.rules
         },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
         "changes": [transition_dict(each) for each in _announced(found.transitions)],
@@ -84,12 +84,12 @@ def _print(found: Backtest) -> None:
     if changes:
         print_table(columns, (_row(each) for each in changes), title="These rules would have sent")
     would, did = _pages(found.transitions), _pages(found.stored)
-    alerts = dict.fromkeys([*(rule.alert for rule in found.comparison.rules), *did])
-    known = {rule.alert for rule in found.comparison.rules}
+    alerts = dict.fromkeys([*(rule.alert for rule in found.comparison.judging.rules), *did])
+    known = {rule.alert for rule in found.comparison.judging.rules}
     rows = ((alert, f"{would[alert]:,}" if alert in known else "-", f"{did[alert]:,}") for alert in alerts)
     print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), rows)
     for alert, count in found.lacking.items():
-        metric, statistic = next(each.subject for each in found.comparison.rules if each.alert == alert)
+        metric, statistic = next(each.subject for each in found.comparison.judging.rules if each.alert == alert)
         print_line(
             f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not summarized then, "
             "and neither the lists nor the scores that it takes are kept"

@@ -69,7 +69,10 @@ def compare(  # noqa: PLR0913 - one a flag
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the lists that two files hold for the same users: in all, by segment, and side by side for the worst."""
+    """Compare two files of lists for the same users.
+
+    In all, by segment, and side by side for the worst users.
+    """
     from monitor.metrics import Need
     from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
     from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions

@@ -30,7 +30,7 @@ def upgrade_schema(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version; warn where a daemon works with them meanwhile."""
+    """Create the tables, or bring them up to this version. Warns where a daemon works with them meanwhile."""
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
@@ -58,9 +58,10 @@ def downgrade_schema(
     force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the schema back to an earlier revision, after a list of the tables that go with what is in them: back them up.
+    """Take the schema back to an earlier revision.
 
-    Refused while a daemon works with the database, or on PostgreSQL a run is under way.
+    Lists before the tables that go with what is in them: back them up. Refused while a daemon works with the database, or on
+    PostgreSQL a run is under way.
     """
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
@@ -97,7 +98,10 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 @app.command("check")
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
+    """Check that the tables are what this version expects.
+
+    Exit 0 when they are exactly so, 4 with the differences otherwise.
+    """
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
@@ -121,9 +125,9 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Show the size of the database by kind of data, and what a run and a day add.
+    """Show what the database takes, by kind of data.
 
-    Rows marked ~ are estimated, since counting them would take long.
+    What a run and a day add, too. Rows marked ~ are estimated, since counting them would take long.
     """
     from monitor.settings import load_settings
     from monitor.storage import opened_store
@@ -151,7 +155,10 @@ def prune_database(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete now what is older than `retention`, as the daemon does every hour; safe beside a daemon."""
+    """Delete now what `retention` lets go.
+
+    As the daemon does every hour; safe beside a daemon.
+    """
     from datetime import UTC, datetime
 
     from monitor.settings import load_settings

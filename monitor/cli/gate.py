@@ -88,7 +88,9 @@ def gate(  # noqa: PLR0913 - the command's options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Decide on a rollout: is the candidate's mean excess below the margin? Valid however often you look.
+    """Decide on a rollout from stored runs: safe, or a breach?
+
+    Is the candidate's mean excess below the margin? The answer is valid however often you look.
 
     Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal failure, 74 output, 3 a source,
     4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.

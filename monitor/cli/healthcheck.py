@@ -33,10 +33,10 @@ def healthcheck(  # noqa: PLR0913 - the command's options
     cert: Annotated[Path | None, typer.Option("--cert", help="Certificate to show, where every client needs one.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Its key, where that is in a file of its own.")] = None,
 ) -> None:
-    """Ask a daemon whether it is well, with TLS or without, whichever it takes; exit 0 when it is, 1 when not.
+    """Ask a daemon whether it is well: exit 0, else 1.
 
-    No password is needed. Its certificate is not verified: the answer is no secret. Of the configuration only `listen` is read,
-    and not even that where an address is given. Without either it is 127.0.0.1:29108.
+    With TLS or without, whichever it takes. No password is needed. Its certificate is not verified: the answer is no secret. Of
+    the configuration only `listen` is read, and not even that where an address is given. Without either it is 127.0.0.1:29108.
     """
     from monitor.cli.health_probe import HealthProbe, probe, tls_context
 

@@ -45,6 +45,7 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes and colours in help take as long to load as all the rest of it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(serve.demo)

@@ -32,7 +32,10 @@ def metrics(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List every metric: its range, what identical and disjoint lists score, what it needs, and what it means."""
+    """List every metric and what it declares.
+
+    Its range, what identical and disjoint lists score, what it needs, and what it means.
+    """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS
 

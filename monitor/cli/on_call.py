@@ -54,10 +54,10 @@ def list_alerts(
     as_json: AsJson = False,
     only_states: Annotated[bool, typer.Option("--states", help="The state of every alert, without transitions.")] = False,
 ) -> None:
-    """Show which alerts are pending or firing, a summary of the quiet ones, and every transition so far.
+    """Show pending and firing alerts, and every transition.
 
-    With --states the state of each alert. With --json one object a transition, oldest first; with --states --json one object an
-    alert and segment.
+    Quiet alerts are summed up. With --states the state of each alert. With --json one object a transition, oldest first; with
+    --states --json one object an alert and segment.
     """
     comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):

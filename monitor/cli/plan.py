@@ -41,7 +41,9 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Compute how many users a run, or how many runs, show a drop of the mean or a share of users gone bad.
+    """Compute how many users or runs it takes to show a drop.
+
+    A drop of the mean, or a share of users whose lists went bad.
 
     By Student's t on the mean of the runs against the healthy runs before, exact for normal runs. With --users and --runs it
     gives the chance. A percentile or a share below a floor may see a few users earlier than the mean does.

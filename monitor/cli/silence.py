@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=ListingGroup,
-    help="Hold alerts back that on-call knows already: add, list and expire silences. Without a command: `ls`.",
+    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
 )
 
 

@@ -68,10 +68,10 @@ def run_once(  # noqa: PLR0913 - the command's options
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, notify receivers of what fires, and exit: rankwatch without a daemon.
+    """Run one slot of each comparison, notify, and exit.
 
-    Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not be reached, 74 when the textfile
-    could not be written. What was run stays stored; file and push show a run that failed, too.
+    This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not
+    be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
     from monitor.service.commands.one_shot import open_one_shot
@@ -126,7 +126,10 @@ def replay(  # noqa: PLR0913 - the command's options
     notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
+    """Run every slot of a past period in order, as if live.
+
+    Rules, states and transitions have the slot's time.
+    """
     from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
@@ -229,10 +232,10 @@ def backfill(
     end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that has arrived since, on the lists that were kept with each run. Rules never judge it.
+    """Measure relevance that has arrived since the runs.
 
-    Lists the runs that have their labels now and those that wait for them. Exit 3 when relevance that is there could not be
-    used.
+    On the lists that were kept with each run; rules never judge it. Lists the runs that have their labels now and those that
+    wait for them. Exit 3 when relevance that is there could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -74,7 +74,10 @@ def show(
     users: Annotated[int, typer.Option("--users", "-n", min=0, help="How many of the worst users to show.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show one run: similarity by segment, why it fell, and both lists of the users that were worst off, side by side."""
+    """Show one stored run, and both lists of its worst users.
+
+    Similarity by segment, and why it fell.
+    """
     with opened_database(config) as (store, _):
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
         summaries, evidence, arm_scores = (

@@ -9,7 +9,6 @@ import typer
 
 from monitor.cli.output import instant, number, print_json, print_line, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
-from monitor.model import MEAN
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -32,10 +31,11 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
 ) -> None:
-    """Propose thresholds from the stored healthy runs, and show what each would have caught.
+    """Propose thresholds from the stored healthy runs.
 
-    All of them together are to page falsely once in the accepted time. Fixed thresholds do not follow the seasons or a slow
-    change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn from.
+    Shows what each would have caught. All of them together are to page falsely once in the accepted time. Fixed thresholds do
+    not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn
+    from.
     """
     from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
     from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
@@ -53,7 +53,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
             print_json(_as_dict(each))
         return
     if not as_yaml:
-        _print(found, what.runs_a_false_page * interval)
+        _print(found, what.judging.runs_a_false_page * interval)
     _print_yaml(found)
 
 
@@ -116,6 +116,6 @@ def _print_yaml(found: tuple[Suggestion, ...]) -> None:
     for each in proposed:
         rule = each.rule
         segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
-        statistic = "" if rule.statistic == MEAN else f", statistic: {json.dumps(str(rule.statistic))}"
+        statistic = "" if str(rule.statistic) == "mean" else f", statistic: {json.dumps(str(rule.statistic))}"
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

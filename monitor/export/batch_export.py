@@ -99,7 +99,7 @@ def require_textfile(path: Path) -> Path:
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Put the page in the file's place at once, so that nobody reads half of one. OSError, with the path, leaves the old."""
+    """Replace the file by the page at once, so that half a page is never read. OSError, with the path, leaves the old file."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
             _replace(path, draft, page)
@@ -108,7 +108,7 @@ def write_textfile(path: Path, page: bytes) -> None:
 
 
 def _replace(path: Path, draft: IO[bytes], page: bytes) -> None:
-    """The draft's name does not end in .prom: nobody reads it."""
+    """Write the draft, whose name node_exporter passes over, and rename it."""
     try:
         draft.write(page)
         draft.flush()

@@ -177,7 +177,7 @@ class DaemonMetrics(Collector):
         self._outbox = {"pending": pending, "held": held, "given_up": given_up, "oldest_age_seconds": oldest_s}
 
     def led_by(self, leadership: Callable[[], tuple[bool, int | None]]) -> None:
-        """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
+        """Show whether this process leads, and the leader's epoch; asked at each scrape, from memory."""
         self._leadership = leadership
 
     def database(self, *, is_up: bool) -> None:
@@ -223,7 +223,7 @@ class DaemonMetrics(Collector):
             is_leader, epoch = self._leadership()
             gauges.set("leader", (), is_leader)
             gauges.set("lease_epoch", (), epoch)
-        if is_leader:  # who led before would go on showing the sizes of then
+        if is_leader:  # a former leader would go on showing old sizes
             for kind, used in self._used_bytes.items():
                 gauges.set("database_size_bytes", (kind.value,), used)
         return gauges

@@ -1,4 +1,4 @@
-"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for whoever scrapes."""
+"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for scrapes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedCollector(Collector):
-    """What another collector shows, but for what nobody can confirm."""
+    """The families of another collector, without those that the database does not confirm any more."""
 
     inner: Collector
     confirmation: Confirmation

@@ -10,7 +10,7 @@ from monitor.model import CoverageReason, DataKind
 
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
-"""Why a slot did not run: nobody was there, or the last run was still at it."""
+"""Why a slot did not run: no daemon was there, or the last run had not ended."""
 SEND_OUTCOMES = ("sent", "retry", "dead", "dropped")
 """What comes of one attempt to deliver."""
 PING_OUTCOMES = ("sent", "failed", "dropped")
@@ -171,7 +171,7 @@ _TABLE = (
         _C,
         "slots_skipped_total",
         "comparison reason",
-        "Slots that did not run: missed (nobody was there) or overlap (the last run was still at it).",
+        "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended).",
     ),
     _series(_H, "run_duration_seconds", "comparison", "Time from claim to end of a run.", _RUN_S),
     _series(_H, "stage_duration_seconds", "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
@@ -192,7 +192,7 @@ _TABLE = (
     ),
     # Leading.
     _series(_G, "leader", "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."),
-    _series(_G, "lease_epoch", "", "Epoch of the lease of whoever leads, as this daemon last saw it; grows at each takeover."),
+    _series(_G, "lease_epoch", "", "Epoch of the leader's lease, as this daemon last saw it; grows at each takeover."),
     # Delivery and configuration.
     _series(
         _C,

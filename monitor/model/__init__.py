@@ -10,7 +10,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison, SampleSize
+from monitor.model.comparison import Comparison, JudgingPlan, MeasuringPlan, SampleSize
 from monitor.model.derived_metrics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
@@ -152,6 +152,7 @@ __all__ = [
     "FixedLimit",
     "Histogram",
     "ItemWeights",
+    "JudgingPlan",
     "KeptLists",
     "KindSize",
     "Labels",
@@ -163,6 +164,7 @@ __all__ = [
     "Lesson",
     "Limit",
     "MeasuredRun",
+    "MeasuringPlan",
     "Memory",
     "MemoryRequest",
     "Message",

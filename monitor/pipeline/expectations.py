@@ -59,7 +59,7 @@ on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=ru
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
-    return tuple(rule for rule in comparison.rules if is_learned(rule) or isinstance(rule, StandstillRule))
+    return tuple(rule for rule in comparison.judging.rules if is_learned(rule) or isinstance(rule, StandstillRule))
 
 
 def compute_expectations(
@@ -70,7 +70,7 @@ def compute_expectations(
     ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
     was in alarm there or for all users, and no drift was under way. The same arguments give the same answer.
     """
-    rules = [rule for rule in comparison.rules if is_learned(rule)]
+    rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
     rows = found.measured.coverage.rows if found.measured.coverage else ()
     learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
     figures = Figures.of(found.measured.summaries, rows if learns_coverage else ())
@@ -104,7 +104,7 @@ def find_waiting(z: Floats) -> Flags:
 def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
-        runs=max(1.0, comparison.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(each.segment for each in series)],
         looks={each.rule.alert: _weight(each.rule) for each in series},
     )

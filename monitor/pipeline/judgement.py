@@ -50,7 +50,7 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
     states, transitions = evaluate_rules(
         comparison, found, memory.states, at, expectations=expectations, standstills=standstills
     )
-    states, transitions = assign_incidents(states, transitions, memory.states, group_for=comparison.group_for)
+    states, transitions = assign_incidents(states, transitions, memory.states, group_for=comparison.judging.group_for)
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past
     )
@@ -61,7 +61,7 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
 
 def needs_recent(comparison: Comparison) -> bool:
     """Whether messages compare values with a normal that no rule learns, so that earlier summaries are wanted."""
-    return not learning_rules(comparison) and any(isinstance(rule, SimilarityRule) for rule in comparison.rules)
+    return not learning_rules(comparison) and any(isinstance(rule, SimilarityRule) for rule in comparison.judging.rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,7 +88,7 @@ class ChangeScales:
             return share_interval(change.value or 0.0, change.users)
         found = (each for each in self.summaries if (each.segment, each.metric) == (change.segment, change.metric))
         summary = next(found, None)
-        rule = next(rule for rule in self.comparison.rules if rule.alert == change.alert)
+        rule = next(rule for rule in self.comparison.judging.rules if rule.alert == change.alert)
         if summary is None or not isinstance(rule, SimilarityRule):
             return None
         return estimate_interval(summary, change.statistic, rule.scores)
@@ -97,7 +97,7 @@ class ChangeScales:
         """What the rule expected, or else another one that learns the same series; or else the mean of recent healthy runs."""
         own = (each.expected for each in self.expectations if (each.alert, each.segment) == (change.alert, change.segment))
         subject = (change.metric, change.statistic)
-        alike = {rule.alert for rule in self.comparison.rules if rule.subject == subject}
+        alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
         others = (each.expected for each in self.expectations if each.alert in alike and each.segment == change.segment)
         known = [expected for expected in chain(own, others) if expected is not None]
         if known:

@@ -67,7 +67,7 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
 
 
 def _similarity_rules(comparison: Comparison) -> list[SimilarityRule]:
-    return [rule for rule in comparison.rules if isinstance(rule, SimilarityRule)]
+    return [rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule)]
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
@@ -83,9 +83,9 @@ def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable
     if lists is None or not metrics:
         return ()
     baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
-    pairing = pair(lists.panel, baseline, candidate, comparison.k)
+    pairing = pair(lists.panel, baseline, candidate, comparison.measuring.k)
     scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
-    return summarize_scores(comparison, lists.segments, scores, metrics)
+    return summarize_scores(comparison.judging.rules, comparison.measuring.k, lists.segments, scores, metrics)
 
 
 def _from_scores(comparison: Comparison, record: RunRecord, history: History, name: str) -> tuple[Summary, ...]:
@@ -114,7 +114,8 @@ def _empty_past() -> defaultdict[str, deque[PastRun]]:
 
 
 def _without_conditions(comparison: Comparison) -> Comparison:
-    return replace(comparison, rules=tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.CONDITION))
+    rules = tuple(rule for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION)
+    return replace(comparison, judging=replace(comparison.judging, rules=rules))
 
 
 @dataclass(slots=True, kw_only=True)

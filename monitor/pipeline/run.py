@@ -44,7 +44,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
-        rules, runs = tuple(rule for rule in comparison.rules if isinstance(rule, SimilarityRule)), RECENT
+        rules, runs = tuple(rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule)), RECENT
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
@@ -52,7 +52,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
         runs=runs if rules else 0,
         series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SimilarityRule | CoverageRule)},
         splits=HEALTHY_RUNS,
-        wants_last_lists=needs_last(comparison),
+        wants_last_lists=needs_last(comparison.measuring),
     )
 
 
@@ -67,7 +67,7 @@ def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, cl
         measurement = measure_slot(comparison, arms, claim.slot, watch, last=memory.last_lists, splits=memory.splits)
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
-    status, reason = assess(measurement, comparison.min_paired_share)
+    status, reason = assess(measurement, comparison.judging.min_paired_share)
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
     return _judge(comparison, claim, memory, clock.now(), found)
@@ -96,7 +96,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         reason=found.reason,
         finished_at=at,
         config_hash=comparison.config_hash,
-        k=comparison.k,
+        k=comparison.measuring.k,
         states=judgement.states,
         transitions=add_explanations(judgement.transitions, found.measured.explanation),
         expectations=judgement.expectations,
@@ -108,7 +108,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
     """What is stored of a run of this status: nothing of segments of which too little was compared."""
-    thin = thin_segments(measured.coverage, comparison.min_paired_share)
+    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
     return replace(
         measured,
@@ -124,7 +124,7 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
 
 def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
     """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
-    if scores is None or not comparison.keep_scores or not len(scores.users):
+    if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
         return None
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
@@ -139,8 +139,8 @@ def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | No
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     """Until when relevance is waited for, None where nothing needs it."""
-    within = comparison.relevance_within
-    return claim.slot + within if within is not None and relevance_metrics(comparison) else None
+    within = comparison.measuring.relevance_within
+    return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:

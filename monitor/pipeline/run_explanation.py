@@ -83,7 +83,7 @@ def can_split(metric: Metric) -> bool:
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
-    return known.get(next((name for name in watched_metrics(comparison) if name in known), next(iter(known), "")))
+    return known.get(next((name for name in watched_metrics(comparison.judging.rules) if name in known), next(iter(known), "")))
 
 
 def find_farthest(metric: Metric, k: int) -> float:
@@ -105,8 +105,8 @@ def explain_run(
     shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
     split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
     known = [each for each in past if each.metric == split.metric]
-    farthest = find_farthest(metric, comparison.k)
-    examples = min(SHOWN_EXAMPLES, comparison.evidence_users)
+    farthest = find_farthest(metric, comparison.measuring.k)
+    examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples) if known else None
     naming = _Naming(pairing=pairing, users=users)
     if found is not None:

@@ -21,6 +21,7 @@ from monitor.model import (
     CoverageReason,
     KeptLists,
     MeasuredRun,
+    MeasuringPlan,
     NoiseFloor,
     Pairing,
     Panel,
@@ -91,30 +92,31 @@ def measure_slot(
     ``last`` are the lists of the comparison's last run, for what compares an arm with itself; ``splits`` what earlier healthy
     runs left, oldest first, to explain this one by.
     """
-    deadline = watch.clock.monotonic() + comparison.deadline.total_seconds()
+    measuring = comparison.measuring
+    deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
-        asked = arms if watch.clock.now() >= slot + comparison.relevance_after else replace(arms, relevance=None)
+        asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
         answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
-        pairing = _pair(panel, answers, comparison.k)
+        pairing = _pair(panel, answers, measuring.k)
         troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
     with watch.stage("score"):
-        metrics, unmeasured = scorable_metrics(comparison, pairing.batch)
+        metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
         by_metric = score_all(pairing.batch, metrics)
-        floor, no_floor = _measure_floor(comparison, panel, pairing, answers, metrics, last)
-        by_metric, bounds = add_floor(by_metric, floor, metrics, comparison.k)
+        floor, no_floor = _measure_floor(measuring, panel, pairing, answers, metrics, last)
+        by_metric, bounds = add_floor(by_metric, floor, metrics, measuring.k)
         scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
         del answers
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison, segments, scores, metrics, bounds)
+        summaries = summarize_scores(comparison.judging.rules, measuring.k, segments, scores, metrics, bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
-        catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
-        arm_scores = _measure_arms(comparison, pairing, scores, segments, last)
-        lists = keep_lists(pairing, scores.users, segments) if comparison.keep_lists else None
+        catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
+        arm_scores = _measure_arms(measuring, pairing, scores, segments, last)
+        lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
     with watch.stage("explain"):
         chosen = choose_metric(comparison, metrics)
         explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
@@ -144,7 +146,7 @@ def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
 
 
 def _measure_floor(
-    comparison: Comparison,
+    measuring: MeasuringPlan,
     panel: Panel,
     pairing: Pairing,
     answers: Answers,
@@ -152,11 +154,11 @@ def _measure_floor(
     last: KeptLists | None,
 ) -> tuple[dict[str, Floats], tuple[str, ...]]:
     """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
-    recalled, lack = last_baseline(comparison, last)
+    recalled, lack = last_baseline(measuring.noise_floor, last)
     again = answers.again if recalled is None else recalled
     if again is None:
         return {}, (lack,) if lack else ()
-    return measure_floor(panel, pairing, (answers.baseline, again), comparison.k, metrics, answers.weights), ()
+    return measure_floor(panel, pairing, (answers.baseline, again), measuring.k, metrics, answers.weights), ()
 
 
 def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
@@ -165,23 +167,23 @@ def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
 
 
 def _measure_arms(
-    comparison: Comparison, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
+    measuring: MeasuringPlan, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
 ) -> tuple[ArmScore, ...]:
-    if not comparison.arm_metrics:
+    if not measuring.arm_metrics:
         return ()
     return measure_arms(
         pairing.batch,
         segments,
-        [parse_arm_metric(name) for name in comparison.arm_metrics],
-        catalogue_size=comparison.catalogue_size,
-        last=None if last is None else recode_last_lists(last, scores.users, pairing, comparison.k),
+        [parse_arm_metric(name) for name in measuring.arm_metrics],
+        catalogue_size=measuring.catalogue_size,
+        last=None if last is None else recode_last_lists(last, scores.users, pairing, measuring.k),
     )
 
 
-def needs_last(comparison: Comparison) -> bool:
-    """Whether the noise floor or an arm-wide metric of the comparison looks back at the last run."""
-    return comparison.noise_floor is NoiseFloor.TEMPORAL or any(
-        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in comparison.arm_metrics
+def needs_last(measuring: MeasuringPlan) -> bool:
+    """Whether the noise floor or an arm-wide metric looks back at the last run."""
+    return measuring.noise_floor is NoiseFloor.TEMPORAL or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in measuring.arm_metrics
     )
 
 

@@ -18,7 +18,7 @@ def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: 
     """What each rule on standstill has counted, this run included, in the order of rules."""
     churn = {arm: each.value or 0.0 for arm, each in find_churn(scores).items()}
     last = past[-1] if past else None
-    rules = (rule for rule in comparison.rules if isinstance(rule, StandstillRule))
+    rules = (rule for rule in comparison.judging.rules if isinstance(rule, StandstillRule))
     return tuple(_count(_before(rule, last), churn, was_firing=_was_firing(rule, last)) for rule in rules)
 
 

@@ -1,7 +1,7 @@
 """Apprise, an extra: chat and mail services without a receiver of their own here, each named by one of Apprise's URLs.
 
-Each URL is notified by itself. One that did not accept a message is tried again, and those that did do not get it twice; who
-has it is remembered in memory, so after a restart they may. Whatever is not a plain success is a failure, and none is
+Each URL is notified by itself. One that did not accept a message is tried again, and those that did do not get it twice; this
+is remembered in memory, so after a restart they may. Whatever is not a plain success is a failure, and none is
 permanent, since Apprise does not say why.
 """
 

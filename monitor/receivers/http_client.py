@@ -33,14 +33,14 @@ _ADVICE = {
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
 _OF_MESSAGE = frozenset({400, 413, 422})
-"""Statuses that are about the message, not about who sends it where."""
+"""Statuses that are about the message, not about sender or address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
     """Status and headers of an answer, and the first 16 KiB of its body; None where it did not come to its end.
 
-    Whoever shows the body takes care that it echoes no secret.
+    The body may echo secrets: receivers show only what they know to be none.
     """
 
     status: int
@@ -114,7 +114,7 @@ class HttpClient:
             transport.cut()
             if answer_so_far is not None:
                 return answer_so_far
-            reason = self._http.describe(error, self._timeout_s)
+            reason = self._http.failure_reason(error, self._timeout_s)
         else:
             if answer.body is not None:
                 self._idle.append(transport)
@@ -130,7 +130,7 @@ class HttpClient:
             request = self._http.prepare(method, self._url, headers, exchange.body)
             response = exchange.transport.send(request, timeout=exchange.deadline)
             exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
-            body = self._http.read_body(response.raw, exchange.deadline)
+            body = self._http.read_answer(response.raw, exchange.deadline)
         finally:
             exchange.transport.finish(keep=body is not None)
         return replace(exchange.answer, body=body)

@@ -105,7 +105,7 @@ def prepare(method: str, url: str, headers: Mapping[str, str], body: RequestBody
     return requests.Request(method, url, headers={**own, **headers}, data=data).prepare()
 
 
-def read_body(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
+def read_answer(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body that is read to its end as it comes; None where it is too late, too large or broken."""
     kept, size = bytearray(), 0
     try:
@@ -119,7 +119,7 @@ def read_body(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     return bytes(kept)
 
 
-def describe(error: Exception, timeout_s: float) -> str:
+def failure_reason(error: Exception, timeout_s: float) -> str:
     """What kept an answer from coming, and what to do; nothing of the URL."""
     chain = list(_chain(error))
     if isinstance(error, OverdueError) or any(isinstance(link, TimeoutError) for link in chain):

@@ -33,7 +33,7 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class PingOptions(Options):
-    """Ping a URL when a run starts, ends well or fails; whoever is behind it notices when the pings stay away."""
+    """Ping a URL when a run starts, ends well or fails; the service behind it notices when the pings stay away."""
 
     url: SecretUrl = Field(
         description="Where to ping, as with Healthchecks: `/start` and `/fail` go behind its path. A secret, never shown."
@@ -68,7 +68,7 @@ class Ping:
 
 
 def _ignore_outcome(_name: str, _outcome: str) -> None:
-    """Used where nobody asks for the outcomes of pings."""
+    """The default: outcomes of pings are not counted."""
 
 
 class RunPings:

@@ -27,7 +27,7 @@ class SlackOptions(ReceiverEntry):
     kind: ClassVar[str] = "slack"
 
     url: SecretUrl = Field(
-        description="The incoming webhook's URL, https://hooks.slack.com/services/... Treated as a secret: who has it can post."
+        description="The incoming webhook's URL, https://hooks.slack.com/services/... A secret: it lets anybody post."
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)

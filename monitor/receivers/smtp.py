@@ -1,7 +1,7 @@
 """One SMTP exchange under one deadline, and what the server's codes mean for a delivery.
 
 The deadline holds for the whole exchange: looking up the name, connecting, TLS, every command and every answer. 5xx is
-permanent, but for what a server answers before it knows who it talks to; 4xx, silence and broken connections may pass. Errors
+permanent, but for what a server answers before MAIL or a login; 4xx, silence and broken connections may pass. Errors
 name the step, the code and the enhanced code; never the rest of its text, which may echo anything.
 """
 
@@ -90,7 +90,7 @@ class SmtpClient:
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
-        """Hand over the mail; those of ``to`` that were refused while others were not. DeliveryError when nobody has it."""
+        """Hand over the mail; those of ``to`` that were refused while others were not. DeliveryError when none has it."""
         exchange = _Exchange(sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s))
         try:
             BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(exchange.deadline)
@@ -204,7 +204,7 @@ class SmtpClient:
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """Whom to trust: the usual authorities, or those of a file alone. ConfigError when it holds none."""
+    """The authorities to trust: the usual ones, or those of a file alone. ConfigError when it holds none."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:

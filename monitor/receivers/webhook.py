@@ -1,7 +1,7 @@
 """A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4.
 
-Whoever accepts Alertmanager's webhooks accepts these. One request is one message. A message may come twice, then with the same
-``Idempotency-Key: <incident>:<digest of the changes>``. The body::
+Programs that accept Alertmanager's webhooks accept these. One request is one message. A message may come twice, then with
+the same ``Idempotency-Key: <incident>:<digest of the changes>``. The body::
 
     {"version": "4", "groupKey": INCIDENT, "truncatedAlerts": 0, "status": "firing" | "resolved", "receiver": NAME,
      "groupLabels": {"comparison": ..., "severity": ...}, "commonLabels": {...}, "commonAnnotations": {...},

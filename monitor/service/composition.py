@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -12,6 +12,7 @@ import structlog
 
 from monitor.alerts import NotificationPolicy, retire_alerts
 from monitor.errors import ConfigError, DatabaseError
+from monitor.export import PrometheusPublisher
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
 from monitor.receivers import open_pings, open_receivers
@@ -50,7 +51,7 @@ class Wiring:
     def stale_after(self) -> dict[str, timedelta]:
         """For each comparison how long no run may end ok before it counts as stale."""
         return {
-            name: watched.comparison.stale_after * watched.schedule.longest + watched.comparison.deadline
+            name: watched.comparison.judging.stale_after * watched.schedule.longest + watched.comparison.measuring.deadline
             for name, watched in self.watched.items()
         }
 
@@ -89,6 +90,18 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = Non
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
         pings=open_pings(settings.pings, on_outcome=on_ping),
+    )
+
+
+def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()) -> None:
+    """Have metrics for the comparisons, receivers and ``pings`` of this wiring, and for no others."""
+    publisher.watch(
+        tuple(wiring.watched),
+        wiring.receiver_names,
+        intervals=wiring.intervals,
+        stale_after=wiring.stale_after,
+        pings=pings,
+        max_series=wiring.settings.max_series,
     )
 
 

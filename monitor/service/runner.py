@@ -114,7 +114,7 @@ class Runner:
                 slot,
                 owner=self.owner,
                 now=now,
-                until=now + comparison.deadline + STORING,
+                until=now + comparison.measuring.deadline + STORING,
                 config_hash=comparison.config_hash,
                 rerun=rerun,
             )

@@ -31,8 +31,8 @@ class DatabaseSettings:
 def load_database_settings(path: Path, environ: Mapping[str, str] | None = None) -> DatabaseSettings:
     """Read the database and the names of comparisons from a configuration file.
 
-    Whoever looks at what is stored may lack the variables and secrets that the daemon runs with. Where these two keys are not
-    plainly right the whole file is checked, and the ConfigError lists everything that is wrong with it.
+    Commands that only read the database may lack the variables and secrets that the daemon runs with. Where one of these keys
+    is not right the whole file is checked, and the ConfigError lists every problem.
     """
     text, base = read_text(path), path.absolute().parent
     if (found := _read_keys(read_mapping(text, str(path), environ), base)) is not None:

@@ -27,7 +27,7 @@ from monitor.settings.rule_options import RuleOptions
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedMetric:
-    """What is judged: the metric, and what of it where that is not the scores themselves."""
+    """What a rule judges: a metric's scores, or what the noise floor derives from them."""
 
     metric: Metric
     derived: DerivedMetric | None = None
@@ -37,12 +37,12 @@ class JudgedMetric:
 
     @property
     def is_excess(self) -> bool:
-        """Whether it tells how much farther the candidate is, and not how alike."""
+        """Whether it is how much farther the candidate is, and not how similar."""
         return self.derived is DerivedMetric.OVER_FLOOR
 
     @property
     def drifts(self) -> Direction:
-        """Where it goes as lists drift apart."""
+        """The side to which it moves as lists drift apart."""
         grows = self.is_excess or not self.metric.higher_is_more_alike
         return Direction.ABOVE if grows else Direction.BELOW
 

@@ -108,7 +108,7 @@ class _Field:
     words: tuple[str, ...] = ()
 
     def parse(self, text: str) -> frozenset[int]:
-        """The values a field's text stands for; ValueError when it stands for none."""
+        """Values of a field; ValueError when the text is no field."""
         return frozenset(value for part in text.split(",") for value in self._part(part))
 
     def _part(self, text: str) -> range:
@@ -260,7 +260,7 @@ def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
 
 
 def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
-    """What a wall time stands for: as a rule one instant; none or the gap's end if skipped, two or the first if repeated."""
+    """Instants of a wall time: usually one; none or the end of the gap if skipped, two or the first if repeated."""
     first, second = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if first == second:
         return (first,)

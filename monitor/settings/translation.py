@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
-from monitor.model import Comparison, Rule
+from monitor.model import Comparison, JudgingPlan, MeasuringPlan, Rule
 from monitor.settings.comparison_hash import config_hash
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
@@ -37,30 +37,43 @@ def policy_of(settings: Settings) -> NotificationPolicy:
 
 
 def to_comparison(options: ComparisonOptions) -> Comparison:
-    """What the pipeline runs on, without sources."""
+    """The comparison as the pipeline runs it, without sources."""
     return Comparison(
         name=options.name,
+        config_hash=config_hash(options),
+        measuring=_measuring_plan(options),
+        judging=_judging_plan(options),
+    )
+
+
+def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
+    return MeasuringPlan(
         k=options.k,
         metrics=options.metrics,
-        rules=_rules(options),
+        arm_metrics=arm_metrics_of(options),
         sample=options.users.sample_size,
         seed=options.seed,
-        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
-        min_paired_share=options.min_paired_share,
         max_segment_values=options.max_segment_values,
-        evidence_users=options.evidence_users,
-        keep_scores=options.keep_scores,
-        config_hash=config_hash(options),
-        arm_metrics=arm_metrics_of(options),
-        catalogue_size=options.catalogue_size,
-        keep_lists=keeps_lists(options),
-        runs_a_false_page=options.false_alarm_every / to_schedule(options).interval,
-        relevance_within=options.relevance.within if options.relevance else None,
+        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
         noise_floor=options.noise_floor.kind if options.noise_floor else None,
-        group_for=options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest),
+        catalogue_size=options.catalogue_size,
+        relevance_within=options.relevance.within if options.relevance else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
+        keep_scores=options.keep_scores,
+        keep_lists=keeps_lists(options),
+        evidence_users=options.evidence_users,
+    )
+
+
+def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
+    schedule = to_schedule(options)
+    return JudgingPlan(
+        rules=_rules(options),
+        min_paired_share=options.min_paired_share,
+        runs_a_false_page=options.false_alarm_every / schedule.interval,
         ignored=options.conditions.ignored,
         stale_after=options.conditions.stale.after,
+        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
     )
 
 

@@ -69,7 +69,7 @@ class Partial:
 
 
 def valid_options(model: type[_OptionsT], raw: object, context: Mapping[str, object]) -> _OptionsT | None:
-    """The options when they are right as a whole."""
+    """The options where all of them are right, else None."""
     try:
         return model.model_validate(raw, context=dict(context))
     except ValidationError:
@@ -155,7 +155,7 @@ def _try(model: type[_ModelT], raw: object, context: dict[str, object]) -> tuple
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    """Put numbers and booleans back to how they were written where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
+    """Replace numbers and booleans by their text where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -169,7 +169,7 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
 
 
 def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
-    """Pydantic's errors, one problem a key: of the forms a value might have had, the one that it is nearest to."""
+    """Pydantic's errors, one problem for each key: of the forms that a value may have, the nearest one."""
     found: dict[KeyPath, list[str]] = defaultdict(list)
     guesses: set[KeyPath] = set()
     for error in errors:
@@ -192,7 +192,7 @@ def _lacks_only_valid_items(error: Any, path: KeyPath, raw: object) -> bool:  # 
 
 
 def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
-    """What is wrong, in words; an unknown key's likeness is only sought where ``seeks``, as that is slow."""
+    """The error in words. A similar key is only searched where ``seeks``, as that is slow."""
     kind = error["type"]
     if kind == "extra_forbidden":
         return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())

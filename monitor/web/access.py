@@ -83,7 +83,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may look. Without arguments: everybody who reaches the port, unencrypted.
+    """Access in force. Without arguments: everybody who reaches the port, unencrypted.
 
     ``options`` are what it was opened from. ``notes``: keys of the file that are not honoured to the letter, and what is done
     instead.

@@ -163,7 +163,7 @@ class TlsOptions(_Part):
 
     @property
     def must_show_certificate(self) -> bool:
-        """Whether nobody comes in without a certificate."""
+        """Whether each client must show a certificate."""
         return self.client_auth_type in {"RequireAndVerifyClientCert", "RequireAnyClientCert", "RequireClientCert"}
 
     @property
@@ -187,7 +187,7 @@ class TlsOptions(_Part):
         if self.verifies_certificates and not self._has_client_ca:
             yield f"client_auth_type: {self.client_auth_type} needs client_ca or client_ca_file, to verify certificates against"
         if self._has_client_ca and not self.verifies_certificates:
-            yield "client_ca is for certificates that nobody is asked for: set client_auth_type: RequireAndVerifyClientCert"
+            yield "client_ca is set but no client certificate is asked for: set client_auth_type: RequireAndVerifyClientCert"
         if self.client_allowed_sans is not None and not self.must_show_certificate:
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
         yield from self._wrong_versions()
@@ -229,7 +229,7 @@ class RateOptions(_Part):
     burst: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_validator(mode="after")
-    def _let_somebody_in(self) -> Self:
+    def _require_burst(self) -> Self:
         if self.interval and not self.burst:
             msg = "burst must be at least 1, or nothing would ever be answered"
             raise ValueError(msg)

@@ -26,7 +26,7 @@ _VERSIONS = {
 }
 
 
-def tls_context(options: TlsOptions) -> ssl.SSLContext:
+def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
@@ -152,7 +152,7 @@ class CertificateStore:
         self._options, self._clock = options, clock
         self._seen = self._stamp()
         self._failed: _Stamp | None = None
-        self._context = tls_context(options)
+        self._context = server_tls_context(options)
         self._looked_at = clock()
 
     def current(self) -> ssl.SSLContext:
@@ -168,7 +168,7 @@ class CertificateStore:
         if stamp == self._seen:
             return
         try:
-            self._context = tls_context(self._options)
+            self._context = server_tls_context(self._options)
         except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
             if stamp == self._failed:
                 return

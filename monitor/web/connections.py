@@ -26,7 +26,7 @@ class Limits:
     """How much of the server one client may take.
 
     ``handshake_s``: how long a client may take to agree on encryption. ``exchange_s``: from the first byte (or the connection)
-    until the answer has left; whoever is slower is cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
+    until the answer has left; slower clients are cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
     usual scrape interval. ``connections``: open ones; one more and the oldest that waits without a request gives way.
     """
 
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
-        """Who is leaving goes before who has never asked anything, those before who has; then the older goes."""
+        """Order of giving way: closing connections, then those without a request so far, then the others; the oldest first."""
         return not self._transport.is_closing(), self._has_asked, self._born
 
     @property
@@ -172,7 +172,7 @@ class Connection(asyncio.Protocol):
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         line, encrypted = self._line, None
         if not line.is_closing():  # start_tls would wait for what is gone
-            with suppress(OSError):  # ssl.SSLError, a time-out, and whoever went away
+            with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
                 encrypted = await self.loop.start_tls(
                     line,
                     self,

@@ -30,7 +30,7 @@ _ADVICE = {
 
 
 class WebServer:
-    """Serves ``app`` on host and port, an empty host being every address of the machine, to those whom ``access`` lets in.
+    """Serves ``app`` on host and port, an empty host being every address of the machine, to clients that ``access`` admits.
 
     ``start``, ``follow`` and ``stop`` may be called from any thread; a stopped server stays stopped.
     """
@@ -68,7 +68,7 @@ class WebServer:
 
     @property
     def access(self) -> Access:
-        """Whom it lets in now."""
+        """The access in force."""
         return self._front.access
 
     @property
@@ -77,7 +77,7 @@ class WebServer:
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Let in whom this lets in from now on. Connections made under another encryption end with what they are answering."""
+        """Put this access in force. Connections made under another encryption end once they have answered."""
         is_same = access.tls == self._front.access.tls
         self._front.access = self._guard.access = access
         if not is_same:

@@ -9,7 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 import numpy as np
 
-from factories import evaluate, expect
+from factories import changed, evaluate, expect
+from factories import comparison as of_bench
 from monitor.model import (
     AlertState,
     Comparison,
@@ -44,7 +45,7 @@ Row = tuple[str, float, str, float, str]
 def run() -> Iterator[Row]:
     """Seconds for 25 rules over 40 segments, 1,000 series, with 1,000 stored runs."""
     what = comparison()
-    fresh = replace(what, rules=tuple(replace(each, min_users=each.min_users + 1) for each in what.rules))
+    fresh = changed(what, rules=tuple(replace(each, min_users=each.min_users + 1) for each in what.judging.rules))
     with tempfile.TemporaryDirectory() as folder, closing(open_store(f"sqlite:///{folder}/bench.db", create=True)) as store:
         states = fill(store, what)
         for limit in (REMEMBERED, RUNS):
@@ -58,20 +59,7 @@ def comparison() -> Comparison:
     looks = [(kind, metric, name) for kind in Learning for metric in METRICS for name in STATISTICS]
     rules = [_rule(*look) for look in looks if look[::2] != (Learning.TREND, "p05")]
     assert len(rules) * len(SEGMENTS) == 1_000
-    return Comparison(
-        name="bench",
-        k=10,
-        metrics=METRICS,
-        rules=tuple(rules),
-        sample=None,
-        seed=0,
-        deadline=timedelta(minutes=1),
-        min_paired_share=0.5,
-        max_segment_values=50,
-        evidence_users=0,
-        keep_scores=False,
-        config_hash="bench",
-    )
+    return of_bench(name="bench", metrics=METRICS, rules=tuple(rules), evidence_users=0, keep_scores=False, config_hash="bench")
 
 
 def _rule(learning: Learning, metric: str, statistic: str) -> SimilarityRule:
@@ -161,7 +149,7 @@ def _seconds(
 ) -> float:
     slot = START + RUNS * DAY
     started = time.process_time()
-    series = {rule.alert: describe_series(rule) for rule in what.rules if is_learned(rule)}
+    series = {rule.alert: describe_series(rule) for rule in what.judging.rules if is_learned(rule)}
     past = store.history.past_runs(
         MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
     )

@@ -43,6 +43,14 @@ def test_help_and_version_load_no_vendor(tmp_path: Path) -> None:
     assert loaded_by(["--version"], ["--help"], ["run-once", "--help"], directory=tmp_path) == "{0}"
 
 
+def test_the_command_line_itself_loads_little_of_the_program(tmp_path: Path) -> None:
+    code = (
+        "import sys, monitor.cli.main; print(*sorted({name.split('.')[1] for name in sys.modules if name[:8] == 'monitor.'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cli", "errors", "redaction"]
+
+
 def test_commands_that_read_the_database_load_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
     open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()

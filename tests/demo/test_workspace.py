@@ -135,11 +135,11 @@ def test_database_listen_address_and_comparison_are_those_of_the_demo(workspace:
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
     assert settings.listen_address == ("127.0.0.1", 29108)
     comparison = to_comparison(settings.comparisons[0])
-    assert (comparison.name, comparison.k, comparison.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
+    assert (comparison.name, comparison.measuring.k, comparison.measuring.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
 
 
 def test_rules_are_those_that_the_fault_should_break(settings: Settings) -> None:
-    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).rules if isinstance(rule, SimilarityRule))
+    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).judging.rules if isinstance(rule, SimilarityRule))
     assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED_ALERTS}
     assert (low.limit, low.segments, low.for_runs) == (
         FixedLimit(direction=Direction.BELOW, value=0.4, resolve_at=0.5),

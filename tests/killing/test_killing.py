@@ -10,6 +10,8 @@ from killing.harness import Outcome, play_all, table_of
 from killing.steps import STEPS
 from servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.early
+
 
 def judge(outcomes: list[Outcome]) -> None:
     sys.stdout.write(table_of(outcomes) + "\n")

@@ -52,7 +52,7 @@ def store_run(  # noqa: PLR0913 - each with a default
         reason=None,
         finished_at=slot,
         config_hash=watched.config_hash,
-        k=watched.k,
+        k=watched.measuring.k,
         summaries=found,
         states=states,
         transitions=transitions,

@@ -291,7 +291,7 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: Sq
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(store: SqlStore) -> None:
     names = ("fake", "other")
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=names)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules), segments=SEGMENTS, to=names)
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
     down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
     assert deliver(store, down, FakeClock()).retry == 3
     assert down.batches == [3]
@@ -306,7 +306,7 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sto
             super().send(message, now=now)
 
     store_run(store, 0.1)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules))
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules))
     receiver = Choosy()
     deliver(store, receiver, FakeClock())
     deliver(store, receiver, FakeClock())
@@ -373,7 +373,7 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
 def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
     names = [f"feed-{number}" for number in range(8)]
     for name in names:
-        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.rules), segments=SEGMENTS)
+        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
     receiver, clock = FakeReceiver(), FakeClock()
     threads = [
         threading.Thread(target=outlet(store, receiver, clock, owner=owner).deliver_due, name=owner) for owner in ("one", "two")

@@ -17,6 +17,8 @@ from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_ru
 from monitor.settings import load_settings, to_comparison
 from monitor.storage import open_store
 
+pytestmark = pytest.mark.early
+
 NAMES = ("ok-seed", "pop20", "missing5", "trunc5", "ok-lowtraffic", "broken")
 PERIOD = ("--from", "2024-01-01", "--to", "2024-01-14", "--json")
 

@@ -23,6 +23,8 @@ from servers.prometheus import running_prometheus
 from servers.webhook import Collector, Request, answer, collector, hang  # noqa: F401 - a fixture
 from service.lists_world import APART, SIMILAR, write_config, write_lists, write_world
 
+pytestmark = pytest.mark.early
+
 SECRET = "s3cret-of-the-hook"  # noqa: S105 - a test's
 
 

@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from drift_lists import lists_folder
 from monitor.cli.main import app
 
+pytestmark = pytest.mark.early
+
 CANDIDATES = ("ok-seed", "pop20", "trunc5", "missing5")
 DAYS = [f"2024-01-{day:02}" for day in range(1, 15)]
 K, P = 10, 0.9

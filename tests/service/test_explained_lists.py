@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 from drift_lists import lists_folder
 from monitor.cli.main import app
 
+pytestmark = pytest.mark.early
+
 FAULTY = ("pop20", "seg2-nonUK-pop", "stale3", "trunc5", "missing5")
 HEALTHY = ("ok-seed", "ok-hyper")
 DAYS = range(1, 15)

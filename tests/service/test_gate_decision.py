@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factories import SLOT
+from factories import SLOT, changed
 from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
@@ -45,7 +45,7 @@ def test_only_rotating_users_count(world: Gated) -> None:
 
 
 def _fixed_of(world: Gated) -> list[str]:
-    users = draw(world.users.table, replace(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
+    users = draw(world.users.table, changed(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
     return list(users)
 
 

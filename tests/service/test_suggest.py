@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from factories import SLOT, summary
+from factories import SLOT, changed, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model import Comparison, RunStatus, State, Summary
@@ -99,7 +99,7 @@ def test_more_looks_and_a_lower_rate_widen_every_threshold(what: Comparison, sto
     fill(store, what)
     alone = propose(what, store).rule.threshold
     among, _ = suggest_thresholds(what, store.history, statistics=["mean", "p05"], interval=DAY)
-    rare = propose(replace(what, runs_a_false_page=900.0), store)
+    rare = propose(changed(what, runs_a_false_page=900.0), store)
 
     assert among.rule.threshold < alone
     assert rare.rule.threshold < alone
@@ -150,7 +150,7 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
     assert found.obstacle is not None
     assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
     best = float(found.obstacle.rpartition("one in ")[2].removesuffix(" days"))
-    easier = propose(replace(what, runs_a_false_page=best * 0.9), store)
+    easier = propose(changed(what, runs_a_false_page=best * 0.9), store)
     assert easier.obstacle is None
     assert easier.rule.threshold > -1.0
 

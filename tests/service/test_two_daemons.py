@@ -19,6 +19,8 @@ from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from servers.recommender import Recommender, recommender  # noqa: F401 - a fixture
 from service.lists_world import SIMILAR, write_config, write_lists, write_world
 
+pytestmark = pytest.mark.early
+
 LEASE_S = 8
 
 # At each commit under a lease: which epoch wrote, and which epoch was in force at that moment.

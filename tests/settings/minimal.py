@@ -20,7 +20,7 @@ Load = Callable[..., Settings]
 
 def rules_on_drift(options: ComparisonOptions) -> tuple[Rule, ...]:
     """The comparison's rules without those on conditions."""
-    return tuple(rule for rule in to_comparison(options).rules if rule.kind is not RuleKind.CONDITION)
+    return tuple(rule for rule in to_comparison(options).judging.rules if rule.kind is not RuleKind.CONDITION)
 
 
 def learning_of(rule: Rule) -> Learning | None:

@@ -10,7 +10,7 @@ RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}
 def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
 
-    told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.rules}
+    told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.judging.rules}
     assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, Learning.DROP)
     assert told["SimilarityFalls"] == ("extended_tau", "mean", Direction.BELOW, Learning.TREND)
     assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, Learning.DROP)
@@ -20,17 +20,17 @@ def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Lo
     assert told["ListsMissing"] == ("coverage", "missing(candidate)", Direction.ABOVE, Learning.DROP)
     assert told["CandidateFrozen"] == ("frozen", "candidate", Direction.ABOVE, None)
     assert "BeyondNoise" not in told
-    assert {rule.segments for rule in found.rules if is_learned(rule)} == {"each"}
+    assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
 
 def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
     without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
 
-    assert (found.keep_lists, found.arm_metrics[-1]) == (True, "self_churn")
-    assert not without.keep_lists
-    assert RuleKind.STANDSTILL not in {rule.kind for rule in without.rules}
-    assert "self_churn" not in without.arm_metrics
+    assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (True, "self_churn")
+    assert not without.measuring.keep_lists
+    assert RuleKind.STANDSTILL not in {rule.kind for rule in without.judging.rules}
+    assert "self_churn" not in without.measuring.arm_metrics
 
 
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:

@@ -23,7 +23,7 @@ from monitor.web import certificates as rotating
 from monitor.web import certificates as tls
 from monitor.web.access import Access, open_access
 from monitor.web.access_options import AccessOptions, TlsOptions
-from monitor.web.certificates import CertificateStore, alternative_names, tls_context
+from monitor.web.certificates import CertificateStore, alternative_names, server_tls_context
 from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
@@ -197,7 +197,7 @@ def test_suites_and_the_curve_are_those_of_the_file(health: Any, authority: Auth
             assert (connection.sock.cipher() or [""])[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
         client.set_ecdh_curve("prime256v1")
         assert not is_let_in(site)
-    context = tls_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
+    context = server_tls_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
 
 
@@ -205,7 +205,7 @@ def test_every_suite_that_may_be_named_is_one_that_the_library_knows(server_pair
     from monitor.web.access_options import SUITES  # noqa: PLC0415 - here alone
 
     for name, openssl in SUITES.items():
-        context = tls_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
+        context = server_tls_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
         assert openssl in {each["name"] for each in context.get_ciphers()}
 
 
@@ -347,7 +347,7 @@ def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
     def fail(_: TlsOptions) -> ssl.SSLContext:
         raise fault
 
-    monkeypatch.setattr(rotating, "tls_context", fail)
+    monkeypatch.setattr(rotating, "server_tls_context", fail)
     Path(pair.key).chmod(0o640)
     now += 1
     assert certificates.current() is first
@@ -428,9 +428,9 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
         if len(tries) < 3:
             msg = "permission denied"
             raise ConfigError(msg)
-        return tls_context(options)
+        return server_tls_context(options)
 
-    monkeypatch.setattr(rotating, "tls_context", open_at_the_third_try)
+    monkeypatch.setattr(rotating, "server_tls_context", open_at_the_third_try)
     Path(pair.key).chmod(0o640)  # neither its time nor its size changes
     for _ in range(4):
         now += 1

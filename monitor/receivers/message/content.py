@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from monitor.alerts.verdicts import format_apart, format_value
 from monitor.model import ALL, Briefing, Message, RuleKind, Severity, Transition, format_instant
 from monitor.receivers.message.explanation_text import cause_shares, example_lists, item_lines, why_sentences
-from monitor.receivers.message.parts import ChangeContent, MessageContent
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
+from monitor.receivers.message.sections import ChangeContent, MessageContent
 
 MAX_CHANGES = 8
 """Changes that are reported in full; the rest is counted."""
@@ -22,7 +22,7 @@ _LOUDEST = tuple(Severity)
 
 
 def ordered_changes(message: Message) -> tuple[Transition, ...]:
-    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then who is farthest out.
+    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then farthest out.
 
     In a repetition those are the firings that last.
     """

@@ -9,8 +9,8 @@ from itertools import zip_longest
 from monitor.attribution import write_falls
 from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
 from monitor.presentation import drop_bounds, explanation_title
-from monitor.receivers.message.parts import SideBySide
 from monitor.receivers.message.safe_text import bounded_line, clean
+from monitor.receivers.message.sections import SideBySide
 
 MAX_ITEMS = 5
 """Items shown that rose, and that fell."""
@@ -63,7 +63,7 @@ def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """Lists of two users, of different groups where nobody chose them."""
+    """Lists of two users, of different groups unless they were chosen."""
     explanation = briefing.explanation
     groups = () if explanation is None else explanation.groups
     examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)

@@ -37,6 +37,6 @@ class DeliveredRecipients:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, addressees: Sequence[str]) -> tuple[str, ...]:
-        """Those who do not have it yet; all of them once everybody has it, for then it is sent anew."""
+        """The recipients that do not have it yet; all of them once each has it, since then it is sent anew."""
         reached = self._reached.get(key, set())
         return tuple(each for each in addressees if each not in reached) or tuple(addressees)

@@ -15,7 +15,7 @@ def plain_text(account: MessageContent, *, has_title: bool = True) -> str:
     """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
 
     Parts that are empty are left out.
-    ``has_title``: without it the title is left out too, for those who show it elsewhere.
+    ``has_title``: without it the title is left out too, for channels that show it elsewhere.
     """
     parts = chain(
         [[account.title]] if has_title else [],

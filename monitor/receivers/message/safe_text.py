@@ -88,7 +88,7 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """What shows the run of this change, and what measures it anew and notifies nobody."""
+    """Commands: one shows the run of this change, one measures it anew without a notification."""
     name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), format_instant(change.slot)
     return (f"rankwatch show {name} --slot {slot}", f"rankwatch replay {name} --from {slot} --to {slot}")
 

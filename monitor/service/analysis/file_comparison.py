@@ -23,6 +23,8 @@ from monitor.model import (
     CoverageRow,
     Evidence,
     EvidenceKind,
+    JudgingPlan,
+    MeasuringPlan,
     PairBatch,
     Panel,
     PartMeans,
@@ -147,7 +149,7 @@ def compare_files(
     segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
-        summaries=summarize_scores(comparison, segments, scores, metrics),
+        summaries=summarize_scores(comparison.judging.rules, comparison.measuring.k, segments, scores, metrics),
         worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
         catalogue=size,
         length=length,
@@ -247,17 +249,15 @@ def _catalogue(given: int | None, listed: int) -> int:
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
-    return Comparison(
-        name="compare",
+    measuring = MeasuringPlan(
         k=k,
         metrics=tuple(map(str, metrics)),
-        rules=(),
         sample=None,
         seed=0,
-        deadline=_LONG,
-        min_paired_share=0.0,
         max_segment_values=MOST_SEGMENTS,
-        evidence_users=worst,
+        deadline=_LONG,
         keep_scores=False,
-        config_hash="",
+        evidence_users=worst,
     )
+    judging = JudgingPlan(rules=(), min_paired_share=0.0)
+    return Comparison(name="compare", config_hash="", measuring=measuring, judging=judging)

@@ -53,7 +53,7 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
 
     ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
     """
-    name = str(parse(metric or comparison.metrics[0]))
+    name = str(parse(metric or comparison.measuring.metrics[0]))
     series = RuleSeries(_mean_of(name, segment), segment)
     healthy, _ = pick_healthy(newest_runs(comparison, history), series)
     if len(healthy) < MIN_HEALTHY_RUNS:
@@ -90,7 +90,7 @@ def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
 
 def alpha_of_budget(comparison: Comparison | None) -> float:
     """Chance of a false page in one look, were this the only one that spends the comparison's budget (of 90 runs for None)."""
-    runs = 90.0 if comparison is None else max(1.0, comparison.runs_a_false_page)
+    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_a_false_page)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 

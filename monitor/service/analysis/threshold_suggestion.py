@@ -74,7 +74,10 @@ def configured_comparison(settings: Settings, name: str, every: timedelta | None
         msg = f"no comparison named {name!r}: the configuration has {', '.join(each.name for each in settings.comparisons)}"
         raise ConfigError(msg)
     comparison, interval = to_comparison(options), to_schedule(options).interval
-    return comparison if every is None else replace(comparison, runs_a_false_page=every / interval), interval
+    if every is None:
+        return comparison, interval
+    judging = replace(comparison.judging, runs_a_false_page=every / interval)
+    return replace(comparison, judging=judging), interval
 
 
 def suggest_thresholds(
@@ -94,7 +97,7 @@ def suggest_thresholds(
     past = newest_runs(comparison, history)
     looks = _targets(comparison, past, statistics, segments)
     budget = Budget(
-        runs=max(1.0, comparison.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(look.series.segment for look in looks)],
         looks={_name(look): 1.0 for look in looks},
     )
@@ -143,7 +146,7 @@ def _targets(
             seen[summary.metric].add(summary.segment)
     names = [Statistic.parse(each) for each in statistics]
     found = []
-    for metric in (parse(name) for name in comparison.metrics):
+    for metric in (parse(name) for name in comparison.measuring.metrics):
         known = seen.get(str(metric), set())
         wanted = sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
         if metric.need is not Need.RELEVANCE:
@@ -158,7 +161,7 @@ def _target(comparison: Comparison, metric: Metric, statistic: Statistic, segmen
     """The rule watches the side on which lists drift apart."""
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.k)
+    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.measuring.k)
     rule = _rule(str(metric), statistic, segment, direction)
     return ThresholdTarget(series=RuleSeries(rule, segment), worst=low if direction is Direction.BELOW else high)
 
@@ -249,7 +252,7 @@ def _days(span: timedelta) -> str:
 def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: History) -> tuple[Suggestion, ...]:
     """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
     rules = tuple(each.rule for each in found if each.obstacle is None)
-    rejudging = Rejudgement(comparison=replace(comparison, rules=rules))
+    rejudging = Rejudgement(comparison=replace(comparison, judging=replace(comparison.judging, rules=rules)))
     firings: dict[str, list[Transition]] = defaultdict(list)
     for record in finished_records(comparison.name, history, None):
         if record.run.config_hash == comparison.config_hash:

@@ -17,7 +17,7 @@ from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
-from monitor.service.composition import Wiring, reconcile, wire
+from monitor.service.composition import reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
 from monitor.service.relevance_backfill import backfill_runs
@@ -160,26 +160,16 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
     ):
         if reconciles:
             reconcile(wiring, store, SystemClock())
+        publisher = PrometheusPublisher(version=__version__)
+        set_known_names(publisher, wiring)
         yield OneShot(
             watched=wiring.watched,
             receivers=wiring.receivers,
             store=store,
-            publisher=_publisher_of(wiring),
+            publisher=publisher,
             policy=wiring.policy,
             pings=wiring.pings,
         )
-
-
-def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
-    publisher = PrometheusPublisher(version=__version__)
-    publisher.watch(
-        tuple(wiring.watched),
-        wiring.receiver_names,
-        intervals=wiring.intervals,
-        stale_after=wiring.stale_after,
-        max_series=wiring.settings.max_series,
-    )
-    return publisher
 
 
 def _resend(sender: OutboxSender) -> str | None:

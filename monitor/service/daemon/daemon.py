@@ -23,6 +23,7 @@ from monitor.service.composition import (
     reconcile_logged,
     reopen_receivers,
     require_reloadable,
+    set_known_names,
     wire,
 )
 from monitor.service.daemon.delivery_loops import DeliveryLoops
@@ -102,7 +103,7 @@ class Daemon:
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._assemble()
-            opened.callback(self._role.stop)
+            opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
@@ -128,7 +129,11 @@ class Daemon:
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
         self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
         self._loops = DeliveryLoops(
-            outbox=store.outbox, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+            outbox=store.outbox,
+            clock=clock,
+            publisher=publisher,
+            owner=self._runner.owner,
+            is_sure=lambda: self._role.leadership.is_sure,
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
@@ -237,16 +242,9 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and jobs in line with the wiring."""
         with self._changing:
-            wiring, settings = self._wiring, self._wiring.settings
-            self._runner.pings = wiring.pings
-            self._publisher.watch(
-                tuple(wiring.watched),
-                wiring.receiver_names,
-                intervals=wiring.intervals,
-                stale_after=wiring.stale_after,
-                pings=tuple(each.name for each in settings.pings),
-                max_series=settings.max_series,
-            )
+            self._runner.pings = self._wiring.pings
+            pings = tuple(each.name for each in self._wiring.settings.pings)
+            set_known_names(self._publisher, self._wiring, pings=pings)
             self._publisher.reloaded(ok=True, at=self._clock.now())
             self._begin_work()
 

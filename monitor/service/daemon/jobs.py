@@ -92,7 +92,7 @@ class DaemonJobs:
             "-loops": JobPlan(call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)),
         }
         for name, watched in self.wiring().watched.items():
-            deadline = watched.comparison.deadline
+            deadline = watched.comparison.measuring.deadline
             run = partial(self.run_slot, name)
             plans[name] = JobPlan(call=run, when=watched.schedule, limit=deadline + STORING + WAITING, is_run=True)
             if watched.arms.relevance is not None:

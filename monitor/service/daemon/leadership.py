@@ -192,10 +192,6 @@ class DaemonRole:
         """Whether the store may write: as far as is known nobody else leads."""
         return self._led is not None
 
-    def is_sure(self) -> bool:
-        """Whether nobody else can lead at this moment."""
-        return self.leadership.is_sure
-
     def begin(self, wiring: Wiring) -> None:
         """Try to win the lease, and lead if it was won; may be called again where the database failed."""
         self.leadership.start()
@@ -206,7 +202,7 @@ class DaemonRole:
         self._loop.start()
 
     def stop_watching(self, timeout_s: float) -> None:
-        """Call ``on_change`` no more; the lease is kept until `stop`."""
+        """Call ``on_change`` no more; the lease is kept."""
         self._loop.stop(timeout_s)
 
     def follow(self, wiring: Wiring) -> bool:
@@ -230,10 +226,6 @@ class DaemonRole:
             self._publisher.run_abandoned(comparison)
         reconcile(wiring, self._store, self._clock)
         self._led = lease
-
-    def stop(self) -> None:
-        """Give the lease back, so that another daemon takes it at once."""
-        self.leadership.stop()
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted."""

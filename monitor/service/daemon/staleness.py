@@ -77,7 +77,7 @@ class StalenessMonitor:
             before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now.wall)
             if transitions:
-                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.group_for)
+                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.judging.group_for)
                 self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
@@ -89,9 +89,9 @@ class StalenessMonitor:
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:
     """How long no run has succeeded, in slots of the schedule, each with the time that its run may take."""
-    schedule, deadline = watched.schedule, watched.comparison.deadline
+    schedule, deadline = watched.schedule, watched.comparison.measuring.deadline
     since = due = watch.last_ok or watch.start.wall
-    for _ in range(watched.comparison.stale_after):
+    for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     needed: timedelta = schedule.next(watch.start.wall) + deadline - watch.start.wall
     return Staleness(

@@ -98,6 +98,11 @@ class Watchdog:
 
     def look(self) -> None:
         """Reschedule after a jump of the wall clock, and restart what hangs."""
+        # First, as a scheduler that hangs may hold locks that everything below waits for.
+        if self.jobs.is_stuck():
+            log.error("scheduler hung; restarted")
+            self.publisher.restarted("scheduler")
+            self.jobs.restart()
         jump = self._jumps.look(self.clock.now(), self.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
@@ -108,10 +113,6 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
-        if self.jobs.is_stuck():
-            log.error("scheduler hung; restarted")
-            self.publisher.restarted("scheduler")
-            self.jobs.restart()
 
     def _rescue(self, name: str) -> None:
         try:

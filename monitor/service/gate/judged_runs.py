@@ -81,7 +81,7 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
         return _BY_STATUS[run.status]
-    sample = comparison.sample
+    sample = comparison.measuring.sample
     if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
