@@ -6,6 +6,11 @@ from monitor.kernels import alignment
 from monitor.kernels.finding import engines, inversions, positions
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _compiled(machine_code: None) -> None:
+    """Before any test here."""
+
+
 @pytest.fixture(params=["numpy", "numba"])
 def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Go over pairs by this engine; without this fixture it is numpy until a process has done very much."""
@@ -19,11 +24,16 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     engine, way = request.param.split(", ")
     longest = 255 if way == "all pairs" else 0
     monkeypatch.setenv(engines.VARIABLE, engine)
-    for module in (alignment, positions):
-        monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
-    monkeypatch.setattr(inversions, "INVERSIONS_ALL_PAIRS_MAX_K", longest)
+    limit_all_pairs(monkeypatch, longest)
     if engine == "numba":
         from monitor.kernels.finding import compiled  # noqa: PLC0415 - only where numba is wanted
 
         monkeypatch.setattr(compiled, "PAIRS_MAX_K", longest)
     return str(request.param)
+
+
+def limit_all_pairs(monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
+    """Compare items two by two up to this length of lists."""
+    for module in (alignment, positions):
+        monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
+    monkeypatch.setattr(inversions, "INVERSIONS_ALL_PAIRS_MAX_K", longest)

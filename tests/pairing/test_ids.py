@@ -12,6 +12,8 @@ from monitor.frames.lists import from_array, from_objects
 from monitor.kernels.finding.engines import VARIABLE
 from monitor.pairing import ids
 
+pytestmark = pytest.mark.usefixtures("machine_code")
+
 PARTS: dict[str, Any] = {
     "text": pd.Series(["1", "b", "1", "a"], dtype="str"),
     "numbers": np.array([1, 3, 1, 2]),
