@@ -85,7 +85,7 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
 
 
 def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float) -> Answers:
-    """All answers, pulled side by side so that they speak of the same moment."""
+    """All answers, pulled side by side so that they are of the same moment."""
     request = PullRequest(users=panel.users, k=comparison.measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)

@@ -71,7 +71,7 @@ def _similarity_rules(comparison: Comparison) -> list[SimilarityRule]:
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
-    """Whether nobody can say what the rule's statistic was; a run that measured nothing at all lacks nothing."""
+    """Whether the rule's statistic is unknown; a run that measured nothing at all lacks nothing."""
     mine = [each for each in summaries if each.metric == rule.metric]
     wanted = (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
     looked_at = [each for each in mine if wanted is None or each.segment in wanted]
@@ -133,7 +133,7 @@ class Rejudgement:
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
 
-        Of conditions one that is not whole says nothing: what a rule lacks now, the run may have measured then.
+        Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run may have measured then.
         """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):

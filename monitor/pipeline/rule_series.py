@@ -121,7 +121,7 @@ def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> t
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """What lessons hold, (runs, m) each, NaN where a run said nothing.
+    """What lessons hold, (runs, m) each, NaN where a run has no value.
 
     Values, sampling errors, how far out each series lay (z), the share of users without a score, and what z added to evidence.
     """
@@ -161,7 +161,7 @@ def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesR
 
 
 def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Runs with a lesson of the alert by the segments that it speaks of: those of one kind are taken over at once."""
+    """Runs with a lesson of the alert, by its segments: runs with the same segments are copied at once."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:
