@@ -177,7 +177,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mutation-") as home:
         folder = Path(home) / "checkout"
         shutil.copytree(given.root, folder, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
-        for mutant, outcome in _outcomes(folder, sorted(drawn)):
+        for mutant, outcome in _outcomes(folder, drawn):
             counts[outcome] += 1
             sys.stdout.write(json.dumps({"outcome": outcome, **mutant._asdict()}) + "\n")
             sys.stdout.flush()
