@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -40,12 +40,12 @@ from monitor.storage import user_scores
 from monitor.storage.alert_states import read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
+from monitor.storage.packed_lessons import lessons_of
 from monitor.storage.run_results import (
     arm_scores_of,
     coverage_of,
     evidence_of,
     expectations_of,
-    lessons_of,
     standstills_of,
     summaries_of,
 )
@@ -58,6 +58,8 @@ RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerj
     coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
 )
 """Rows that `run_of_row` reads."""
+
+_RENAMED = {"slot": "scheduled_for"}
 
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
@@ -199,24 +201,8 @@ class SqlHistory:
 
 def run_of_row(row: Row[Any]) -> Run:
     """The run that a row of `RUN_ROWS` holds."""
-    return Run(
-        id=row.id,
-        comparison=row.comparison,
-        slot=row.scheduled_for,
-        status=RunStatus(row.status),
-        reason=row.reason,
-        attempt=row.attempt,
-        owner=row.owner,
-        config_hash=row.config_hash,
-        k=row.k,
-        asked=row.asked,
-        paired=row.paired,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        catalogue_size=row.catalogue_size,
-        labels_until=row.labels_until,
-        labelled_at=row.labelled_at,
-    )
+    values = {each.name: getattr(row, _RENAMED.get(each.name, each.name)) for each in fields(Run)}
+    return Run(**values | {"status": RunStatus(row.status)})
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
