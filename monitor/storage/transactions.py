@@ -49,7 +49,7 @@ class Fence(Protocol):
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``on_error`` is called with every error of a transaction before it is raised; it must not raise or use the database. ``fence``:
+    ``on_error`` is called with every error of a transaction before it is raised; it must not use the database. ``fence``:
     what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
     that does not answer.
     """

@@ -297,6 +297,6 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""The daily roll-up: the ok runs of slots of one UTC day added up, kept longer than the runs; see `monitor.storage.daily_rollup`.
+"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
 
 ``built_at``: when the newest of these runs ended or got its labels."""
