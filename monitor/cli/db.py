@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_error, print_json, print_line, print_table, progress
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
+from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
 from monitor.errors import DatabaseError, SchemaError
 
 if TYPE_CHECKING:
@@ -129,11 +129,7 @@ def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> No
 
     What a run and a day add, too. Rows marked ~ are estimated, since counting them would take long.
     """
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    settings = load_settings(config)
-    with opened_store(settings.database) as store:
+    with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
         print_json(_size_as_dict(found))
@@ -187,10 +183,7 @@ def prune_database(
 def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": is_dry_run,
-        "rows": dict(found.rows),
-        "by_kind": {kind.value: rows for kind, rows in found.by_kind.items()},
-        "put_off": list(found.put_off),
-        "refused": found.refused,
+        **pick(found, "rows", "by_kind", "put_off", "refused"),
     }
 
 
@@ -209,23 +202,13 @@ def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
 
 
 def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
-    return {
-        "used_bytes": found.used_bytes,
-        "free_bytes": found.free_bytes,
-        "runs_per_day": found.runs_per_day,
-        "bytes_per_day": found.bytes_per_day,
-        "kinds": [
-            {
-                "kind": each.kind.value,
-                "used_bytes": each.used_bytes,
-                "rows": each.rows,
-                "rows_are_estimated": each.is_estimate,
-                "oldest": each.oldest,
-                "bytes_per_run": each.bytes_per_run,
-            }
-            for each in found.kinds
-        ],
-    }
+    kinds = [
+        pick(each, "kind", "used_bytes", "rows")
+        | {"rows_are_estimated": each.is_estimate}
+        | pick(each, "oldest", "bytes_per_run")
+        for each in found.kinds
+    ]
+    return pick(found, "used_bytes", "free_bytes", "runs_per_day", "bytes_per_day") | {"kinds": kinds}
 
 
 def _print_size(found: DatabaseSize) -> None:

@@ -59,8 +59,6 @@ RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerj
 )
 """Rows that `run_of_row` reads."""
 
-_RENAMED = {"slot": "scheduled_for"}
-
 WAITS_FOR_RELEVANCE = and_(
     runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
 )
@@ -200,9 +198,9 @@ class SqlHistory:
 
 
 def run_of_row(row: Row[Any]) -> Run:
-    """The run that a row of `RUN_ROWS` holds."""
-    values = {each.name: getattr(row, _RENAMED.get(each.name, each.name)) for each in fields(Run)}
-    return Run(**values | {"status": RunStatus(row.status)})
+    """The run that a row of `RUN_ROWS` holds: columns have the names of its fields, but for the slot."""
+    names = (each.name for each in fields(Run) if each.name not in ("slot", "status"))
+    return Run(slot=row.scheduled_for, status=RunStatus(row.status), **{name: getattr(row, name) for name in names})
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
