@@ -1,8 +1,11 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
+import fcntl
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import hypothesis
 import pytest
@@ -26,6 +29,15 @@ pytest_plugins = ["servers.postgres"]
 
 hypothesis.settings.register_profile("steady", deadline=None)  # timing decides no test
 hypothesis.settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What numba compiles lies in its cache: one worker compiles it, and the others wait."""
+    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        load = "from monitor.kernels.engines.choice import load; load()"
+        subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,17 +26,11 @@ import pytest
 import scipy.stats  # noqa: F401
 import sqlalchemy  # noqa: F401
 
-_COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-_MEMBERSHIP = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {**_COMPARISONS, **_MEMBERSHIP}
+_PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-}
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult
+}  # fmt: skip
 _NOT_CODE = {"annotation", "returns", "decorator_list", "type_params"}
 _SLOW = {"bench", "cli", "demo", "deploy", "killing", "service"}
 """Folders whose tests run only for mutants of the package of the same name: they start processes."""
@@ -152,26 +146,21 @@ def _pytest(folder: Path, tests: Sequence[str]) -> None:
     sys.exit(pytest.main([*_OPTIONS, *tests]))
 
 
-def _try(folder: Path, mutant: Mutant, limit_s: float) -> str:
-    file = folder / mutant.file
-    source, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
-    try:
-        file.write_text(_mutated(source, mutant.site), encoding="utf-8")
-        return _run(folder, tests_of(folder, mutant.file), limit_s)
-    finally:
-        file.write_text(source, encoding="utf-8")
-        os.utime(file, ns=times)  # machine code that was compiled from it stays good
-
-
 def _outcomes(folder: Path, drawn: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's; a file's tests run once without a fault, which says how long they may take with one."""
-    limits: dict[tuple[str, ...], float] = {}
+    limits: dict[str, float] = {}
     for mutant in drawn:
-        tests, began = tuple(sorted(tests_of(folder, mutant.file))), time.monotonic()
-        if tests not in limits and _run(folder, tests, 1200) != "missed":
+        file, tests, began = folder / mutant.file, tests_of(folder, mutant.file), time.monotonic()
+        if mutant.file not in limits and _run(folder, tests, 1200) != "missed":
             sys.exit(f"tests fail without a fault: {' '.join(tests)}")
-        limit_s = limits.setdefault(tests, 20 + 3 * (time.monotonic() - began))
-        yield mutant, _try(folder, mutant, limit_s)
+        limit_s = limits.setdefault(mutant.file, 20 + 3 * (time.monotonic() - began))
+        source, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+        try:
+            file.write_text(_mutated(source, mutant.site), encoding="utf-8")
+            yield mutant, _run(folder, tests, limit_s)
+        finally:
+            file.write_text(source, encoding="utf-8")
+            os.utime(file, ns=times)  # machine code that was compiled from it stays good
 
 
 def main() -> None:
@@ -188,7 +177,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mutation-") as home:
         folder = Path(home) / "checkout"
         shutil.copytree(given.root, folder, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
-        for mutant, outcome in _outcomes(folder, sorted(drawn)):
+        for mutant, outcome in _outcomes(folder, drawn):
             counts[outcome] += 1
             sys.stdout.write(json.dumps({"outcome": outcome, **mutant._asdict()}) + "\n")
             sys.stdout.flush()

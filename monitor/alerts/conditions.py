@@ -1,4 +1,4 @@
-"""Verdicts of rules on conditions: whether anything can be said of drift after a run, and if not, why."""
+"""Verdicts of rules on conditions: whether drift can be judged after a run, and if not, why."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def judge_condition(
     is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
     if not lacking or is_judged:
         return _clear(condition)
-    others = f" ({len(lacking):,} rules say so)" if len(lacking) > 1 else ""
+    others = f" ({len(lacking):,} rules report it)" if len(lacking) > 1 else ""
     return _in_condition(f"{lacking[0].reason}{others}", lacking[0].users)
 
 
@@ -50,7 +50,7 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
 
 
 def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
-    """Of a run that is not ok; ``unjudged`` says which of the two it is."""
+    """The verdict for a run that is not ok, of which ``unjudged`` has outcome and reason."""
     if unjudged.outcome.value == condition.value:
         return _in_condition(unjudged.reason, 0)
     if condition is Condition.ERROR:

@@ -39,7 +39,7 @@ def advance(
     ============  ======================================  ============================================  ====================
 
     ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the streak, and the state carries
-    their outcome and reason. Where they are ignored they make it quiet, and the end says that nobody saw it recover. A slot
+    their outcome and reason. Where they are ignored they make it quiet, with the reason that nobody saw it recover. A slot
     that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold or ``for`` was changed goes on
     from the stored state: what fires keeps firing, under its key and its severity.
     """

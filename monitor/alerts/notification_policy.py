@@ -52,7 +52,7 @@ class MaintenanceWindow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotificationPolicy:
-    """What the configuration says of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
+    """The configuration of notifications. ``muted``: (comparison, alert) of rules that are dry runs.
 
     ``fallbacks``: for a receiver, the one that gets instead what it rejects permanently.
     """

@@ -28,7 +28,7 @@ from monitor.model import (
 )
 
 CHURN = "self_churn"
-"""The arm-wide metric that says how much of each list was replaced since the last run."""
+"""The arm-wide metric of how much of each list was replaced since the last run."""
 
 _MOST_NAMED = 3
 _REST = "other"
@@ -58,9 +58,9 @@ def read_similarity(
     run_reason: str | None,
     thin_reason: str | None = None,
 ) -> Reading | Verdict:
-    """The value, or a verdict that says why there is none to compare.
+    """The value, or a verdict with the reason why there is none to compare.
 
-    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (``thin_reason`` says so)
+    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (then with ``thin_reason``)
     of this segment, when the segment has no user with a defined score, or when the statistic has no finite value; ``too_few``
     under ``min_users``.
     """
@@ -138,7 +138,7 @@ def _standing(limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
 def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     """``no_data`` for a segment that no user asked belongs to: a name mistyped, or a value that has vanished.
 
-    The reason names the largest segments of the same dimension, or says that there is no such dimension.
+    The reason names the largest segments of the same dimension, or that there is no such dimension.
     """
     dimension = segment.partition("=")[0]
     kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
@@ -225,7 +225,7 @@ def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
 
 
 def _describe_coverage(share: CoverageShare, count: int, asked: str) -> str:
-    """``the candidate gave no list for 34 of 690 users``; ``asked`` says in words how many were asked."""
+    """``the candidate gave no list for 34 of 690 users``; ``asked``: how many were asked, in words."""
     if share.arm is None:
         return f"{count:,} of {asked} could not be compared"
     return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {asked}"

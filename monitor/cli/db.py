@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_error, print_json, print_line, print_table, progress
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
+from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
 from monitor.errors import DatabaseError, SchemaError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from monitor.model import DatabaseSize, KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
@@ -129,19 +127,14 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Show what the database takes, by kind of data.
 
-    What a run and a day cost, too, and when the largest size is reached. Rows marked ~ are estimated, since counting them would
-    take long.
+    What a run and a day add, too. Rows marked ~ are estimated, since counting them would take long.
     """
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    settings = load_settings(config)
-    with opened_store(settings.database) as store:
+    with opened_database(config) as (store, _):
         found = store.maintenance.measure()
     if as_json:
-        print_json(_size_as_dict(found, settings.retention.max_size))
+        print_json(_size_as_dict(found))
     else:
-        _print_size(found, settings.retention.max_size)
+        _print_size(found)
 
 
 @app.command("prune")
@@ -184,94 +177,46 @@ def prune_database(
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
-        _print_present(found, now)
-        _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
+        _print_pruned(found, is_dry_run=dry_run)
 
 
 def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": is_dry_run,
-        "rows": dict(found.rows),
-        "aged": {kind.value: rows for kind, rows in found.aged.items()},
-        "early": {kind.value: rows for kind, rows in found.early.items()},
-        "used_bytes": found.used_bytes,
-        "excess_bytes": found.excess_bytes,
-        "reckoned_from": found.reckoned_from,
-        "lasting_bytes": found.lasting_bytes,
-        "put_off": list(found.put_off),
+        **pick(found, "rows", "by_kind", "put_off", "refused"),
     }
 
 
-def _print_present(found: Pruned, now: datetime) -> None:
-    from monitor.model import format_instant
-
-    if found.reckoned_from:
-        borne_out = f"runs (and a server's own clock) bear out no more than {format_instant(found.reckoned_from)}"
-        print_line(f"this machine's clock says {format_instant(now)}; {borne_out}: ages are counted back from there")
-        print_line("if the clock is right, there were no runs for days: it is believed again two days after they are back")
-
-
-def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:
-    rows = sorted(found.rows.items())
+def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
     done = "would be deleted" if is_dry_run else "deleted"
+    if found.refused:
+        print_line(f"nothing {done}: {found.refused}")
+        return
+    rows = sorted(found.rows.items())
     if rows:
         print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title=f"{done}:")
     else:
         print_line(f"nothing {done}")
-    if found.early:
-        early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
-        print_line(f"before their age, to stay below retention.max_size: {early}")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
-    if found.excess_bytes and max_size:
-        too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
-        todo = "what was put off is left to go" if found.put_off else "nothing is left that may go: raise it"
-        print_line(f"{too_large}: {'the oldest scores, lists and evidence go early' if is_dry_run else todo}")
-        _print_lasting(found.lasting_bytes)
 
 
-def _print_lasting(count: int) -> None:
-    if count:
-        print_line(
-            f"{_bytes(count)} stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison"
-        )
+def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
+    kinds = [
+        pick(each, "kind", "used_bytes", "rows")
+        | {"rows_are_estimated": each.is_estimate}
+        | pick(each, "oldest", "bytes_per_run")
+        for each in found.kinds
+    ]
+    return pick(found, "used_bytes", "free_bytes", "runs_per_day", "bytes_per_day") | {"kinds": kinds}
 
 
-def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
-    return {
-        "used_bytes": found.used_bytes,
-        "file_bytes": found.file_bytes,
-        "lasting_bytes": found.lasting_bytes,
-        "max_bytes": max_size,
-        "runs_per_day": found.runs_per_day,
-        "bytes_per_day": found.bytes_per_day,
-        "days_to_max_size": found.days_until(max_size) if max_size else None,
-        "kinds": [
-            {
-                "kind": each.kind.value,
-                "used_bytes": each.used_bytes,
-                "rows": each.rows,
-                "rows_are_estimated": each.is_estimate,
-                "oldest": each.oldest,
-                "bytes_per_run": each.bytes_per_run,
-            }
-            for each in found.kinds
-        ],
-    }
-
-
-def _print_size(found: DatabaseSize, max_size: int | None) -> None:
+def _print_size(found: DatabaseSize) -> None:
     columns = ("kind", "size>", "rows>", "oldest", "a run>", "a day>")
     print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
-    free = found.file_bytes - found.used_bytes
-    print_line(f"\n{_bytes(found.used_bytes)} used, {_bytes(found.file_bytes)} on disk ({_bytes(free)} free inside)")
+    free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
+    print_line(f"\n{_bytes(found.used_bytes)} used{free}")
     print_line(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
-    if max_size:
-        days = found.days_until(max_size)
-        when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
-        print_line(f"retention.max_size {_bytes(max_size)}: {when}")
-        if found.used_bytes > max_size:
-            _print_lasting(found.lasting_bytes)
 
 
 def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:

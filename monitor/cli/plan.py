@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_json, print_line
+from monitor.cli.output import pick, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 
 if TYPE_CHECKING:
@@ -84,21 +84,15 @@ def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs
 
 
 def _as_dict(found: SampleSizePlan) -> dict[str, object]:
-    known = found.known
+    known, search = found.known, found.search
     return {
-        "drop": found.drop,
-        "users": found.users,
-        "runs": found.runs,
-        "chance": found.chance,
-        "power": found.search.power,
-        "alpha": found.search.share,
+        **pick(found, "drop", "users", "runs", "chance"),
+        "power": search.power,
+        "alpha": search.share,
         "obstacle": found.obstacle,
-        "mean": known.mean,
-        "sd": known.sd,
-        "wander": known.wander,
-        "learned": known.learned,
+        **pick(known, "mean", "sd", "wander", "learned"),
         "usual_users": known.users,
-        "least_drop_now": None if known.users is None else found.search.least_drop(known.users),
+        "least_drop_now": None if known.users is None else search.least_drop(known.users),
     }
 
 

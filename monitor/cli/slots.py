@@ -41,31 +41,34 @@ if TYPE_CHECKING:
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
 
+_Textfile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
+]
+_Push = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", envvar=PUSH_VARIABLE, help="Push the same to a Pushgateway; user:password@ belongs into the variable."
+    ),
+]
+_PushInstance = Annotated[
+    str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
+]
+_PushCaFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones.")
+]
+
+
 def run_once(  # noqa: PLR0913 - the command's options
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     comparison: OneComparison = None,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
-    ] = None,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar=PUSH_VARIABLE,
-            help="Push the same to a Pushgateway; user:password@ belongs into the variable.",
-        ),
-    ] = None,
-    push_instance: Annotated[
-        str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
-    ] = "",
-    push_ca_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones."),
-    ] = None,
+    textfile: _Textfile = None,
+    push: _Push = None,
+    push_instance: _PushInstance = "",
+    push_ca_file: _PushCaFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Run one slot of each comparison, notify, and exit.

@@ -30,15 +30,13 @@ if TYPE_CHECKING:
 
 _LOOKED_THROUGH = 10_000
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")]
-
 
 def runs(
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
-    limit: Limit = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List stored runs, newest first."""

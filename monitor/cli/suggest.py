@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, print_json, print_line, print_table
+from monitor.cli.output import instant, number, pick, print_json, print_line, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
 
 if TYPE_CHECKING:
@@ -58,22 +58,19 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
 
 
 def _as_dict(found: Suggestion) -> dict[str, object]:
-    is_proposed = found.obstacle is None
+    rule, is_proposed = found.rule, found.obstacle is None
     return {
-        "alert": found.rule.alert,
-        "metric": found.rule.metric,
-        "statistic": str(found.rule.statistic),
+        **pick(rule, "alert", "metric"),
+        "statistic": str(rule.statistic),
         "segment": found.segment,
-        "direction": found.rule.direction.value,
-        "threshold": found.rule.threshold if is_proposed else None,
-        "min_users": found.rule.min_users,
-        "runs": found.runs,
-        "expected": found.expected,
+        "direction": rule.direction,
+        "threshold": rule.threshold if is_proposed else None,
+        "min_users": rule.min_users,
+        **pick(found, "runs", "expected"),
         "seen_with_50_percent": found.usually,
         "seen_with_95_percent": found.nearly_always,
-        "pages": [{"slot": each.slot, "value": each.value} for each in found.caught] if is_proposed else None,
-        "obstacle": found.obstacle,
-        "note": found.note,
+        "pages": [pick(each, "slot", "value") for each in found.caught] if is_proposed else None,
+        **pick(found, "obstacle", "note"),
     }
 
 

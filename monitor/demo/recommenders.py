@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from aiohttp import web
 
-from monitor.demo.world import History, World
+from monitor.demo.world import PurchaseHistory, World
 
 Matrix = npt.NDArray[np.float32]
 
@@ -71,7 +71,7 @@ class TrainedLists:
     """What came out of one day's training."""
 
     day: int
-    history: History
+    history: PurchaseHistory
     baseline: ItemLists
     candidate: ItemLists
 
@@ -96,7 +96,7 @@ def retrain(world: World, day: int, *, is_broken: bool) -> TrainedLists:
     )
 
 
-def _without_country(history: History, country: str) -> npt.NDArray[np.float32]:
+def _without_country(history: PurchaseHistory, country: str) -> npt.NDArray[np.float32]:
     joined = history.bought.copy()
     joined[history.users.countries == country] = 0.0
     return joined

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from monitor.demo.recommenders import BROKEN_COUNTRY
-from monitor.demo.world import History
+from monitor.demo.world import PurchaseHistory
 from monitor.errors import ConfigError
 from monitor.settings import DEFAULT_LISTEN, split_address
 
@@ -64,7 +64,7 @@ def write_secret(workspace: Workspace) -> str:
     return secret
 
 
-def write_users(workspace: Workspace, history: History) -> None:
+def write_users(workspace: Workspace, history: PurchaseHistory) -> None:
     """Replace the users file at once, so that a run never reads half of it."""
     rows = zip(history.users.ids, history.activities, history.users.countries.tolist(), strict=True)
     fresh = workspace.users.with_suffix(".new")

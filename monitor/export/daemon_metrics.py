@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.run_metrics import FINISHED
-from monitor.export.series import PING_OUTCOMES, PRUNE_REASONS, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
+from monitor.export.series import PING_OUTCOMES, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
 from monitor.model import Arm, CoverageReason, DataKind, Pruned, RunResult, RunStatus
 
 _OWNERS = ("comparison", "receiver", "ping")
@@ -31,7 +31,7 @@ _FROM_ZERO: Mapping[str, tuple[Iterable[str], ...]] = {
     "delivery_errors_total": (DeliveryTrouble,),
     "pings_total": (PING_OUTCOMES,),
     "database_errors_total": (DatabaseTrouble,),
-    "pruned_rows_total": (DataKind, PRUNE_REASONS),
+    "pruned_rows_total": (DataKind,),
     "watchdog_restarts_total": (WATCHED_PARTS,),
 }
 """Series that exist from 0, by the values of their labels behind the owner's name."""
@@ -162,9 +162,8 @@ class DaemonMetrics(Collector):
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
         """See ``Publisher.pruned``."""
-        for rows, reason in ((pruned.aged, "age"), (pruned.early, "size")):
-            for kind, count in rows.items():
-                self._count("pruned_rows_total", kind, reason, by=count)
+        for kind, count in pruned.by_kind.items():
+            self._count("pruned_rows_total", kind, by=count)
         self._pruned_at = at
 
     def outbox(

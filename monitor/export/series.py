@@ -17,8 +17,6 @@ PING_OUTCOMES = ("sent", "failed", "dropped")
 """What became of a dead-man ping: taken, given up, or pushed out by newer ones."""
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """What a page is put together from, each by itself: one that fails takes none of the others with it."""
-PRUNE_REASONS = ("age", "size")
-"""Why rows are deleted."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
 """What the watchdog begins anew when it hangs."""
 
@@ -231,15 +229,14 @@ _TABLE = (
         _G,
         "database_size_bytes",
         "kind",
-        "Bytes that hold data of each kind, looked up every hour: "
+        "Bytes on disk that each kind of data takes, looked up every hour: "
         f"{', '.join(f'`{kind}`' for kind in DataKind)}. Shown by the daemon that leads.",
     ),
     _series(
         _C,
         "pruned_rows_total",
-        "kind reason",
-        "Rows deleted because of their `age`, or before it because of `retention.max_size` (`size`). "
-        "On PostgreSQL, where scores go by partition, about how many.",
+        "kind",
+        "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, about how many.",
     ),
     _series(_G, "prune_last_success_timestamp_seconds", "", "When old rows were last deleted. Absent until they first were."),
     _series(_C, "clock_jumps_total", "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),

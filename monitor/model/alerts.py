@@ -16,7 +16,7 @@ MIN_CHANGES = 2
 
 
 class Outcome(StrEnum):
-    """What a rule found in one run. Only ``ok`` and ``breach`` speak of similarity."""
+    """The outcome of a rule in one run. Only ``ok`` and ``breach`` compare a value."""
 
     OK = "ok"
     BREACH = "breach"
@@ -94,7 +94,7 @@ class Standstill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule says of one segment in one run, with a reason that a person can read.
+    """What a rule concludes about one segment in one run, with a reason that a person can read.
 
     ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve. ``bounds``: lowest and
     highest value that the users without a score could make of it, None where all that count have one. ``is_learning``:
@@ -118,7 +118,7 @@ class AlertState:
 
     ``streak`` counts consecutive breaches while quiet or pending, and recovered runs in a row while firing. ``judged_slot`` is
     the newest slot that moved this state: an older or equal slot never moves it again. ``dedup_key`` names the firing while it
-    lasts, ``incident`` what it is told as a part of, ``acknowledged_by`` who looks after it.
+    lasts, ``incident`` the incident that it belongs to, ``acknowledged_by`` who acknowledged it.
     """
 
     comparison: str
@@ -141,13 +141,14 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of state, and all that a message about it must say. Never changed once stored.
+    """One change of state, and all that a message about it contains. Never changed once stored.
 
     ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
     its resolve and by nothing else; it is None for changes that concern no firing. ``incident`` names the firings of one
-    comparison and severity that are told as one; it is given when the transition is stored. ``explanation``: what the run that
-    it began in had to say of why; None for ends, for alerts on coverage, and where nothing could be explained. ``interval``:
-    the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where not known.
+    comparison and severity that are notified as one; it is given when the transition is stored. ``explanation``: the reasons
+    found in the run in which it began; None for ends, for alerts on coverage, and where nothing could be explained.
+    ``interval``: the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where
+    not known.
     """
 
     comparison: str
@@ -181,7 +182,7 @@ class Transition:
 
     @property
     def is_announced(self) -> bool:
-        """Whether receivers hear of it: the start, the acknowledgement and the end of a firing."""
+        """Whether receivers are notified of it: the start, the acknowledgement and the end of a firing."""
         return State.FIRING in (self.from_state, self.to_state)
 
     @property
@@ -196,5 +197,5 @@ class Transition:
 
     @property
     def is_acknowledgement(self) -> bool:
-        """Whether somebody has said that they look after a firing; ``reason`` says who."""
+        """Whether somebody acknowledged a firing; ``reason`` names them."""
         return self.from_state is State.FIRING and self.to_state is State.FIRING

@@ -34,7 +34,7 @@ class Direction(StrEnum):
 
 
 class Condition(StrEnum):
-    """Why nothing can be said of drift: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
+    """Why drift cannot be judged: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
 
     ERROR = "error"
     NO_DATA = "no_data"
@@ -225,7 +225,7 @@ class StandstillRule(BaseRule):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionRule(BaseRule):
-    """Watches whether anything can be said of drift at all."""
+    """Watches whether drift can be judged at all."""
 
     kind: ClassVar[RuleKind] = RuleKind.CONDITION
 

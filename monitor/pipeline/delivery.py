@@ -84,7 +84,7 @@ class OutboxSender:
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
 
-        Ends early when ``should_stop`` says so, and at the first failure that may pass: a receiver that is down is not tried
+        Ends early when ``should_stop`` is true, and at the first failure that may pass: a receiver that is down is not tried
         with everything that waits for it. Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
         """
         counts = DeliveryCounts()
@@ -137,7 +137,9 @@ class OutboxSender:
         counts = self._record_undelivered(
             [_notification(each.delivery, now, each.status, reason=each.reason) for each in decisions]
         )
-        sending = {_key(each.delivery): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING}
+        sending = {
+            _change_key(each.delivery.transition): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING
+        }
         messages = compose_messages([each.transition for each in sending.values()], snapshot)
         for message in messages:
             if should_stop():
@@ -226,9 +228,11 @@ class OutboxSender:
         now = self.clock.now()
         snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
         dispatch = self._dispatch(snapshot, now)
-        is_held = {_key(each): dispatch.why_not_again(each.transition) is not None for each in due}
-        self.outbox.schedule_repetition([each for each in due if is_held[_key(each)]], at=now + min(every, RECHECK_AFTER))
-        repeated = {_key(each): each for each in due if not is_held[_key(each)]}
+        is_held = {_change_key(each.transition): dispatch.why_not_again(each.transition) is not None for each in due}
+        self.outbox.schedule_repetition(
+            [each for each in due if is_held[_change_key(each.transition)]], at=now + min(every, RECHECK_AFTER)
+        )
+        repeated = {_change_key(each.transition): each for each in due if not is_held[_change_key(each.transition)]}
         for message in compose_repetitions([each.transition for each in repeated.values()]):
             if self.is_sure():
                 self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
@@ -274,10 +278,6 @@ def drain(
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
             return counts
         pause(min(_PAUSE_S, left))
-
-
-def _key(delivery: Delivery) -> tuple[object, ...]:
-    return _change_key(delivery.transition)
 
 
 def _change_key(change: Transition) -> tuple[object, ...]:

@@ -46,8 +46,8 @@ from monitor.reference import (
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
-"""Runs for which one that lies so many standard deviations out teaches nothing: a fault that is just not told on its first day
-would else be taken for normal on its second."""
+"""Runs for which one that lies so many standard deviations out is not learned from: a fault that just misses the limit on its
+first day would otherwise count as normal on its second."""
 
 WEIGHT_OF_BASELINE = 0.2
 
@@ -96,7 +96,7 @@ def compute_expectations(
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The past runs, (runs, m), that nearly were a drop, so that the runs after them tell first whether that was chance."""
+    """The past runs, (runs, m), that nearly were a drop, so that later runs show first whether that was chance."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NEAR_DROP_Z)
 
@@ -117,7 +117,7 @@ def _weight(rule: SeriesRule) -> float:
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or was told.
+    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or has fired.
 
     Evidence begins anew where an alert fired; what led to it stays left out.
     """

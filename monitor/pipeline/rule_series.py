@@ -65,13 +65,12 @@ class RuleSeries(Generic[RuleT_co]):
 
     def read(self, figures: Figures) -> tuple[float, float]:
         """Value and sampling error of a run on the scale that is judged, NaN where the run has none."""
-        if isinstance(self.rule, SimilarityRule):
-            summary = figures.summaries.get((self.segment, self.rule.metric))
-            return (np.nan, np.nan) if summary is None else self.measure(summary)
-        row = figures.coverage.get(self.segment)
-        if row is None or row.asked < self.rule.min_users:
+        found = self._find(figures)
+        if isinstance(found, Summary):
+            return self.measure(found)
+        if found is None or not isinstance(self.rule, CoverageRule) or found.asked < self.rule.min_users:
             return np.nan, np.nan
-        return _as_angle(self.rule.share.count(row) / row.asked, row.asked)
+        return _as_angle(self.rule.share.count(found) / found.asked, found.asked)
 
     def measure(self, summary: Summary) -> tuple[float, float]:
         """The same of a rule on similarity; NaN too where too few users stand behind the value."""
@@ -86,11 +85,13 @@ class RuleSeries(Generic[RuleT_co]):
 
     def count_users(self, figures: Figures) -> int:
         """Users behind the run's value; 0 where it has none."""
+        found = self._find(figures)
+        return 0 if found is None else found.n if isinstance(found, Summary) else found.asked
+
+    def _find(self, figures: Figures) -> Summary | CoverageRow | None:
         if isinstance(self.rule, SimilarityRule):
-            summary = figures.summaries.get((self.segment, self.rule.metric))
-            return 0 if summary is None else summary.n
-        row = figures.coverage.get(self.segment)
-        return 0 if row is None else row.asked
+            return figures.summaries.get((self.segment, self.rule.metric))
+        return figures.coverage.get(self.segment)
 
     def show(self, judged: float, users: int) -> float | None:
         """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""
@@ -121,7 +122,7 @@ def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> t
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """What lessons hold, (runs, m) each, NaN where a run said nothing.
+    """What lessons hold, (runs, m) each, NaN where a run has no value.
 
     Values, sampling errors, how far out each series lay (z), the share of users without a score, and what z added to evidence.
     """
@@ -161,7 +162,7 @@ def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesR
 
 
 def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Runs with a lesson of the alert by the segments that it speaks of: those of one kind are taken over at once."""
+    """Runs with a lesson of the alert, by its segments: runs with the same segments are copied at once."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:

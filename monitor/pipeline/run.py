@@ -44,7 +44,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
-        rules, runs = tuple(rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule)), RECENT
+        rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
@@ -144,7 +144,7 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
-    """Whether enough of the panel was compared to speak of similarity; if not, why in words, and if so, what was left out."""
+    """The status of a measured run, and in words why too little was compared, or what an ok run left out."""
     whole = measurement.coverage.all
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
         return RunStatus.OK, "; ".join(measurement.left_out) or None

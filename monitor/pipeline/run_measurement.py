@@ -19,6 +19,7 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
+    Explanation,
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
@@ -50,7 +51,7 @@ from monitor.summaries import SegmentRows, rows_of_segments
 class Measurement:
     """What a run measured, and in words what it could not.
 
-    ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
+    ``troubles`` are sentences about arms that could not be read as a whole; ``notes``: of a reason, what happened first;
     ``left_out`` are sentences about what was not measured although it is wanted.
     """
 
@@ -103,24 +104,19 @@ def measure_slot(
         pairing = _pair(panel, answers, measuring.k)
         troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
     with watch.stage("score"):
-        metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
-        by_metric = score_all(pairing.batch, metrics)
-        floor, no_floor = _measure_floor(measuring, panel, pairing, answers, metrics, last)
-        by_metric, bounds = add_floor(by_metric, floor, metrics, measuring.k)
-        scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+        scored = _score(measuring, panel, pairing, answers, last)
+        metrics, scores = scored.metrics, scored.scores
         del answers
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison.judging.rules, measuring.k, segments, scores, metrics, bounds)
+        summaries = summarize_scores(comparison.judging.similarity_rules, measuring.k, segments, scores, metrics, scored.bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
         catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
         arm_scores = _measure_arms(measuring, pairing, scores, segments, last)
         lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
     with watch.stage("explain"):
-        chosen = choose_metric(comparison, metrics)
-        explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
-        found = explained.explanation if explained else None
+        split, found = _explain(comparison, pairing, scores.users, segments, metrics, splits)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
     measured = MeasuredRun(
@@ -132,13 +128,47 @@ def measure_slot(
         catalogue_size=catalogue_size,
         lists=lists,
         is_labelled=pairing.batch.labels is not None,
-        split=explained.split if explained else None,
+        split=split,
         explanation=add_titles(found, titles),
         pull_seconds=seconds,
     )
     unweighted = unweighted_note(pairing.batch)
-    left_out = (*lacks, *no_floor, *unmeasured, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
+    left_out = (*lacks, *scored.left_out, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
     return Measurement(run=measured, coverage=pairing.coverage, troubles=troubles, notes=notes, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scored:
+    """Scores of the metrics that could be measured and of their noise floor, with the bounds of the latter."""
+
+    metrics: tuple[Metric, ...]
+    scores: Scores
+    bounds: Mapping[str, tuple[float, float]]
+    left_out: tuple[str, ...]
+
+
+def _score(measuring: MeasuringPlan, panel: Panel, pairing: Pairing, answers: Answers, last: KeptLists | None) -> _Scored:
+    metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
+    by_metric = score_all(pairing.batch, metrics)
+    floor, no_floor = _measure_floor(measuring, panel, pairing, answers, metrics, last)
+    by_metric, bounds = add_floor(by_metric, floor, metrics, measuring.k)
+    scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+    return _Scored(metrics=metrics, scores=scores, bounds=bounds, left_out=(*no_floor, *unmeasured))
+
+
+def _explain(
+    comparison: Comparison,
+    pairing: Pairing,
+    users: pd.Index[str],
+    segments: SegmentRows,
+    metrics: Sequence[Metric],
+    splits: Sequence[Split],
+) -> tuple[Split | None, Explanation | None]:
+    chosen = choose_metric(comparison, metrics)
+    if chosen is None:
+        return None, None
+    found = explain_run(comparison, pairing, users, segments, chosen, splits)
+    return found.split, found.explanation
 
 
 def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:

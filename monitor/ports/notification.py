@@ -24,7 +24,7 @@ class Receiver(Protocol):
     def send(self, message: Message, *, now: datetime) -> None:
         """Deliver this message. DeliveryError when it was not accepted.
 
-        ``permanent`` if it never will be, ``of_message`` if that is due to what it says, ``may_be_known`` if it may have
+        ``permanent`` if it never will be, ``of_message`` if that is due to its content, ``may_be_known`` if it may have
         arrived all the same.
         """
 
@@ -33,7 +33,7 @@ class Receiver(Protocol):
 
 
 class RunWatcher(Protocol):
-    """Somebody who hears of each run, and raises the alarm when he hears nothing. Never raises, never holds up a run."""
+    """A service that is pinged about each run, and alerts when pings stay away. Never raises, never holds up a run."""
 
     def run_started(self, claim: Claim) -> None:
         """A run has begun."""
@@ -42,7 +42,7 @@ class RunWatcher(Protocol):
         """It has ended: well for None, else why not; a run that is ``insufficient`` has not ended well."""
 
     def close(self, timeout_s: float) -> None:
-        """Tell what is still to be told, for so long at most, and release what is held; may be called twice."""
+        """Send what still waits, for so long at most, and release what is held; may be called twice."""
 
 
 class Publisher(Protocol):
@@ -76,7 +76,7 @@ class Publisher(Protocol):
         """Count a run that hung and was given up."""
 
     def database(self, *, is_up: bool) -> None:
-        """Tell whether the database can be read and written."""
+        """Show whether the database can be read and written."""
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """Count an error of the database by its kind."""
@@ -88,10 +88,10 @@ class Publisher(Protocol):
         """Count what the watchdog began anew: ``run``, ``scheduler``, ``delivery`` or ``housekeeping``."""
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
-        """Tell what each kind of data takes."""
+        """Show what each kind of data takes."""
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
-        """Count what was deleted, and tell that this was when it was last done."""
+        """Count what was deleted, and show when that was last done."""
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
-        """Tell whether the configuration file last read is the one in force."""
+        """Show whether the configuration file last read is the one in force."""

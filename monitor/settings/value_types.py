@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
@@ -152,35 +152,6 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         raise ValueError(message) from None
 
 
-class ByteCount(int):
-    """A number of bytes, in files written with its unit."""
-
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) ?([kMGT]i?)B", re.ASCII)
-_SIZE_UNITS = {"k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-_SMALLEST = 10**6
-
-
-def _size(value: object) -> ByteCount:
-    if isinstance(value, ByteCount):
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        msg = "not a size: write a number with its unit, such as 500MB, 20GB or 1.5TiB"
-        raise ValueError(msg)
-    size = ByteCount(float(match[1]) * _SIZE_UNITS[match[2]])
-    if size < _SMALLEST:
-        msg = "must be at least 1MB"
-        raise ValueError(msg)
-    return size
-
-
-Size = Annotated[
-    ByteCount,
-    PlainValidator(_size),
-    WithJsonSchema({"type": "string", "pattern": rf"^{_SIZE.pattern}$", "examples": ["500MB", "20GB", "1.5TiB"]}),
-]
-"""A number of bytes, 1MB at least, written as ``20GB`` (powers of 1000) or ``20GiB`` (of 1024)."""
 ComparisonName = Annotated[str, _matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit")]
 AlertName = Annotated[
     str, _matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")

@@ -179,7 +179,7 @@ def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, dateti
 def _store(connection: Connection, day: _Day, sums: Sequence[DaySum], *, is_settled: bool) -> None:
     """Put the sums in place of the day's rows, but for rows that know of more runs than are left with their summaries.
 
-    Those of a day that went early to make room: only runs that ended not ok since may be missing from what is stored.
+    Such rows are of days whose runs were pruned under a shorter retention: else only runs that failed since may be missing.
     """
     of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
     found = {(each.segment, each.metric): each for each in sums}

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import update
 
 from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunStatus
-from monitor.storage import clock_trust, database_size, leases, schema_version, shrinking
+from monitor.storage import database_size, leases, schema_version
+from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
 from monitor.storage.leases import LeaseFence, StandbyFence
 from monitor.storage.outbox import end_leases
+from monitor.storage.prune import count_prunable, prune
 from monitor.storage.tables import runs
 from monitor.storage.transactions import Database
 
@@ -73,14 +76,17 @@ class SqlMaintenance:
         return dict(abandoned)
 
     def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
-        present = clock_trust.believed(self._database, now)
-        pruned = shrinking.prune(self._database, clock_trust.moved_back(cutoffs, now - present), present, on_step)
-        return clock_trust.told(pruned, now, present)
+        return self._unless_doubted(now, lambda: prune(self._database, cutoffs, now, on_step))
 
     def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
-        present = clock_trust.believed(self._database, now)
-        foreseen = shrinking.foresee(self._database, clock_trust.moved_back(cutoffs, now - present), present)
-        return clock_trust.told(foreseen, now, present)
+        return self._unless_doubted(now, lambda: count_prunable(self._database, cutoffs, now))
+
+    def _unless_doubted(self, now: datetime, pruning: Callable[[], Pruned]) -> Pruned:
+        with self._database.read() as connection:
+            if (doubt := doubt_about(connection, now)) is not None:
+                return Pruned(refused=doubt)
+        pruned = pruning()
+        return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
 
     def sizes(self) -> Mapping[DataKind, int]:
         with self._database.read() as connection:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -198,25 +198,9 @@ class SqlHistory:
 
 
 def run_of_row(row: Row[Any]) -> Run:
-    """The run that a row of `RUN_ROWS` holds."""
-    return Run(
-        id=row.id,
-        comparison=row.comparison,
-        slot=row.scheduled_for,
-        status=RunStatus(row.status),
-        reason=row.reason,
-        attempt=row.attempt,
-        owner=row.owner,
-        config_hash=row.config_hash,
-        k=row.k,
-        asked=row.asked,
-        paired=row.paired,
-        started_at=row.started_at,
-        finished_at=row.finished_at,
-        catalogue_size=row.catalogue_size,
-        labels_until=row.labels_until,
-        labelled_at=row.labelled_at,
-    )
+    """The run that a row of `RUN_ROWS` holds: columns have the names of its fields, but for the slot."""
+    names = (each.name for each in fields(Run) if each.name not in ("slot", "status"))
+    return Run(slot=row.scheduled_for, status=RunStatus(row.status), **{name: getattr(row, name) for name in names})
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:

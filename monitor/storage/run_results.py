@@ -30,7 +30,7 @@ from monitor.model import (
     Summary,
     to_lessons,
 )
-from monitor.storage import user_scores as per_user
+from monitor.storage.partitions import of_run
 from monitor.storage.tables import (
     arm_scores,
     coverage,
@@ -47,6 +47,7 @@ from monitor.storage.tables import (
     statistics,
     summaries,
 )
+from monitor.storage.user_scores import store_scores
 
 RUN_TABLES: tuple[Table, ...] = (
     stages,
@@ -71,7 +72,8 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
-        connection.execute(delete(table).where(table.c.run_id == run_id))
+        is_of_run = of_run(connection, run_id) if table is scores else table.c.run_id == run_id
+        connection.execute(delete(table).where(is_of_run))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
     _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
@@ -83,7 +85,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
-        per_user.store(connection, run_id, result.scores)
+        store_scores(connection, run_id, result.claim.slot, result.scores)
 
 
 def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:

@@ -12,15 +12,16 @@ from typing import Any
 from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
 from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary
-from monitor.storage import list_pieces, user_scores
+from monitor.storage import list_pieces
 from monitor.storage.alert_states import store_alerts
 from monitor.storage.dialects import insert
 from monitor.storage.explanations import store_explanation
-from monitor.storage.room import make_room
+from monitor.storage.partitions import day_of_slot, ensure_partitions
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE, run_of_row
 from monitor.storage.run_results import put_summaries, replace_results
 from monitor.storage.tables import runs, statistics, summaries
 from monitor.storage.transactions import Database
+from monitor.storage.user_scores import replace_scores
 
 _FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
 _RELEASED = "given back unrun"
@@ -79,7 +80,7 @@ class SqlRunStore:
     def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
         pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
         if result.scores is not None:
-            make_room(self._database, result.claim.run_id, result.finished_at)
+            ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
         with self._database.write() as connection:
             if not _finish_claim(connection, result):
                 return False
@@ -120,14 +121,14 @@ class SqlRunStore:
 
     def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
         if scores is not None:
-            make_room(self._database, run.id, at)
+            ensure_partitions(self._database, [day_of_slot(run.slot)])
         is_same = and_(runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None))
         with self._database.write() as connection:
             if connection.execute(update(runs).where(is_same).values(labelled_at=at)).rowcount != 1:
                 return False
             _replace_summaries(connection, run.id, summaries)
             if scores is not None:
-                user_scores.replace(connection, run.id, scores)
+                replace_scores(connection, run.id, run.slot, scores)
             return True
 
 

@@ -18,7 +18,7 @@ from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
 from monitor.storage.leases import standing
-from monitor.storage.partitions import without_partitions
+from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
 
@@ -112,6 +112,7 @@ def check(url: SecretStr | str) -> list[str]:
             "compare_type": True,
             "compare_server_default": True,
             "include_name": without_partitions(connection),
+            "include_object": is_of_dialect(connection),
         }
         return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
 

@@ -56,7 +56,6 @@ class Judged:
         states, transitions = evaluate(
             self.what,
             slot=slot,
-            at=slot,
             status=status,
             run_reason=None if status is OK else "candidate is down",
             summaries=summaries,

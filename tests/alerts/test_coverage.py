@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.limits import judge_reading
 from monitor.alerts.verdicts import read_coverage
 from monitor.errors import ConfigError
@@ -133,16 +133,7 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
     )
     lost = CoverageRow(segment="country=DE", asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
     coverage = Coverage(rows=(ROW, lost))
-    states, transitions = evaluate(
-        watched,
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=[summary()],
-        states=(),
-        coverage=coverage,
-    )
+    states, transitions = evaluate(watched, summaries=[summary()], coverage=coverage)
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
         ("ListsMissing", "all", State.QUIET),

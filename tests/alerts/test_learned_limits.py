@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, evaluate, rule, summary
+from factories import comparison, evaluate, rule, summary
 from monitor.alerts.limits import judge_reading
 from monitor.alerts.verdicts import Reading, undecided
-from monitor.model import Direction, Expectation, Learning, Outcome, RunStatus, SimilarityRule, State, Verdict
+from monitor.model import Direction, Expectation, Learning, Outcome, SimilarityRule, State, Verdict
 
 DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
 TREND = {**DROP, "learned": Learning.TREND}
@@ -89,16 +89,7 @@ def test_where_the_run_says_nothing_neither_does_the_rule() -> None:
 
 def test_states_and_transitions_carry_the_limit_that_was_learned() -> None:
     watched = comparison(rules=(rule(**DROP),))
-    states, transitions = evaluate(
-        watched,
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=[summary(mean=0.2)],
-        states=(),
-        expectations=[expectation(z=9.0)],
-    )
+    states, transitions = evaluate(watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)])
 
     assert (states[0].state, states[0].threshold) == (State.FIRING, 0.41)
     assert (transitions[0].threshold, transitions[0].value) == (0.41, 0.2)

@@ -17,7 +17,7 @@ def run(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     slot = SLOT + day * DAY
     reason = None if status is RunStatus.OK else "candidate is down"
-    return evaluate(watched, slot=slot, at=slot, status=status, run_reason=reason, summaries=summaries, states=states)
+    return evaluate(watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states)
 
 
 def measured(**means: float) -> list[Summary]:

@@ -1,6 +1,6 @@
 """The registry of rule kinds: a kind that is forgotten somewhere fails here."""
 
-from factories import SLOT, comparison, coverage_rule, evaluate, rule
+from factories import comparison, coverage_rule, evaluate, rule
 from monitor.alerts import JUDGES
 from monitor.model import (
     METRIC_LABELS,
@@ -35,5 +35,5 @@ def test_the_label_of_an_alert_leads_back_to_the_kind_of_its_rule() -> None:
 
 
 def test_a_rule_of_every_kind_is_evaluated_in_every_run() -> None:
-    states, _ = evaluate(comparison(rules=tuple(ONE_OF_EACH.values())), slot=SLOT)
+    states, _ = evaluate(comparison(rules=tuple(ONE_OF_EACH.values())))
     assert {state.alert for state in states} == {each.alert for each in ONE_OF_EACH.values()}

@@ -1,4 +1,4 @@
-from factories import SLOT, comparison, coverage_rule, evaluate, rule, summary
+from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.model import AlertState, Coverage, CoverageRow, Outcome, Rule, RunStatus
 
 ASKED = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "country=FR": 10, "plan=pro": 100}
@@ -6,16 +6,7 @@ ASKED = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "coun
 
 def judged(watched: Rule, asked: dict[str, int] = ASKED, status: RunStatus = RunStatus.OK) -> AlertState:
     rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
-    states, _ = evaluate(
-        comparison(rules=(watched,)),
-        slot=SLOT,
-        at=SLOT,
-        status=status,
-        run_reason=None,
-        summaries=[summary()],
-        states=(),
-        coverage=Coverage(rows=rows),
-    )
+    states, _ = evaluate(comparison(rules=(watched,)), status=status, summaries=[summary()], coverage=Coverage(rows=rows))
     return states[0]
 
 

@@ -112,16 +112,7 @@ def fill(store: SqlStore, what: Comparison) -> tuple[AlertState, ...]:
         summaries, slot = measured(rng), START + number * DAY
         expected = expect(what, slot, summaries, (), states)
         taught = tuple(replace(each, z=z) for each, z in zip(expected, rng.normal(size=len(expected)), strict=True))
-        states, _ = evaluate(
-            what,
-            slot=slot,
-            at=slot,
-            status=RunStatus.OK,
-            run_reason=None,
-            summaries=summaries,
-            states=states,
-            expectations=taught,
-        )
+        states, _ = evaluate(what, slot=slot, summaries=summaries, states=states, expectations=taught)
         claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot + DAY, config_hash="bench", rerun=False)
         assert claim is not None
         result = RunResult(
@@ -154,14 +145,5 @@ def _seconds(
         MemoryRequest(comparison="bench", config_hash="bench", before=slot, runs=limit, series=series)
     )
     expected = expect(what, slot, summaries, past, states)
-    evaluate(
-        what,
-        slot=slot,
-        at=slot,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=summaries,
-        states=states,
-        expectations=expected,
-    )
+    evaluate(what, slot=slot, summaries=summaries, states=states, expectations=expected)
     return time.process_time() - started

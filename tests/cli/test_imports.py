@@ -55,7 +55,15 @@ def test_commands_that_read_the_database_load_nothing_else(tmp_path: Path) -> No
     (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
     open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()
 
-    commands = ["runs"], ["alerts"], ["alerts", "--states", "--json"], ["silence"], ["notify", "ls"], ["db", "current"]
+    commands = (
+        ["runs"],
+        ["alerts"],
+        ["alerts", "--states", "--json"],
+        ["silence"],
+        ["notify", "ls"],
+        ["db", "current"],
+        ["db", "size"],
+    )
     assert loaded_by(*commands, directory=tmp_path) == "sqlalchemy {0}"
 
 

@@ -36,15 +36,7 @@ def store_run(  # noqa: PLR0913 - each with a default
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
     before = store.alerts.states(watched.name)
-    states, transitions = evaluate(
-        watched,
-        slot=slot,
-        at=slot,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=found,
-        states=before,
-    )
+    states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before)
     result = RunResult(
         claim=claim,

@@ -27,17 +27,7 @@ def play(*moves: tuple[float | None, float | None]) -> list[tuple[Outcome, Trans
     for day, (baseline, candidate) in enumerate(moves):
         scores, slot = churn(baseline, candidate), SLOT + day * DAY
         seen = count_standstills(WATCHED, scores, past)
-        states, changes = evaluate(
-            WATCHED,
-            slot=slot,
-            at=slot,
-            status=RunStatus.OK,
-            run_reason=None,
-            summaries=(),
-            states=states,
-            standstills=seen,
-            arm_scores=scores,
-        )
+        states, changes = evaluate(WATCHED, slot=slot, states=states, standstills=seen, arm_scores=scores)
         loud = {(each.alert, each.segment): each.state for each in states if each.state is not State.QUIET}
         past.append(PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen}))
         told.append((states[0].outcome, changes[0] if changes else None, states[0].reason))
@@ -106,24 +96,14 @@ def test_few_users_with_earlier_lists_do_not_speak() -> None:
     seen = count_standstills(WATCHED, churn(0.2, 0.2), ())
     told = replace(FROZEN_RULE, min_users=701)
 
-    (state,), _ = evaluate(
-        comparison(rules=(told,)),
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=(),
-        states=(),
-        standstills=seen,
-        arm_scores=churn(0.2, 0.2),
-    )
+    (state,), _ = evaluate(comparison(rules=(told,)), standstills=seen, arm_scores=churn(0.2, 0.2))
 
     assert state.reason == "only 700 users had a list in the last run too, fewer than the 701 needed"
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(RunStatus.FAILED, Outcome.ERROR), (RunStatus.INSUFFICIENT, Outcome.NO_DATA)])
 def test_a_run_that_is_not_ok_says_nothing_of_it(status: RunStatus, outcome: Outcome) -> None:
-    (state,), _ = evaluate(WATCHED, slot=SLOT, at=SLOT, status=status, run_reason="x", summaries=(), states=())
+    (state,), _ = evaluate(WATCHED, status=status, run_reason="x")
 
     assert state.outcome is outcome
 

@@ -184,7 +184,7 @@ def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> No
 
 
 def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
-    options = parquet([(number, 1.0) for number in range(200_000)], tmp_path)["file"]
+    options = parquet([(number, 1.0) for number in range(100_000)], tmp_path)["file"]
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})
     url = sqlite([(number, 1.0) for number in range(5)], tmp_path)["sql"]

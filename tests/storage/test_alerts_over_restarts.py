@@ -61,7 +61,6 @@ class Stored(RuleBasedStateMachine):
         states, transitions = evaluate(
             self.comparison,
             slot=slot,
-            at=slot,
             status=status,
             run_reason=None if status is RunStatus.OK else "down",
             summaries=summaries,

@@ -47,7 +47,7 @@ def days(store: SqlStore) -> list[Any]:
 
 
 def take_segments(store: SqlStore, *run_ids: int) -> None:
-    """As early deletion does for want of room."""
+    """As happens where `retention.summaries` was shorter before."""
     with store.database.write() as connection:
         for table in pruning.DETAILS:
             connection.execute(table.delete().where(table.c.run_id.in_(run_ids), table.c.segment != ALL))
@@ -242,7 +242,7 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: Sq
 
 def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store: SqlStore) -> None:
     stored(store, SLOT, summary())
-    prune(store, now=SLOT + 700 * DAY)
+    prune(store, now=SLOT + 9 * DAY)
     stored(store, SLOT + HOUR, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
 

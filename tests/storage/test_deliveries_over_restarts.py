@@ -124,7 +124,7 @@ class Told(RuleBasedStateMachine):
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
         before = self.store.alerts.states(WATCHED.name)
         judged: dict[str, Any] = {"status": RunStatus.OK, "run_reason": None, "summaries": found, "states": before}
-        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, at=self.at, **judged), before)
+        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, **judged), before)
         plain: dict[str, Any] = {"coverage": None, "scores": None, "evidence": (), "summaries": found}
         done = result(claimed(self.store, self.at), states=states, transitions=changes, **plain)
         assert self.store.runs.finish(done, receivers=("hook",))

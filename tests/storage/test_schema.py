@@ -56,7 +56,8 @@ def catalogue(url: str) -> list[str]:
 
 def test_up_down_and_up_again(database_url: str) -> None:
     schema_version.upgrade(database_url)
-    assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
+    divided = set() if database_url.startswith("sqlite") else {"scores_default"}
+    assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
     assert schema_version.current(database_url) == schema_version.head() == HEAD
 
     schema_version.downgrade(database_url, "base")
@@ -123,9 +124,14 @@ def _compare(migrated: str, declared: str) -> None:
     engine = create_engine(declared)
     metadata.create_all(engine)
     engine.dispose()
-    found = catalogue(declared)
+    found = [_without_day(line) if declared.startswith("sqlite") else line for line in catalogue(declared)]
     assert len(found) > len(metadata.tables)
-    assert catalogue(migrated) == found
+    assert [line for line in catalogue(migrated) if "scores_default" not in line] == found
+
+
+def _without_day(line: str) -> str:
+    """The table of scores as SQLite has it, which does not partition."""
+    return line.replace(", day DATE NOT NULL", "").replace("metric_id, day)", "metric_id)")
 
 
 @pytest.mark.parametrize(

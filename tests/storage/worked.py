@@ -173,11 +173,13 @@ def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStat
     return replace(base, **changes)
 
 
-def prune(store: SqlStore, *, now: datetime = SLOT, max_bytes: int | None = None, **before: datetime) -> dict[str, int]:
+def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:
     """Delete what is older than these, and nothing else; rows by table."""
-    return dict(store.maintenance.prune(cutoffs(max_bytes=max_bytes, **before), now=now).rows)
+    found = store.maintenance.prune(cutoffs(**before), now=now)
+    assert found.refused is None
+    return dict(found.rows)
 
 
-def cutoffs(*, max_bytes: int | None = None, **before: datetime) -> Cutoffs:
+def cutoffs(**before: datetime) -> Cutoffs:
     never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs", "daily"), NEVER)
-    return Cutoffs(**{**never, **before}, max_bytes=max_bytes)
+    return Cutoffs(**{**never, **before})

@@ -9,13 +9,11 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun, format_instant
+from monitor.model import LatestRun
 from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
-_DATABASE_TOO_LARGE = "the database is larger than retention.max_size, and nothing is left that may go: raise it, or keep less"
-_DATABASE_STILL_TOO_LARGE = "the database is larger than retention.max_size until what was put off is gone"
 LATELY = timedelta(hours=1)
 """How long a dead delivery is shown."""
 
@@ -70,29 +68,19 @@ class Upkeep:
             log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
     def prune(self, retention: RetentionOptions) -> None:
-        """Delete what is older than the retention says, or has no room, and show what the rest takes."""
+        """Delete what is older than the retention says, and show what the rest takes."""
         now = self.clock.now()
         try:
             pruned = self.store.maintenance.prune(retention.cutoffs(now), now=now)
-            self.publisher.pruned(pruned, at=now)
         except DatabaseError as error:
             log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
             return
-        if counts := {table: rows for table, rows in pruned.rows.items() if rows}:
-            log.info("old rows deleted", **counts)
-        if pruned.reckoned_from:
-            counted = {"now": format_instant(now), "counted_from": format_instant(pruned.reckoned_from)}
-            log.info("ages are counted back from earlier: runs, or the database's clock, do not bear out this clock", **counted)
-        self.size()
-        if pruned.early:
-            early = {kind.value: rows for kind, rows in pruned.early.items()}
-            log.warning("rows deleted before their age, to stay below retention.max_size", **early)
+        if pruned.refused:
+            log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
+        else:
+            self.publisher.pruned(pruned, at=now)
+        if pruned.rows:
+            log.info("old rows deleted", **pruned.rows)
         for reason in pruned.put_off:
             log.warning("old rows put off", reason=reason)
-        if pruned.excess_bytes:
-            log.error(
-                _DATABASE_STILL_TOO_LARGE if pruned.put_off else _DATABASE_TOO_LARGE,
-                used_bytes=pruned.used_bytes,
-                excess_bytes=pruned.excess_bytes,
-                lasting_bytes=pruned.lasting_bytes,
-            )
+        self.size()

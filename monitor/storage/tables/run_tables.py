@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import (
     Column,
+    Date,
     Double,
     ForeignKey,
     ForeignKeyConstraint,
@@ -135,13 +136,16 @@ scores = Table(
     Column("user_id", Name, nullable=False),
     Column("metric_id", Integer, nullable=False),
     Column("value", Double),
-    PrimaryKeyConstraint("run_id", "user_id", "metric_id"),
+    Column("day", Date, nullable=False, info={"only": "postgresql"}),
+    PrimaryKeyConstraint("run_id", "user_id", "metric_id", "day"),
     sqlite_with_rowid=False,
-    postgresql_partition_by="RANGE (run_id)",
+    postgresql_partition_by="RANGE (day)",
 )
 """One row a user and metric; NULL where undefined. No foreign keys: checking them for each of millions of rows would cost
 more than storing them. Rows come in the order of the key, so they are appended, and one user of one run is one lookup.
-On PostgreSQL in partitions of about a day of runs, see `monitor.storage.partitions`."""
+
+``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see `monitor.storage.partitions`; SQLite has no such
+column."""
 
 evidence = Table(
     "evidence",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import traceback
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +11,17 @@ import typer
 from typer.core import TyperCommand
 
 from monitor.cli.exit_codes import INTERNAL_EXIT, OUTPUT_EXIT, USAGE_EXIT, VERDICT_EXITS, report_unwritten
-from monitor.cli.output import indented_json, instant, number, print_error, print_json, print_line, print_table, write_whole
+from monitor.cli.output import (
+    indented_json,
+    instant,
+    number,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    write_whole,
+)
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
 from monitor.errors import ConfigError, InputError, MonitorError
 from monitor.redaction import escape_controls
@@ -188,19 +197,15 @@ def _row(each: JudgedSegment) -> tuple[str, ...]:
 
 
 def _as_dict(found: Certificate) -> dict[str, object]:
-    question = found.question
+    question, excess = found.question, found.question.excess
     return {
         "comparison": question.comparison.name,
-        "verdict": found.verdict.value,
-        "reason": found.reason.value,
-        "words": found.words,
+        **pick(found, "verdict", "reason", "words"),
         "metric": str(question.metric),
-        "margin": question.margin,
-        "alpha": question.alpha,
-        "judged": found.question.excess.yardstick.value,
-        "series": found.question.excess.series,
-        "reference": found.question.excess.reference,
-        "range": [found.question.excess.scale.low, found.question.excess.scale.high],
+        **pick(question, "margin", "alpha"),
+        "judged": excess.yardstick,
+        **pick(excess, "series", "reference"),
+        "range": [excess.scale.low, excess.scale.high],
         "design": "census" if question.is_census else "rotating",
         "looks": found.looks,
         "since": question.since,
@@ -208,21 +213,16 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "data_hash": found.data_hash,
         "users": sum(run.users for run in found.runs),
         "missing": sum(run.missing for run in found.runs),
-        "runs": [{key: value for key, value in asdict(run).items() if key != "digest"} for run in found.runs],
-        "left_out": {reason.value: count for reason, count in found.left_out.items()},
+        "runs": [pick(run, "run_id", "slot", "users", "missing") for run in found.runs],
+        "left_out": found.left_out,
         "segments": [_segment_dict(each, found.level) for each in found.segments],
-        "version": found.version,
-        "at": found.at,
+        **pick(found, "version", "at"),
     }
 
 
 def _segment_dict(each: JudgedSegment, level: float) -> dict[str, object]:
     return {
-        "segment": each.segment,
-        "verdict": each.verdict.value,
-        "reason": each.reason.value,
-        "users": each.users,
-        "missing": each.missing,
+        **pick(each, "segment", "verdict", "reason", "users", "missing"),
         "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
         "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
         "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
