@@ -36,7 +36,7 @@ def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What numba compiles lies in its cache: one worker compiles it, and the others wait."""
     with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        load = "from monitor.kernels.finding.engines import load; load()"
+        load = "from monitor.kernels.engines.choice import load; load()"
         subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
 
 

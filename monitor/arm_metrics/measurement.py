@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from monitor.arm_metrics.listing import ArmLists, LastLists, Listing
+from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
 from monitor.kernels.exposure import churn, compact_codes, distinct_items
 from monitor.model import Arm, ArmScore, ByArm, PairBatch

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import StrEnum
 from typing import ClassVar
 
-from monitor.arm_metrics.listing import Listing
+from monitor.arm_metrics.arm_lists import Listing
 from monitor.kernels.exposure import catalogue_coverage, entropy, gini, kolmogorov_smirnov
 from monitor.model import Arm
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
-DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 FLAGS = {"scores": "--scores COLUMN", "item_weights": "--item-weights FILE", "relevance": "--relevance FILE"}
 """The flag that gives what a metric needs."""
 
@@ -84,7 +83,7 @@ def compare_lists(  # noqa: PLR0913 - one a flag
 
     In all, by segment, and side by side for the worst users.
     """
-    from monitor.metrics import Need
+    from monitor.metrics import DEFAULT_METRICS, Need
     from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
     from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 

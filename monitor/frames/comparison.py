@@ -17,13 +17,11 @@ from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
-from monitor.metrics import Metric, Need, parse, score_all
+from monitor.metrics import DEFAULT_METRICS, Metric, Need, parse, score_all
 from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
 from monitor.pairing.ids import count_distinct, find_users, unlike_ids_note
-
-DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:

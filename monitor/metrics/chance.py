@@ -11,7 +11,7 @@ import numpy.typing as npt
 from monitor.errors import MetricError
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics.metric import Metric
-from monitor.metrics.scoring import score_all
+from monitor.metrics.scores import score_all
 from monitor.model import PairBatch
 from monitor.model.arrays import Floats
 

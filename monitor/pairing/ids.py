@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.kernels.coding.codes import code_integers, code_texts, mark, recode
+from monitor.kernels.engines.codes import code_integers, code_texts, mark, recode
 from monitor.model.arrays import Codes, Ids, Integers, Rows
 
 WORTH_A_THREAD = 1 << 17

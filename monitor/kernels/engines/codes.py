@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 from pandas.api.extensions import ExtensionArray
 
-from monitor.kernels.finding import engines
-from monitor.kernels.finding.found import Coded
+from monitor.kernels.engines import choice
+from monitor.kernels.engines.results import Coded
 from monitor.model.arrays import Codes, Integers
 
 Texts = tuple[Integers, npt.NDArray[np.uint8]]
@@ -39,7 +39,7 @@ def code_text(offsets: Integers, data: npt.NDArray[np.uint8]) -> Coded | None:
 
     ValueError for offsets that do not ascend within the data.
     """
-    if (machine := engines.compiled(TEXT_COST * (len(offsets) - 1))) is None:
+    if (machine := choice.compiled(TEXT_COST * (len(offsets) - 1))) is None:
         return None
     if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
         msg = f"offsets must ascend from 0 to at most {len(data)}, the number of bytes"
@@ -49,7 +49,7 @@ def code_text(offsets: Integers, data: npt.NDArray[np.uint8]) -> Coded | None:
 
 def code_integers(values: npt.NDArray[np.int64]) -> Coded | None:
     """Codes of the values, and where each appears first: coded as texts of eight bytes."""
-    if (machine := engines.compiled(INTEGER_COST * len(values))) is None:
+    if (machine := choice.compiled(INTEGER_COST * len(values))) is None:
         return None
     data = np.ascontiguousarray(values).view(np.uint8)
     return machine.code_by_table(np.arange(0, values.nbytes + 1, values.itemsize), data)
@@ -57,14 +57,14 @@ def code_integers(values: npt.NDArray[np.int64]) -> Coded | None:
 
 def recode(codes: Integers, others: Codes) -> Codes:
     """``others[code]`` for each code."""
-    if codes.dtype != np.int32 or (machine := engines.compiled()) is None:
+    if codes.dtype != np.int32 or (machine := choice.compiled()) is None:
         return others.take(codes)
     return machine.replace_codes(codes.astype(np.int32, copy=False), others)
 
 
 def mark(codes: Integers, seen: npt.NDArray[np.bool_]) -> None:
     """Mark each of these codes, int32 or int64, as seen."""
-    if (machine := engines.compiled()) is None:
+    if (machine := choice.compiled()) is None:
         seen[codes] = True
     else:
         machine.mark_seen(codes, seen)

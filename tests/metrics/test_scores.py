@@ -6,9 +6,10 @@ import pytest
 from kernels import reference
 from metrics import known_pairs
 from monitor.kernels import Alignment, alignment
-from monitor.kernels.finding.engines import VARIABLE, Engine
+from monitor.kernels.engines.choice import VARIABLE, Engine
 from monitor.metrics import METRICS as REGISTRY
-from monitor.metrics import Metric, parse, score_all, scoring
+from monitor.metrics import Metric, parse, score_all
+from monitor.metrics import scores as scoring
 from monitor.model import PairBatch
 
 PAIRS = [

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.coding import compiled
-from monitor.kernels.coding.codes import code_integers, code_text, mark, recode
-from monitor.kernels.finding import engines
+from monitor.kernels.engines import choice, compiled_codes
+from monitor.kernels.engines.codes import code_integers, code_text, mark, recode
 
 TEXTS = st.one_of(
     st.text(max_size=40),
@@ -27,7 +26,7 @@ def as_arrays(texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.u
 
 
 def coded(texts: list[str]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]:
-    found = compiled.code_by_table(*as_arrays(texts))
+    found = compiled_codes.code_by_table(*as_arrays(texts))
     assert found is not None
     return found
 
@@ -73,7 +72,7 @@ def test_the_last_block_may_be_of_any_size(count: int) -> None:
 def test_a_slice_of_a_longer_buffer_is_coded_as_if_it_stood_alone() -> None:
     offsets, data = as_arrays(["not this", "a", "b", "a", "nor this"])
 
-    found = compiled.code_by_table(offsets[1:5], data)
+    found = compiled_codes.code_by_table(offsets[1:5], data)
 
     assert found is not None
     assert [part.tolist() for part in found] == [[0, 1, 0], [0, 1]]
@@ -82,7 +81,7 @@ def test_a_slice_of_a_longer_buffer_is_coded_as_if_it_stood_alone() -> None:
 @pytest.fixture
 def weak_hashes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Texts whose hashes meet: with a seed of zeros that of a word is the product of its halves, which may change places."""
-    monkeypatch.setattr(compiled, "_draw_seed", lambda: np.zeros(7, dtype=np.uint64))
+    monkeypatch.setattr(compiled_codes, "_draw_seed", lambda: np.zeros(7, dtype=np.uint64))
     return [f"{a:>4}{b:>4}" for a in range(40) for b in range(40)]
 
 
@@ -94,7 +93,7 @@ def test_long_texts_whose_hashes_meet_are_left_to_the_caller(weak_hashes: list[s
     long = [text + "-and-twenty-bytes-more" for text in weak_hashes]
 
     assert len({len(text) for text in long}) == 1
-    assert compiled.code_by_table(*as_arrays(long)) is None
+    assert compiled_codes.code_by_table(*as_arrays(long)) is None
     assert_coded(long[:1] * 3)
 
 
@@ -103,7 +102,7 @@ def test_integers_are_coded_as_pandas_codes_them(values: list[int]) -> None:
     given_values = np.array(values, dtype=np.int64)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(engines.VARIABLE, "numba")
+        patch.setenv(choice.VARIABLE, "numba")
         found = code_integers(given_values)
 
     assert found is not None
@@ -114,7 +113,7 @@ def test_integers_are_coded_as_pandas_codes_them(values: list[int]) -> None:
 
 @pytest.mark.parametrize("offsets", [[-1, 1], [0, 4], [0, 2, 1, 3]])
 def test_offsets_that_lead_out_of_the_data_are_refused(offsets: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(engines.VARIABLE, "numba")
+    monkeypatch.setenv(choice.VARIABLE, "numba")
 
     with pytest.raises(ValueError, match=r"^offsets must ascend from 0 to at most 3, the number of bytes$"):
         code_text(np.array(offsets), np.zeros(3, dtype=np.uint8))

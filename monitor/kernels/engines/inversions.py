@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from monitor.kernels.finding.positions import Ranks
+from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Integers
 
 INVERSIONS_ALL_PAIRS_MAX_K = 2500

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit, types
 
-from monitor.kernels.finding.found import Coded
+from monitor.kernels.engines.results import Coded
 from monitor.model.arrays import Codes, Flags, Offsets
 
 CompiledStep = TypeVar("CompiledStep", bound=Callable[..., Any])

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.finding.positions import Ranks
+from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Codes
 
 MAX_K = 4096

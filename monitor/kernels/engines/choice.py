@@ -3,12 +3,12 @@
 The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
 ``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
 machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
-take, a child process of low priority makes sure that the machine code lies in numba's cache (beside the module `compiled`, in
-the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the code loaded: nobody
-waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached, or where the system
-forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on without a word.
+take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs` and
+`compiled_codes`, in the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the
+code loaded: nobody waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached,
+or where the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
 
-To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.finding.engines import load; load()"``.
+To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pathlib import Path
 from types import ModuleType
 
 from monitor.errors import ConfigError
-from monitor.kernels.finding.found import Compiled
+from monitor.kernels.engines.results import Compiled
 
 VARIABLE = "RANKWATCH_ENGINE"
 
-_MODULES = ("monitor.kernels.finding.compiled", "monitor.kernels.coding.compiled")
+_MODULES = ("monitor.kernels.engines.compiled_pairs", "monitor.kernels.engines.compiled_codes")
 
 WORTH_LOADING = 4_000_000_000
 """Comparisons by numpy, or as much other work, until loading is worth while: one to three seconds, by the length of lists.
 
-A pair counts k**2; an id that is coded what `monitor.kernels.coding.codes` says."""
+A pair counts k**2; an id that is coded what `monitor.kernels.engines.codes` says."""
 
 
 class Engine(StrEnum):
@@ -95,16 +95,16 @@ class Engines:
                 msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
                 raise ConfigError(msg)
             try:
-                finding, coding = load()
+                pairs, codes = load()
             except RuntimeError as error:  # numba finds no place for its cache
                 msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
                 raise ConfigError(msg) from None
             self._compiled = Compiled(
-                find=finding.find,
-                weigh=finding.weigh_counts,
-                code_by_table=coding.code_by_table,
-                replace_codes=coding.replace_codes,
-                mark_seen=coding.mark_seen,
+                find=pairs.find,
+                weigh=pairs.weigh_counts,
+                code_by_table=codes.code_by_table,
+                replace_codes=codes.replace_codes,
+                mark_seen=codes.mark_seen,
             )
         return self._compiled
 
@@ -139,8 +139,8 @@ _FILL_CACHE = """
 import contextlib, os
 with contextlib.suppress(OSError):  # where priorities are not ours to choose
     os.nice(10)
-from monitor.kernels.finding import engines
-engines.load()
+from monitor.kernels.engines import choice
+choice.load()
 """
 
 
@@ -148,7 +148,7 @@ def _start_compiling() -> subprocess.Popen[bytes] | None:
     """A child that compiles what is not in the cache yet, and ends with 0 when all is there; None where that is hopeless."""
     if not sys.executable or _obstacle():
         return None
-    paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
         return subprocess.Popen(  # noqa: S603 - this very Python, and nothing from outside
             [sys.executable, "-P", "-c", _FILL_CACHE],

@@ -5,8 +5,8 @@ import numpy.typing as npt
 import pytest
 
 from monitor.kernels import Alignment, align
-from monitor.kernels.finding import compiled, found
-from monitor.kernels.finding.engines import VARIABLE
+from monitor.kernels.engines import compiled_pairs, results
+from monitor.kernels.engines.choice import VARIABLE
 from monitor.model import PairBatch
 
 EDGES = (1, 2, 3, 4, 5, 48, 49, 127, 128, 255, 256, 257, 700)
@@ -50,7 +50,7 @@ def test_both_engines_find_the_same(k: int, top: int, ragged: bool, monkeypatch:
 @pytest.mark.parametrize("longest", [0, 255])
 @pytest.mark.parametrize("k", [1, 2, 10, 49, 200, 255])
 def test_all_pairs_and_hashing_find_the_same(k: int, longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "PAIRS_MAX_K", longest)
+    monkeypatch.setattr(compiled_pairs, "PAIRS_MAX_K", longest)
 
     assert_same(*by_engine(draw(130, k, top=5, ragged=True), monkeypatch))
 
@@ -61,7 +61,7 @@ def test_the_last_tile_may_be_of_any_size(n: int, k: int, monkeypatch: pytest.Mo
     assert_same(*by_engine(draw(n, k, top=0, ragged=True), monkeypatch))
 
 
-@pytest.mark.parametrize("k", [49, 300, found.MAX_K])
+@pytest.mark.parametrize("k", [49, 300, results.MAX_K])
 def test_items_whose_hashes_all_meet_are_still_found(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(1)
     slots = 1 << max(12, (32 * k - 1).bit_length())
@@ -75,7 +75,7 @@ def test_items_whose_hashes_all_meet_are_still_found(k: int, monkeypatch: pytest
     assert_same(*by_engine(batch, monkeypatch))
 
 
-@pytest.mark.parametrize("k", [found.MAX_K, found.MAX_K + 1])
+@pytest.mark.parametrize("k", [results.MAX_K, results.MAX_K + 1])
 def test_the_longest_lists_reversed_overflow_nothing(k: int, monkeypatch: pytest.MonkeyPatch) -> None:
     up = np.arange(k, dtype=np.int32)[None]
     lengths = np.full(1, k, dtype=np.int32)

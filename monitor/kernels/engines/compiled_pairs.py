@@ -7,7 +7,7 @@ measured to be fastest: all pairs, across users, up to `PAIRS_MAX_K`; a table of
 beyond 255 ranks take two bytes, and inversions are counted in sets of bits.
 
 To compile takes ten to twenty seconds, to load what was compiled 0.8 s, numba's own import included:
-`monitor.kernels.finding.engines` decides who waits for that and when. Import this module from nowhere else.
+`monitor.kernels.engines.choice` decides who waits for that and when. Import this module from nowhere else.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from monitor.kernels.finding.found import AlignedRanks
-from monitor.kernels.finding.positions import Ranks
+from monitor.kernels.engines.positions import Ranks
+from monitor.kernels.engines.results import AlignedRanks
 from monitor.model.arrays import Codes
 
 Step = TypeVar("Step", bound=Callable[..., Any])
@@ -115,7 +115,7 @@ def _agree_by_pairs(ranks: Array, k: int, tile: int, seen: Array) -> None:
 
 @_step
 def _invert_by_pairs(ranks: Array, k: int, tile: int, later_smaller: Array) -> None:
-    """As `monitor.kernels.finding.inversions.inversions_by_all_pairs`: each shift of the ranks against themselves."""
+    """As `monitor.kernels.engines.inversions.inversions_by_all_pairs`: each shift of the ranks against themselves."""
     later_smaller[:] = 0
     for shift in range(1, k):
         later = ranks[shift * tile :]

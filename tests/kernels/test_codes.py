@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pandas.api.extensions import ExtensionArray
 
-from monitor.kernels.coding.codes import code_texts
-from monitor.kernels.finding.engines import VARIABLE
+from monitor.kernels.engines.choice import VARIABLE
+from monitor.kernels.engines.codes import code_texts
 
 TEXTS = st.lists(st.lists(st.text(max_size=20) | st.sampled_from(["", "a", "b", "é"]), max_size=8), max_size=4)
 
