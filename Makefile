@@ -28,7 +28,7 @@ dashboards: $(DEV)/.done
 
 # Wants PostgreSQL and Prometheus, as the tests do.
 preview: $(DEV)/.done
-	PYTHONPATH=.:tests:deploy/grafana $(DEV)/bin/python tests/deploy/picture.py
+	PYTHONPATH=.:tests:deploy/grafana $(DEV)/bin/python deploy/grafana/preview.py
 
 .venv/run/.done: pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv --clear .venv/run

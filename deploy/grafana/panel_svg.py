@@ -16,6 +16,9 @@ VIRIDIS = ((68, 1, 84), (59, 82, 139), (33, 145, 140), (94, 201, 98), (253, 231,
 LEFT, RIGHT, HEAD, FOOT = 46, 16, 30, 52
 DAY_S = 86400.0
 Points = list[tuple[float, float]]
+Panel = Mapping[str, Any]
+WIDE = 400
+"""From here on there is room for every second day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +31,7 @@ class Line:
 
     @property
     def color(self) -> str:
+        """Its own colour, or that of its kind."""
         fixed = self.look.get("color", {}).get("fixedColor")
         return str(fixed) if fixed else str(self.look["default"])
 
@@ -46,10 +50,12 @@ class Frame:
     high: float = 1.0
 
     def across(self, instant: float) -> float:
+        """Where an instant lies from left to right."""
         share = (instant - self.begin) / (self.end - self.begin)
         return self.x + LEFT + share * (self.width - LEFT - RIGHT)
 
     def up(self, value: float) -> float:
+        """Where a value lies from top to bottom."""
         share = (value - self.low) / (self.high - self.low)
         return self.y + self.height - FOOT - share * (self.height - HEAD - FOOT)
 
@@ -62,7 +68,7 @@ def viridis(share: float) -> str:
     return "#" + "".join(f"{part:02x}" for part in mixed)
 
 
-def lines_of(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[Line]:
+def lines_of(panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]]) -> list[Line]:
     """The series of a panel from the answers to its queries: each a legend and samples over time."""
     found = []
     for legend, samples in answers:
@@ -82,7 +88,7 @@ def lines_of(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]]) ->
     ]
 
 
-def _look(panel: Any, name: str) -> dict[str, Any]:
+def _look(panel: Panel, name: str) -> dict[str, Any]:
     look: dict[str, Any] = {}
     for override in panel["fieldConfig"]["overrides"]:
         wanted = override["matcher"]["options"]
@@ -100,7 +106,7 @@ def text(  # noqa: PLR0913 - attributes of a text
     return f'<text x="{x:.1f}" y="{y:.1f}" {looks}>{escape(words)}</text>'
 
 
-def draw(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]], frame: Frame) -> Iterator[str]:
+def draw(panel: Panel, answers: Sequence[tuple[str, list[dict[str, Any]]]], frame: Frame) -> Iterator[str]:
     """The panel with its title, axes and legend."""
     box = f'x="{frame.x}" y="{frame.y}" width="{frame.width}" height="{frame.height}"'
     yield f'<rect {box} rx="3" fill="{PAPER}" stroke="{RULE}"/>'
@@ -109,7 +115,7 @@ def draw(panel: Any, answers: Sequence[tuple[str, list[dict[str, Any]]]], frame:
     yield from kinds[panel["type"]](panel, lines_of(panel, answers), frame)
 
 
-def _graph(panel: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
+def _graph(panel: Panel, lines: list[Line], frame: Frame) -> Iterator[str]:
     is_stacked = panel["fieldConfig"]["defaults"]["custom"]["stacking"]["mode"] == "normal"
     lines = [line for line in lines if not is_stacked or any(value for _, value in line.points)]
     frame = _scaled(lines, frame, is_stacked=is_stacked)
@@ -156,7 +162,7 @@ def _axes(frame: Frame, unit: str) -> Iterator[str]:
 
 
 def _days(frame: Frame) -> Iterator[str]:
-    every = 2 if frame.width > 400 else 4
+    every = 2 if frame.width > WIDE else 4
     for day in range(0, round((frame.end - frame.begin) / DAY_S), every):
         instant = frame.begin + day * DAY_S
         words = datetime.fromtimestamp(instant, UTC).strftime("%d %b").lstrip("0")
@@ -229,7 +235,7 @@ def _legend(lines: list[Line], frame: Frame) -> Iterator[str]:
         x += 28 + 5.6 * len(name)
 
 
-def _heat_map(_: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
+def _heat_map(_: Panel, lines: list[Line], frame: Frame) -> Iterator[str]:
     bounds = sorted(lines, key=lambda line: float(line.name))
     most = max(value for line, cells in _cells(bounds) for _, value, _ in cells)
     rows = len(bounds)
@@ -237,7 +243,7 @@ def _heat_map(_: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
     width = (scaled.across(DAY_S) - scaled.across(0)) / 24
     for row, (line, cells) in enumerate(_cells(bounds)):
         top, bottom = scaled.up(row + 1), scaled.up(row)
-        if row % 4 == 3 or line.name == "+Inf":
+        if (row + 1) % 4 == 0 or line.name == "+Inf":
             yield text(
                 frame.x + LEFT - 6, top + 4, "1" if line.name == "+Inf" else line.name, anchor="end", fill=FAINT, size=10
             )
@@ -261,7 +267,7 @@ def _cells(bounds: list[Line]) -> Iterator[tuple[Line, list[tuple[float, float, 
         below = dict(line.points)
 
 
-def _timeline(panel: Any, lines: list[Line], frame: Frame) -> Iterator[str]:
+def _timeline(panel: Panel, lines: list[Line], frame: Frame) -> Iterator[str]:
     states = panel["fieldConfig"]["defaults"]["mappings"][0]["options"]
     wide = Frame(x=frame.x + 100, y=frame.y, width=frame.width - 100, height=frame.height, begin=frame.begin, end=frame.end)
     height = (frame.height - HEAD - FOOT) / len(lines)

@@ -1,16 +1,14 @@
 """Stored runs judged again: the same rules give the same transitions, others what they would have given."""
 
-import json
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from drift_lists import lists_folder
+from drift_lists import lists_folder, run_cli
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
 from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
@@ -71,12 +69,6 @@ def write_config(folder: Path, url: str, lists: Path, rules: str = RULES) -> Pat
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
     return path
-
-
-def run_cli(*args: str, code: int = 0) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """Replay over real lists, checked against computations that share nothing with ours."""
 
-import json
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -15,10 +14,8 @@ import pytest
 import rbo
 from scipy import stats
 from sqlalchemy import create_engine, text
-from typer.testing import CliRunner
 
-from drift_lists import lists_folder
-from monitor.cli.main import app
+from drift_lists import lists_folder, run_cli
 
 pytestmark = pytest.mark.early
 
@@ -47,12 +44,6 @@ def write_config(folder: Path, url: str, receivers: str = "", names: tuple[str, 
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}{receivers}")
     return path
-
-
-def run_cli(*args: str) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @cache

@@ -1,6 +1,5 @@
 """Every faulty folder of real lists through `replay`: splits sum to the whole in every run, what was planted stands first."""
 
-import json
 import math
 from collections import Counter
 from functools import cache
@@ -8,10 +7,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from drift_lists import lists_folder
-from monitor.cli.main import app
+from drift_lists import lists_folder, run_cli
 
 pytestmark = pytest.mark.early
 
@@ -37,12 +34,6 @@ COMPARISON = """
 """
 FLOORS = {"extended_tau": 0, "rbo(p=0.9)": 0.3}
 Shown = dict[str, Any]
-
-
-def run_cli(*args: str) -> list[Shown]:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module", params=sorted(FLOORS))

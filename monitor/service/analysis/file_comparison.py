@@ -149,7 +149,7 @@ def compare_files(
     segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
-        summaries=summarize_scores(comparison.judging.rules, comparison.measuring.k, segments, scores, metrics),
+        summaries=summarize_scores(comparison.judging.similarity_rules, comparison.measuring.k, segments, scores, metrics),
         worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
         catalogue=size,
         length=length,

@@ -13,7 +13,7 @@ from deploy.fortnight import BEGIN, END, HOUR, Fortnight, told
 from panel_svg import FAINT, Frame, draw, text
 from servers.postgres import running_postgres
 
-TARGET = Path(__file__).parents[2] / "deploy" / "grafana" / "preview.svg"
+TARGET = Path(__file__).with_name("preview.svg")
 SHOWN = (
     ("Similarity of all users", 0, 0, 570, 270),
     ("Quantiles", 580, 0, 310, 270),
