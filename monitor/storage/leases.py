@@ -22,7 +22,7 @@ from monitor.storage.transactions import Database
 LEADING = "daemon"
 """The name of the one lease there is."""
 
-# Names that only transactions under a lease have, and only while they last; see `fencing`.
+# Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
 _END_OLDER = text(
     "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
@@ -78,7 +78,7 @@ class PostgresLeases:
 
 @dataclass(frozen=True, slots=True)
 class SqliteLeases:
-    """Port ``Leases`` over SQLite: whoever has the lock leads, and nobody stands by."""
+    """Port ``Leases`` over SQLite: the holder of the lock leads, and nobody stands by."""
 
     database: Database
     lock: FileLock
@@ -109,7 +109,7 @@ class SqliteLeases:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since. The holder tells epochs apart after an older state was restored."""
+    """Whether nobody has taken the lease since. The holder is compared too: after a restore epochs may repeat."""
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
 
 

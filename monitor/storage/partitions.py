@@ -119,7 +119,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
     found = [
         Partition(name=row.relname, schema=row.nspname, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
         for row in connection.execute(_ATTACHED)
-        if (match := _BOUNDS.search(row.bounds))
+        if (match := _BOUNDS.search(row.bounds or ""))  # NULL for a partition that somebody drops at this moment
     ]
     return sorted(found, key=lambda each: each.first)
 

@@ -49,7 +49,7 @@ class Fence(Protocol):
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database. ``fence``:
+    ``on_error`` is called with every error of a transaction before it is raised; it must not use the database. ``fence``:
     what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
     that does not answer.
     """
@@ -128,7 +128,7 @@ class Database:
     def pin(self) -> None:
         """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
 
-        What is open would go on with a file that nobody sees, what is opened anew with another.
+        Open connections would go on with a file that nobody sees, new ones with another.
         """
         file = file_of(self.url)
         if file is not None and self._pinned is None:
@@ -176,7 +176,7 @@ class Database:
             raise
 
     def renew(self) -> None:
-        """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        """Use new connections from now on; those still in use are closed when they are given back."""
         old = self._engine.pool
         self._engine.dispose()
         event.listen(old, "checkin", _close)  # nobody takes from the old pool any more

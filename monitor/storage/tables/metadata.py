@@ -27,5 +27,5 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[str], CheckConstra
 
 
 def of_run() -> Column[Any]:
-    """The run a row belongs to and goes away with."""
+    """The run that a row belongs to and is deleted with."""
     return Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)

@@ -248,7 +248,7 @@ explanations = Table(
     Column("details", Document, nullable=False),
     PrimaryKeyConstraint("run_id"),
 )
-"""Why a run's mean fell; holds users and their lists, and goes with the evidence."""
+"""Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
 
 kept_lists = Table(
     "kept_lists",
@@ -259,7 +259,7 @@ kept_lists = Table(
     Column("payload", LargeBinary, nullable=False),
     PrimaryKeyConstraint("run_id", "arm", "part"),
 )
-"""Lists of all compared users as Parquet, so many users a part; `monitor.storage.list_encoding` says how they look."""
+"""Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_encoding`."""
 
 
 leases = Table(
@@ -297,6 +297,6 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""What the ok runs of slots of one UTC day came to together; stays when they are gone. `monitor.storage.daily_rollup` says how.
+"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
 
 ``built_at``: when the newest of these runs ended or got its labels."""
