@@ -148,6 +148,7 @@ def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
     # estimate.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
     # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by its square as in
-    # Satterthwaite (1946). s^2 may be low by chance, and with the square false alarms at 1e-4 after five runs come 6.6 times too often.
+    # Satterthwaite (1946). s^2 may be low by chance, and with the square false alarms at 1e-4 after five runs come 6.6 times
+    # too often.
     df = np.where(reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan)
     return np.sqrt(variance), df
