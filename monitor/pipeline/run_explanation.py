@@ -13,10 +13,10 @@ from monitor.attribution import (
     CodedExplanation,
     CurrentRun,
     Difference,
-    Drop,
     ExposureShift,
     Group,
     ItemShift,
+    MeanDrop,
     PastRuns,
     Rises,
     average_parts,
@@ -241,7 +241,7 @@ def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, na
     )
 
 
-def _list_falls(drop: Drop) -> list[SegmentFall]:
+def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
     return [
         SegmentFall(
             segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess
