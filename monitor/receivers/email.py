@@ -99,20 +99,20 @@ class Email:
     """One mail server, and the addresses that it delivers to."""
 
     def __init__(self, options: EmailOptions, *, external_url: str) -> None:
-        from monitor.receivers.smtp import MailServerAddress, SmtpClient, trust_context  # noqa: PLC0415 - slow to import
+        from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
         self._options, self._external_url = options, external_url
         (self.name,), self.treatment = options.receiver_names, repeated(options.repeat_every)
-        given = (options.username, options.password)
-        server = MailServerAddress(
+        user, password = options.username, options.password
+        self._client = SmtpClient(
             host=options.host,
             port=options.port_in_use,
             tls=options.tls,
             context=trust_context(options.ca_file),
-            login=(given[0], given[1].get_secret_value()) if given[0] is not None and given[1] is not None else None,
+            login=None if user is None or password is None else (user, password.get_secret_value()),
+            who=f"{self.name} at {options.host}:{options.port_in_use}",
+            timeout_s=options.timeout.total_seconds(),
         )
-        who = f"{self.name} at {options.host}:{options.port_in_use}"
-        self._client = SmtpClient(server=server, who=who, timeout_s=options.timeout.total_seconds())
         self._delivered = DeliveredRecipients()
 
     def send(self, message: Message, *, now: datetime) -> None:
