@@ -6,9 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote, quote_plus, urlsplit
 
-from pydantic import SecretStr
-
 if TYPE_CHECKING:
+    from pydantic import SecretStr
     from sqlalchemy import URL
 
 _DATABASES = ("sqlite", "postgres", "mysql", "mariadb", "mssql", "oracle", "duckdb")
@@ -19,7 +18,7 @@ def display_url(url: str | SecretStr) -> str:
 
     Where an unescaped character leaves it open what is host and what password, neither is shown.
     """
-    text = url.get_secret_value() if isinstance(url, SecretStr) else url
+    text = url if isinstance(url, str) else url.get_secret_value()
     scheme, separator, rest = text.partition("://")
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."

@@ -11,7 +11,7 @@ from typer.main import get_command
 
 import monitor
 from monitor import errors
-from monitor.cli import exit_codes, slots
+from monitor.cli import exit_codes
 from monitor.cli.main import EPILOG, app
 from monitor.export import DAEMON_GAUGES, PREFIX, series_reference
 from monitor.settings.documentation import settings_reference
@@ -103,7 +103,7 @@ def test_the_tree_of_errors_states_each_exit_code() -> None:
     ours = [kind for kind in tree(errors.MonitorError) if kind.__module__ == "monitor.errors"]
     stated = dict(re.findall(r"(?m)^[ │├└─]*(\w+Error) +(\d+)", errors.__doc__ or ""))
     assert stated == {kind.__name__: str(kind.exit_code) for kind in ours}
-    assert {*stated.values(), str(exit_codes.OUTPUT_EXIT), str(slots.FAILED_EXIT)} <= {*EXIT_CODES}
+    assert {*stated.values(), str(exit_codes.OUTPUT_EXIT), str(exit_codes.SOURCE_EXIT)} <= {*EXIT_CODES}
 
 
 def test_the_guide_and_its_help_state_the_exit_codes_of_the_gate() -> None:

@@ -1,4 +1,4 @@
-"""Which segment and which part lead a drop, what shares of it the rest has, and the leading segment narrowed down by a second dimension."""
+"""Which segment and part lead a drop, narrowed down by a second dimension where it can be, and the drop in ranked pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sentences of an explanation, and of an alert's message about it: plain English, one line, the same for the same figures."""
+"""The sentences of an explanation and of an alert's message about it: one line each, the same for the same figures."""
 
 from __future__ import annotations
 

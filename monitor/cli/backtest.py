@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from monitor.cli.on_call import transition_dict
 from monitor.cli.output import instant, number, print_json, print_line, print_table
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
-from monitor.cli.stored_runs import transition_dict
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_period
 
 if TYPE_CHECKING:
     from monitor.model import Transition
@@ -36,19 +36,13 @@ def backtest(
     """
     from monitor.service.analysis.rule_backtest import Period
     from monitor.service.analysis.rule_backtest import backtest_rules as judge_again
-    from monitor.settings import load_settings, load_with_rules, to_comparison
-    from monitor.storage import open_store
+    from monitor.settings import load_database_settings, load_with_rules, to_comparison
+    from monitor.storage import opened_store
 
-    first, last = (None if text is None else parse_instant(text) for text in (start, end))
-    if first is not None and last is not None and last < first:
-        msg = f"--to {end} lies before --from {start}"
-        raise typer.BadParameter(msg)
+    first, last = parse_period(start, end)
     chosen = [to_comparison(each) for each in load_with_rules(config, rules, comparisons or ())]
-    store = open_store(load_settings(config).database, create=False)
-    try:
+    with opened_store(load_database_settings(config).database) as store:
         found = [judge_again(each, store, Period(start=first, end=last)) for each in chosen]
-    finally:
-        store.close()
     for each in found:
         if as_json:
             print_json(_as_dict(each))

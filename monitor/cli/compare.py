@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from monitor.cli.output import number, print_json, print_line, print_table, progress, side_by_side
+from monitor.cli.output import number, pick, print_evidence, print_json, print_line, print_table, progress
 from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from monitor.metrics import Metric, Need
-    from monitor.model import CoverageRow, Evidence, Summary
+    from monitor.model import CoverageRow, Summary
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison, ReportProgress
 
@@ -93,8 +93,8 @@ def compare(  # noqa: PLR0913 - one a flag
         else _options(FileItemWeightsOptions, item_weights, {"item": weight_item, "weight": weight}),
         relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
     )
-    with _progress() as told:
-        found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue, progress=told)
+    with _progress() as report:
+        found = compare_files(files, metrics, k, worst=worst, catalogue=catalogue, progress=report)
     if as_json:
         print_json(_as_dict(found, k))
     else:
@@ -102,14 +102,12 @@ def compare(  # noqa: PLR0913 - one a flag
 
 
 def _read_metrics(names: Sequence[str], given: Collection[Need]) -> list[Metric]:
-    """The metrics; MetricError for one that needs what no flag gives, or that is none of two lists."""
+    """Parse the metrics; MetricError for one that needs what no flag gives, or that is none of two lists."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import parse
 
     if arm_wide := next((name for name in names if name.strip() in ARM_METRICS), None):
-        msg = (
-            f"{arm_wide} speaks of one arm's lists together and not of two lists: name it under arm_metrics: of a configuration"
-        )
+        msg = f"{arm_wide} measures one arm's lists together and not two lists: name it under arm_metrics: of a configuration"
         raise MetricError(msg)
     metrics = [parse(name) for name in names]
     for metric in metrics:
@@ -132,14 +130,14 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
 
 @contextmanager
 def _progress() -> Iterator[ReportProgress]:
-    """A bar that says what is being done for how many users."""
+    """A bar that shows what is being done for how many users."""
     with progress() as bar:
         task = bar.add_task("", total=None)
 
-        def tell(doing: str, users: int, done: int) -> None:
+        def report(doing: str, users: int, done: int) -> None:
             bar.update(task, description=f"{doing} of {users:,} users" if users else doing, total=users or None, completed=done)
 
-        yield tell
+        yield report
 
 
 def _print(found: FileComparison, k: int, by: str | None) -> None:
@@ -152,18 +150,15 @@ def _print(found: FileComparison, k: int, by: str | None) -> None:
     columns = ("metric", "mean>", "by chance>", "std.error>", "p05>", "median>", "p95>", "users>", "undefined>")
     print_table(columns, (_row(summary, found) for summary in whole))
     print_line(_chance_line(found))
-    print_line(_apart_line(found.apart[coverage.segment]))
+    print_line(_changes_line(found.apart[coverage.segment]))
     for row in found.coverage.rows[1:] if by is not None else ():
         print_line()
         parts = [summary for summary in found.summaries if summary.segment == row.segment]
         title = f"{row.segment}: {row.paired:,} of {row.asked:,} users compared"
         print_table(columns, (_row(summary, found) for summary in parts), title=title)
         if row.paired:
-            print_line(_apart_line(found.apart[row.segment]))
-    for each in found.worst:
-        print_line()
-        scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
-        print_table(("", "baseline", "candidate", ""), side_by_side(each), title=f"user {each.user}   {scores}")
+            print_line(_changes_line(found.apart[row.segment]))
+    print_evidence(found.worst)
 
 
 def _row(summary: Summary, found: FileComparison) -> tuple[str, ...]:
@@ -180,21 +175,21 @@ def _row(summary: Summary, found: FileComparison) -> tuple[str, ...]:
 def _chance_line(found: FileComparison) -> str:
     """What the column "by chance" is."""
     if found.length is None:
-        return "by chance: not told, as the lists have no one length"
+        return "by chance: unknown, as the lists have no typical length"
     return (
         f"by chance: what unrelated lists would score on average: {found.length} items each, drawn at random from a catalogue "
         f"of {found.catalogue:,}"
     )
 
 
-def _apart_line(apart: ChangeBreakdown) -> str:
+def _changes_line(apart: ChangeBreakdown) -> str:
     """The parts of the mean distance from identical lists, and how many lists changed in which way."""
     kinds = ", ".join(f"{_percent(share)} {kind.replace('_', ' ')}" for kind, share in apart.kinds.items() if share)
     if apart.parts is None:
         return f"lists: {kinds}"
     parts = {"items replaced": apart.parts.membership, "order": apart.parts.order, "length": apart.parts.length}
-    told = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
-    return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {told}; lists: {kinds}"
+    split = ", ".join(f"{name} {number(value)}" for name, value in parts.items())
+    return f"{apart.metric} is {number(apart.parts.whole)} from that of identical lists: {split}; lists: {kinds}"
 
 
 def _percent(share: float) -> str:
@@ -204,63 +199,40 @@ def _percent(share: float) -> str:
 _LEAST_PERCENT = 0.005
 
 
-def _apart_dict(apart: ChangeBreakdown | None) -> dict[str, object] | None:
+def _changes_dict(apart: ChangeBreakdown | None) -> dict[str, object] | None:
     if apart is None:
         return None
-    parts = apart.parts
-    split = None if parts is None else {"membership": parts.membership, "order": parts.order, "length": parts.length}
-    return {"metric": apart.metric, "parts": split, "lists": {kind.value: share for kind, share in apart.kinds.items()}}
+    split = None if apart.parts is None else pick(apart.parts, "membership", "order", "length")
+    return {"metric": apart.metric, "parts": split, "lists": apart.kinds}
 
 
 def _as_dict(found: FileComparison, k: int) -> dict[str, object]:
-    coverage = found.coverage.all
+    whole, *segments = found.coverage.rows
     return {
         "k": k,
-        "users": coverage.asked,
-        "paired": coverage.paired,
-        "coverage": _coverage(coverage),
+        **_segment_dict(found, whole),
         "catalogue": found.catalogue,
         "typical_length": found.length,
-        "metrics": _metrics(found, coverage.segment),
-        "apart": _apart_dict(found.apart.get(coverage.segment)),
-        "segments": {
-            row.segment: {
-                "users": row.asked,
-                "paired": row.paired,
-                "coverage": _coverage(row),
-                "metrics": _metrics(found, row.segment),
-                "apart": _apart_dict(found.apart.get(row.segment)),
-            }
-            for row in found.coverage.rows[1:]
-        },
-        "worst": [_user(each) for each in found.worst],
+        "segments": {row.segment: _segment_dict(found, row) for row in segments},
+        "worst": [pick(each, "user", "scores", "baseline", "candidate") for each in found.worst],
         "notes": found.notes,
     }
 
 
-def _coverage(row: CoverageRow) -> dict[str, int]:
-    return {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()}
-
-
-def _metrics(found: FileComparison, segment: str) -> dict[str, dict[str, Any]]:
+def _segment_dict(found: FileComparison, row: CoverageRow) -> dict[str, object]:
     return {
-        summary.metric: {
-            "mean": summary.mean,
-            "by_chance": found.by_chance[summary.metric],
-            "standard_error": summary.standard_error,
-            "n": summary.n,
-            "n_undefined": summary.n_undefined,
-            **summary.statistics,
-        }
-        for summary in found.summaries
-        if summary.segment == segment
-    }
-
-
-def _user(evidence: Evidence) -> dict[str, object]:
-    return {
-        "user": evidence.user,
-        "scores": dict(evidence.scores),
-        "baseline": evidence.baseline,
-        "candidate": evidence.candidate,
+        "users": row.asked,
+        "paired": row.paired,
+        "coverage": {f"{arm}.{reason}": count for (arm, reason), count in row.reasons.items()},
+        "metrics": {
+            summary.metric: {
+                "mean": summary.mean,
+                "by_chance": found.by_chance[summary.metric],
+                **pick(summary, "standard_error", "n", "n_undefined"),
+                **summary.statistics,
+            }
+            for summary in found.summaries
+            if summary.segment == row.segment
+        },
+        "apart": _changes_dict(found.apart.get(row.segment)),
     }

@@ -8,11 +8,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, print_json, print_line, print_table, side_by_side
+from monitor.cli.exit_codes import SOURCE_EXIT
+from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 from monitor.errors import ConfigError
 
+if TYPE_CHECKING:
+    from monitor.service.analysis.preview import Preview
+
 app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True)
+
+
+@app.command("schema")
+def schema() -> None:
+    """Print the JSON Schema of the configuration file, for editors."""
+    from monitor.settings import json_schema
+
+    print_line(json.dumps(json_schema(), indent=2))
 
 
 def init(
@@ -37,21 +49,7 @@ def init(
     print_line(f"Wrote {target}. Edit it, then run: rankwatch check --config {target}")
 
 
-@app.command("schema")
-def schema() -> None:
-    """Print the JSON Schema of the configuration file, for editors."""
-    from monitor.settings import json_schema
-
-    print_line(json.dumps(json_schema(), indent=2))
-
-
-if TYPE_CHECKING:
-    from monitor.service.analysis.preview import Preview
-
-SOURCE_EXIT = 3
-
-
-def check(
+def check_config(
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
@@ -64,57 +62,52 @@ def check(
     Exit 3 when an arm could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
-    from monitor.service.runner import chosen
+    from monitor.service.runner import select_watched
     from monitor.service.wiring import wire
     from monitor.settings import load_settings
-    from monitor.web import open_access
+    from monitor.web.access import open_access
 
     comparison = only_one(name, comparison)
+    log_errors_only()
     settings = load_settings(config)
     access = open_access(settings.access, name=settings.web_config_file)
     wiring = wire(settings)
     try:
-        looks = [preview_users(watched, users) for watched in chosen(wiring.watched, comparison)]
+        previews = [preview_users(watched, users) for watched in select_watched(wiring.watched, comparison)]
     finally:
         wiring.close()
-    for look in looks:
+    for preview in previews:
         if as_json:
-            print_json(_preview_dict(look))
+            print_json(_preview_dict(preview))
         else:
-            _print_preview(look)
+            _print_preview(preview)
     if not as_json:
-        for key, told in access.notes:
-            print_line(f"{settings.web_config_file}: {key}: {told}")
+        for key, note in access.notes:
+            print_line(f"{settings.web_config_file}: {key}: {note}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
-    if any(look.troubles or not look.evidence for look in looks):
+    if any(preview.troubles or not preview.evidence for preview in previews):
         raise typer.Exit(SOURCE_EXIT)
 
 
-def _print_preview(look: Preview) -> None:
-    print_line(f"{look.comparison.name}  slot {instant(look.slot)}  top {look.comparison.k}")
-    for trouble in look.troubles:
+def _print_preview(preview: Preview) -> None:
+    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.k}")
+    for trouble in preview.troubles:
         print_line(f"  {trouble}")
-    if look.coverage is not None:
-        for (arm, reason), count in look.coverage.all.reasons.items():
-            note = look.notes.get((arm, reason))
-            print_line(f"  {arm}: {count} of {look.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
-    for evidence in look.evidence:
-        scores = "  ".join(f"{metric} {number(value)}" for metric, value in evidence.scores.items())
-        print_line()
-        print_table(("", "baseline", "candidate", ""), side_by_side(evidence), title=f"user {evidence.user}   {scores}")
+    if preview.coverage is not None:
+        for (arm, reason), count in preview.coverage.all.reasons.items():
+            note = preview.notes.get((arm, reason))
+            print_line(f"  {arm}: {count} of {preview.coverage.all.asked} users {reason}" + (f" ({note})" if note else ""))
+    print_evidence(preview.evidence)
     print_line()
 
 
-def _preview_dict(look: Preview) -> dict[str, object]:
-    reasons = look.coverage.all.reasons if look.coverage else {}
+def _preview_dict(preview: Preview) -> dict[str, object]:
+    reasons = preview.coverage.all.reasons if preview.coverage else {}
     return {
-        "comparison": look.comparison.name,
-        "slot": look.slot,
-        "k": look.comparison.k,
-        "troubles": list(look.troubles),
+        "comparison": preview.comparison.name,
+        "slot": preview.slot,
+        "k": preview.comparison.k,
+        "troubles": preview.troubles,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
-        "users": [
-            {"user": each.user, "scores": dict(each.scores), "baseline": each.baseline, "candidate": each.candidate}
-            for each in look.evidence
-        ],
+        "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],
     }

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_json, print_line, print_table, progress
+from monitor.cli.output import print_error, print_json, print_line, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 from monitor.errors import DatabaseError, SchemaError
-from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -26,32 +25,32 @@ def _require_revision(text: str) -> str:
     return text
 
 
-@app.command()
-def upgrade(
+@app.command("upgrade")
+def upgrade_schema(
     config: Config = DEFAULT_CONFIG,
     revision: Annotated[str, typer.Argument(help="Revision to go up to.", callback=_require_revision)] = "head",
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version; a daemon that works with them meanwhile is told of."""
-    from monitor.settings import load_settings
+    """Create the tables, or bring them up to this version; warn where a daemon works with them meanwhile."""
+    from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_settings(config).database.get_secret_value()
+    url = load_database_settings(config).database.get_secret_value()
     before = schema_version.current(url)
     user = schema_version.user_of(url)
     schema_version.upgrade(url, revision)
     after = schema_version.current(url)
     if user and before != after:
-        typer.echo(f"rankwatch: beside {escape_controls(user)}: an older version must be replaced by this one now", err=True)
+        print_error(f"beside {user}: an older version must be replaced by this one now")
     if as_json:
         print_json({"before": before, "after": after})
     else:
         print_line(f"schema {after}: was there already" if before == after else f"schema {before or 'none'} -> {after}")
 
 
-@app.command()
-def downgrade(
+@app.command("downgrade")
+def downgrade_schema(
     revision: Annotated[
         str,
         typer.Argument(help="Revision to go down to; `base` drops every table and all data.", callback=_require_revision),
@@ -61,14 +60,14 @@ def downgrade(
     force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the schema back to an earlier revision, and tell before which tables go with what is in them: back them up.
+    """Take the schema back to an earlier revision, after a list of the tables that go with what is in them: back them up.
 
     Refused while a daemon works with the database, or on PostgreSQL a run is under way.
     """
-    from monitor.settings import load_settings
+    from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_settings(config).database.get_secret_value()
+    url = load_database_settings(config).database.get_secret_value()
     before = schema_version.current(url)
     if not force and (user := schema_version.user_of(url)):
         msg = f"the database is being worked with, by {user}: stop it first, or give --force"
@@ -84,13 +83,13 @@ def downgrade(
         print_line(f"schema {after or 'none'}")
 
 
-@app.command()
-def current(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+@app.command("current")
+def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the schema's revision and the one this version wants."""
-    from monitor.settings import load_settings
+    from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
-    found = schema_version.current(load_settings(config).database.get_secret_value())
+    found = schema_version.current(load_database_settings(config).database.get_secret_value())
     if as_json:
         print_json({"schema": found, "wanted": schema_version.head()})
     else:
@@ -98,23 +97,22 @@ def current(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None
         print_line(f"{found or 'none'} (this version wants {schema_version.head()}){advice}")
 
 
-@app.command()
-def check(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+@app.command("check")
+def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
-    from monitor.settings import load_settings
+    from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
-    url = load_settings(config).database.get_secret_value()
+    url = load_database_settings(config).database.get_secret_value()
     found = schema_version.current(url)
-    differences = (
-        schema_version.check(url) if found in {None, schema_version.head()} else []
-    )  # tells of a file that is not there
+    wanted = schema_version.head()
+    # Without a version, too: the check raises where the file is missing.
+    differences = schema_version.check(url) if found in {None, wanted} else []
     if as_json:
-        is_right = found == schema_version.head() and not differences
-        told = differences if found else []
-        print_json({"schema": found, "wanted": schema_version.head(), "as_expected": is_right, "differences": told})
-    if found != schema_version.head():
-        msg = f"the schema is {found or 'empty'}, this version wants {schema_version.head()}: {schema_version.advise(found)}"
+        is_right = found == wanted and not differences
+        print_json({"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []})
+    if found != wanted:
+        msg = f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}"
         raise SchemaError(msg)
     if differences:
         msg = "the tables differ from what this version expects: " + "; ".join(differences)
@@ -123,8 +121,8 @@ def check(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
         print_line(f"schema {found}: as expected")
 
 
-@app.command()
-def size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
+@app.command("size")
+def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Tell what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
 
     Rows marked ~ are estimated, since counting them would take long.
@@ -141,8 +139,8 @@ def size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
         _print_size(found, settings.retention.max_size)
 
 
-@app.command()
-def prune(
+@app.command("prune")
+def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,

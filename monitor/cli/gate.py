@@ -3,20 +3,70 @@
 from __future__ import annotations
 
 import time
+import traceback
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
-from monitor.cli.exit_codes import VERDICT_EXITS
-from monitor.cli.output import certificate_text, instant, number, print_json, print_line, print_table, write_whole
+from monitor.cli.exit_codes import INTERNAL_EXIT, OUTPUT_EXIT, USAGE_EXIT, VERDICT_EXITS, report_unwritten
+from monitor.cli.output import indented_json, instant, number, print_error, print_json, print_line, print_table, write_whole
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
+from monitor.errors import ConfigError, InputError, MonitorError
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.service.gate import Certificate, JudgedSegment, Question
     from monitor.settings import Settings
+
+_CLICK_USAGE = 2
+"""What usage errors end with elsewhere."""
+
+
+class GateCommand(TyperCommand):
+    """A command whose errors never end with an exit code that is a verdict."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature of the command line's library
+        """Wrong options end with 64."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except Exception as error:
+            _move_usage(error)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
+        """What goes wrong below ends with an exit code of its own, a fault of the program too: Python's own is 1, a breach."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, KeyboardInterrupt):
+            raise
+        except MonitorError as error:
+            print_error(str(error))
+            raise typer.Exit(_exit_of(error)) from None
+        except OSError as error:
+            if error.filename is None:
+                raise  # the output itself, which the end of the program tells of
+            report_unwritten(error)
+            raise typer.Exit(OUTPUT_EXIT) from None
+        except Exception as error:
+            if hasattr(error, "exit_code"):
+                _move_usage(error)
+                raise
+            traceback.print_exc()
+            raise typer.Exit(INTERNAL_EXIT) from None
+
+
+def _move_usage(error: Exception) -> None:
+    if getattr(error, "exit_code", None) == _CLICK_USAGE:
+        error.exit_code = USAGE_EXIT  # type: ignore[attr-defined] # just seen
+
+
+def _exit_of(error: MonitorError) -> int:
+    if isinstance(error, (ConfigError, InputError)):
+        return USAGE_EXIT
+    return error.exit_code if error.exit_code not in VERDICT_EXITS.values() else INTERNAL_EXIT
 
 
 def gate(  # noqa: PLR0913 - the command's options
@@ -58,11 +108,11 @@ def gate(  # noqa: PLR0913 - the command's options
         reference=reference,
     )
     found = _answer(settings, question, _seconds(timeout) if wait else None)
-    told = _as_dict(found)
+    content = _as_dict(found)
     if certificate is not None:
-        write_whole(certificate, certificate_text(told))
+        write_whole(certificate, indented_json(content))
     if as_json:
-        print_json(told)
+        print_json(content)
     else:
         _print(found)
     raise typer.Exit(VERDICT_EXITS[found.verdict.value])
@@ -70,13 +120,12 @@ def gate(  # noqa: PLR0913 - the command's options
 
 def _answer(settings: Settings, question: Question, timeout_s: float | None) -> Certificate:
     from monitor.service.clock import SystemClock
-    from monitor.service.gate import open_gate
-    from monitor.service.gate import wait_for_verdict as wait_for
+    from monitor.service.gate import open_gate, wait_for_verdict
 
     with open_gate(settings, question) as opened:
         if timeout_s is None:
             return opened.answer()
-        return wait_for(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, tell=_report)
+        return wait_for_verdict(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, report=_report)
 
 
 def _report(found: Certificate) -> None:
@@ -99,7 +148,7 @@ def _print(found: Certificate) -> None:
 
     question = found.question
     print_line(f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}")
-    print_line(f"judged: {found.quantity}")
+    print_line(f"judged: {found.question.excess}")
     print_line(_runs_line(found))
     for reason, count in found.left_out.items():
         print_line(f"left out: {count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[reason]}")
@@ -146,10 +195,10 @@ def _as_dict(found: Certificate) -> dict[str, object]:
         "metric": str(question.metric),
         "margin": question.margin,
         "alpha": question.alpha,
-        "judged": found.quantity.yardstick.value,
-        "series": found.quantity.series,
-        "reference": found.quantity.reference,
-        "range": [found.quantity.scale.low, found.quantity.scale.high],
+        "judged": found.question.excess.yardstick.value,
+        "series": found.question.excess.series,
+        "reference": found.question.excess.reference,
+        "range": [found.question.excess.scale.low, found.question.excess.scale.high],
         "design": "census" if question.is_census else "rotating",
         "looks": found.looks,
         "since": question.since,

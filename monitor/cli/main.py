@@ -24,14 +24,14 @@ from monitor.cli import (
     on_call,
     plan,
     serve,
+    silence,
     slots,
     stored_runs,
     suggest,
 )
+from monitor.cli.output import print_error
 from monitor.cli.parameters import CONFIG_VARIABLE
 from monitor.errors import MonitorError
-from monitor.redaction import escape_controls
-from monitor.service.logs import configure
 
 EPILOG = (
     "Exit codes: 0 done, 1 internal failure, 2 wrong usage, configuration or input, "
@@ -49,7 +49,7 @@ app = typer.Typer(
 )
 app.command("demo")(serve.demo)
 app.command("init")(config_file.init)
-app.command("check")(config_file.check)
+app.command("check")(config_file.check_config)
 app.command("serve")(serve.serve)
 app.command("healthcheck")(healthcheck.healthcheck)
 app.command("run-once")(slots.run_once)
@@ -59,12 +59,12 @@ app.command("backtest")(backtest.backtest)
 app.command("suggest")(suggest.suggest)
 app.command("plan")(plan.plan)
 app.command("compare")(compare.compare)
-app.command("gate", cls=exit_codes.GateCommand)(gate.gate)
+app.command("gate", cls=gate.GateCommand)(gate.gate)
 app.command("metrics")(metric_list.metrics)
 app.command("runs")(stored_runs.runs)
 app.command("show")(stored_runs.show)
-app.add_typer(on_call.alerts_app, name="alerts")
-app.add_typer(on_call.silence_app, name="silence")
+app.add_typer(on_call.app, name="alerts")
+app.add_typer(silence.app, name="silence")
 app.add_typer(notify.app, name="notify")
 app.add_typer(config_file.app, name="config")
 app.add_typer(db.app, name="db")
@@ -89,7 +89,6 @@ def _root(
     """Watch how far two recommenders drift apart."""
     if config is not None:
         os.environ[CONFIG_VARIABLE] = str(config)
-    configure("console", "error")
 
 
 def main() -> None:
@@ -102,9 +101,8 @@ def main() -> None:
         sys.stdout.flush()
     except OSError as error:
         exit_codes.report_unwritten(error)
-        os._exit(
-            exit_codes.OUTPUT_EXIT
-        )  # what could not be written would be tried again, and fail again, at the interpreter's end
+        # What could not be written would be tried again, and fail again, at the interpreter's end.
+        os._exit(exit_codes.OUTPUT_EXIT)
     sys.exit(code)
 
 
@@ -113,7 +111,7 @@ def _run() -> str | int | None:
     try:
         app()
     except MonitorError as error:
-        typer.echo(f"rankwatch: {escape_controls(str(error))}", err=True)
+        print_error(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         return 130

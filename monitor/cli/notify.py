@@ -6,26 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, print_json, print_table
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
+from monitor.cli.exit_codes import DELIVERY_EXIT
+from monitor.cli.output import instant, log_errors_only, pick, print_json, print_table
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database, parse_span
 
 if TYPE_CHECKING:
     from monitor.model import DeliveryRecord, Transition
-    from monitor.service.commands.receiver_test import ReceiverReply
 
-app = typer.Typer(help="Try out who is told, and see what waits for whom.", no_args_is_help=True)
-_NOT_DELIVERED_EXIT = 5
+app = typer.Typer(help="Send a test to receivers, and list what is still to be delivered.", no_args_is_help=True)
 _SETTLED = 100
 _MOST = 10_000
 
 
-@app.callback()
-def _group() -> None:
-    """Try out who is told, and see what waits for whom."""
-
-
 @app.command("ls")
-def ls(
+def list_deliveries(
     receiver: Annotated[str | None, typer.Argument(show_default=False, help="Only this receiver; default all.")] = None,
     *,
     every: Annotated[
@@ -34,14 +28,11 @@ def ls(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List what is owed to receivers, and why they were not told: silenced, inhibited, a dry run, refused.
+    """List pending deliveries by receiver, and why each waits: silenced, inhibited, a dry run, refused.
 
-    `message` is what it would say in short.
+    `message` is their text in short.
     """
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    with opened_store(load_settings(config).database) as store:
+    with opened_database(config) as (store, _):
         found = store.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
     if as_json:
         for each in found:
@@ -60,7 +51,7 @@ def ls(
         "reason",
         "message",
     )
-    print_table(columns, (_row_of(each) for each in found))
+    print_table(columns, map(_row_of, found))
 
 
 @app.command("test")
@@ -73,15 +64,15 @@ def try_receivers(
         typer.Option(
             "--wait",
             show_default=False,
-            help="How long the test fires, such as 1m: Alertmanager tells nobody what ends sooner "
-            "than its group_wait. Without it the end follows at once.",
+            help="How long the test fires, such as 1m: Alertmanager drops what ends sooner than its "
+            "group_wait. Without it the end follows at once.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell receivers a firing that is marked as a test, and its end, past routes, silences and the outbox.
+    """Send receivers a firing alert that is marked as a test, and its end, past routes, silences and the outbox.
 
-    Exit code 5 when one of them did not take it.
+    Exit code 5 when one of them could not be sent it.
     """
     from datetime import timedelta
 
@@ -90,14 +81,22 @@ def try_receivers(
     from monitor.settings import load_settings
 
     span = timedelta(0) if wait is None else parse_span(wait)
-    told = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
+    log_errors_only()
+    replies = list(send_test(load_settings(config), receiver, SystemClock(), wait=span))
     if as_json:
-        for each in told:
-            print_json(_reply_dict(each))
+        for each in replies:
+            print_json({
+                "receiver": each.receiver,
+                "sent": each.status,
+                "is_delivered": each.trouble is None,
+                "trouble": each.trouble,
+            })  # fmt: skip
     else:
-        print_table(("receiver", "told", "outcome"), ((each.receiver, each.status, each.trouble or "taken") for each in told))
-    if any(each.trouble for each in told):
-        raise typer.Exit(_NOT_DELIVERED_EXIT)
+        print_table(
+            ("receiver", "sent", "outcome"), ((each.receiver, each.status, each.trouble or "delivered") for each in replies)
+        )
+    if any(each.trouble for each in replies):
+        raise typer.Exit(DELIVERY_EXIT)
 
 
 def _row_of(record: DeliveryRecord) -> tuple[str, ...]:
@@ -121,27 +120,14 @@ def _record_dict(record: DeliveryRecord) -> dict[str, object]:
     change = record.transition
     return {
         "receiver": record.receiver,
-        "comparison": change.comparison,
-        "alert": change.alert,
-        "segment": change.segment,
-        "severity": change.severity.value,
+        **pick(change, "comparison", "alert", "segment", "severity"),
         "change": _change_of(change),
         "since": change.at,
-        "status": record.status.value,
-        "attempts": record.attempts,
-        "may_be_known": record.may_be_known,
-        "next_attempt_at": record.next_attempt_at,
-        "settled_at": record.settled_at,
-        "reason": record.reason,
+        **pick(record, "status", "attempts", "may_be_known", "next_attempt_at", "settled_at", "reason"),
         "message": change.reason,
-        "dedup_key": change.dedup_key,
-        "incident": change.incident,
+        **pick(change, "dedup_key", "incident"),
     }
 
 
 def _change_of(change: Transition) -> str:
     return "acknowledged" if change.is_acknowledgement else "ends" if change.is_end else "starts"
-
-
-def _reply_dict(told: ReceiverReply) -> dict[str, object]:
-    return {"receiver": told.receiver, "told": told.status.value, "is_taken": told.trouble is None, "trouble": told.trouble}

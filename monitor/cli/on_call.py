@@ -1,159 +1,190 @@
-"""Commands for who is on call: `alerts` and `silence`."""
+"""The commands of `alerts` for who is on call: list, acknowledge and resolve."""
 
 from __future__ import annotations
 
-import getpass
+from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from monitor.cli import stored_runs
-from monitor.cli.output import instant, print_json, print_line, print_table
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one, parse_instant, parse_span
+from monitor.cli.output import instant, number, pick, print_json, print_line, print_table
+from monitor.cli.parameters import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Author,
+    Comment,
+    Config,
+    ListingGroup,
+    OneComparison,
+    OneName,
+    author_name,
+    only_one,
+    opened_database,
+    require_known,
+)
 from monitor.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-    from monitor.model import Silence, Transition
+    from monitor.model import AlertState, Transition
 
+_REASONS = 4
+"""Reasons that are listed for the quiet alerts of a comparison."""
 
-class ListingGroup(TyperGroup):
-    """A group of commands that lists when none of them is named."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of click, which typer keeps to itself
-        """Put ``ls`` before what names no command."""
-        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if is_named else ["ls", *args])
-
-
-alerts_app = typer.Typer(
+app = typer.Typer(
     cls=ListingGroup,
-    help="Show alerts, say that you look after them, end them. Without a command: `ls`, whose options are those of `alerts`.",
+    help="Show alerts, acknowledge and resolve them. Without a command: `ls`, whose options are those of `alerts`.",
 )
-silence_app = typer.Typer(
-    cls=ListingGroup, help="Hold back what on-call knows already: add, list and end silences. Without a command: `ls`."
-)
-alerts_app.command("ls")(stored_runs.alerts)
 
 OneAlert = Annotated[str | None, typer.Option("--alert", "-a", help="Only alerts of this name; default all.")]
 OneSegment = Annotated[str | None, typer.Option("--segment", "-s", help="Only this segment; default all of them.")]
-Author = Annotated[str | None, typer.Option("--by", help="Who says so; default the account you use.", show_default=False)]
-Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
 
 
-@alerts_app.command()
-def ack(  # noqa: PLR0913, PLR0917 - the command's options
+@app.command("ls")
+def list_alerts(
     name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
+    *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """Say that you look after what fires: nobody is told of it again, until it ends. Receivers that know of this are told."""
-    _act("acknowledged", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-@alerts_app.command()
-def resolve(  # noqa: PLR0913, PLR0917 - the command's options
-    name: OneName = None,
-    alert: OneAlert = None,
-    segment: OneSegment = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
-    comparison: OneComparison = None,
-    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
-) -> None:
-    """End what fires by hand. It fires again, as a new alert, if the next runs are in breach; to hold it back use `silence`."""
-    _act("resolved", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
-
-
-@silence_app.command()
-def add(  # noqa: PLR0913 - the command's options
-    matchers: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="MATCHER...",
-            help="All of them must match: name=value, name!=value, name=~regex or name!~regex, of alert, comparison, segment, "
-            "severity, metric, statistic or a label of the rule.",
-        ),
-    ],
-    *,
-    span: Annotated[str | None, typer.Option("--for", help="How long, such as 2h.")] = None,
-    until: Annotated[str | None, typer.Option("--until", help="Instead of --for: its end, ISO 8601.")] = None,
-    start: Annotated[str | None, typer.Option("--from", help="Its beginning, ISO 8601; default now.")] = None,
-    by: Author = None,
-    comment: Comment = "",
-    config: Config = DEFAULT_CONFIG,
+    limit: Annotated[
+        int | None, typer.Option("--limit", "-n", min=1, max=1_000_000, help="Only the newest transitions; default all.")
+    ] = None,
     as_json: AsJson = False,
+    only_states: Annotated[bool, typer.Option("--states", help="The state of every alert, without transitions.")] = False,
 ) -> None:
-    """Hold back alerts for a time. What still fires at its end is told then; what ended meanwhile never is."""
-    from monitor.alerts import Matcher
-    from monitor.model import Silence
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
+    """Show which alerts are pending or firing, a summary of the quiet ones, and every transition so far.
 
-    now = datetime.now(UTC)
-    starts_at = now if start is None else parse_instant(start)
-    wanted = Silence(
-        id=0,
-        matchers=tuple(str(Matcher.parse(text)) for text in matchers),
-        author=_author(by),
-        comment=comment,
-        created_at=now,
-        starts_at=starts_at,
-        ends_at=_end(starts_at, now, span, until),
-    )
-    with opened_store(load_settings(config).database) as store:
-        _print_silences([store.add_silence(wanted)], as_json=as_json)
-
-
-@silence_app.command()
-def ls(
-    *,
-    every: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
-    config: Config = DEFAULT_CONFIG,
-    as_json: AsJson = False,
-) -> None:
-    """List silences that hold now or later."""
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    with opened_store(load_settings(config).database) as store:
-        found = store.silences(ending_after=None if every else datetime.now(UTC))
-    _print_silences(found, as_json=as_json)
-
-
-@silence_app.command()
-def expire(
-    numbers: Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of silences, as `silence ls` shows them.")],
-    config: Config = DEFAULT_CONFIG,
-    *,
-    as_json: AsJson = False,
-) -> None:
-    """End silences now. What still fires is told."""
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    now = datetime.now(UTC)
-    with opened_store(load_settings(config).database) as store:
-        missing = [str(number) for number in numbers if not store.expire_silence(number, now=now)]
-    if missing:
-        msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
-        raise ConfigError(msg)
+    With --states the state of each alert. With --json one object a transition, oldest first; with --states --json one object an
+    alert and segment.
+    """
+    comparison = only_one(name, comparison)
+    with opened_database(config) as (store, configured):
+        states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]
+        transitions = store.transitions(comparison=comparison, limit=limit)
+    if not states and not transitions:
+        require_known(comparison, configured)
     if as_json:
-        print_json({"ended": numbers})
-    else:
-        print_line(f"ended: {', '.join(map(str, numbers))}")
+        for each in map(_state_dict, states) if only_states else map(transition_dict, transitions):
+            print_json(each)
+        return
+    columns = ("comparison", "alert", "segment", "state", "since", "value>", "threshold>", "users>", "last verdict")
+    shown = states if only_states else [state for state in states if state.state != "quiet"]
+    print_table(columns, map(_state_row, shown), title="States")
+    if only_states:
+        return
+    for line in _quiet_lines(states):
+        print_line(line)
+    print_line()
+    changes = ("slot", "comparison", "alert", "segment", "from", "to", "value>", "threshold>", "users>", "reason")
+    print_table(changes, map(_transition_row, transitions), title="Transitions")
 
 
-def _act(  # noqa: PLR0913, PLR0917 - the options of both commands
+def _quiet_lines(states: Sequence[AlertState]) -> list[str]:
+    """A line a comparison: how many alerts are quiet, and how many of these could judge its newest run, or why not."""
+    lines = []
+    for name in dict.fromkeys(state.comparison for state in states):
+        quiet = [state for state in states if state.comparison == name and state.state == "quiet"]
+        reasons = Counter(map(_short_reason, quiet))
+        listed = "; ".join(f"{count:,} {what}" for what, count in reasons.most_common(_REASONS))
+        if quiet:
+            lines.append(f"{name}: {len(quiet):,} quiet ({listed}{'; ...' if len(reasons) > _REASONS else ''})")
+    return lines
+
+
+def _short_reason(state: AlertState) -> str:
+    return state.reason if state.reason.startswith("learning") else state.outcome.replace("_", " ")
+
+
+def transition_dict(transition: Transition) -> dict[str, object]:
+    """One transition for machines."""
+    names = ("reason", "explanation", "value", "threshold", "users", "metric", "statistic", "severity", "dedup_key", "incident")
+    return {
+        **pick(transition, "slot", "comparison", "alert", "segment"),
+        "from": transition.from_state,
+        "to": transition.to_state,
+        **pick(transition, *names, "interval", "normal"),
+    }
+
+
+def _state_dict(state: AlertState) -> dict[str, object]:
+    names = (
+        "comparison",
+        "alert",
+        "segment",
+        "state",
+        "since",
+        "judged_slot",
+        "outcome",
+        "reason",
+        "value",
+        "threshold",
+        "users",
+    )
+    return pick(state, *names, "severity", "incident", "acknowledged_by")
+
+
+def _state_row(state: AlertState) -> tuple[str, ...]:
+    return (
+        state.comparison,
+        state.alert,
+        state.segment,
+        state.state if state.acknowledged_by is None else f"{state.state}, acknowledged by {state.acknowledged_by}",
+        instant(state.since),
+        number(state.value),
+        f"{state.threshold:g}",
+        f"{state.users:,}",
+        f"{state.outcome}: {state.reason}",
+    )
+
+
+def _transition_row(transition: Transition) -> tuple[str, ...]:
+    return (
+        instant(transition.slot),
+        transition.comparison,
+        transition.alert,
+        transition.segment,
+        transition.from_state,
+        transition.to_state,
+        number(transition.value),
+        f"{transition.threshold:g}",
+        f"{transition.users:,}",
+        transition.reason,
+    )
+
+
+@app.command("ack")
+def acknowledge(  # noqa: PLR0913, PLR0917 - the command's options
+    name: OneName = None,
+    alert: OneAlert = None,
+    segment: OneSegment = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
+) -> None:
+    """Acknowledge what fires: it is not sent again until it ends. Receivers that know acknowledgements are sent this one."""
+    _change("acknowledged", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
+
+
+@app.command("resolve")
+def resolve_alerts(  # noqa: PLR0913, PLR0917 - the command's options
+    name: OneName = None,
+    alert: OneAlert = None,
+    segment: OneSegment = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    comparison: OneComparison = None,
+    as_json: AsJson = False,  # noqa: FBT002 - typer's flag
+) -> None:
+    """Resolve what fires by hand. Further runs in breach make it fire again, as a new alert; use `silence` to hold it back."""
+    _change("resolved", only_one(name, comparison), alert, segment, by, comment, config, as_json=as_json)
+
+
+def _change(  # noqa: PLR0913, PLR0917 - the options of both commands
     verb: str,
     comparison: str | None,
     alert: str | None,
@@ -164,79 +195,25 @@ def _act(  # noqa: PLR0913, PLR0917 - the options of both commands
     *,
     as_json: bool,
 ) -> None:
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    author, now = _author(by), datetime.now(UTC)
+    author, now = author_name(by), datetime.now(UTC)
     reason = f"{verb} by {author}" + (f": {comment}" if comment else "")
-    with opened_store(load_settings(config).database) as store:
+    with opened_database(config) as (store, _):
         chosen: dict[str, list[tuple[str, str]]] = {}
         for each in store.firing():
             if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
                 chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
         changed: list[Transition] = []
-        for name, watches in chosen.items():
+        for name, alerts in chosen.items():
             if verb == "resolved":
-                changed += store.resolve(name, watches, reason=reason, at=now)
+                changed += store.resolve(name, alerts, reason=reason, at=now)
             else:
-                changed += store.acknowledge(name, watches, author=author, reason=reason, at=now)
+                changed += store.acknowledge(name, alerts, author=author, reason=reason, at=now)
     if not changed:
-        msg = "nothing that fires is meant: see `rankwatch alerts`"
+        msg = "no firing alert matches: see `rankwatch alerts`"
         raise ConfigError(msg)
-    _print_changed(changed, as_json=as_json)
-
-
-def _print_changed(changed: Iterable[Transition], *, as_json: bool) -> None:
     if as_json:
-        for each in changed:
-            print_json(stored_runs.transition_dict(each))
+        for change in changed:
+            print_json(transition_dict(change))
         return
     columns = ("comparison", "alert", "segment", "firing since", "now")
     print_table(columns, ((each.comparison, each.alert, each.segment, instant(each.since), each.reason) for each in changed))
-
-
-def _print_silences(found: Iterable[Silence], *, as_json: bool) -> None:
-    if as_json:
-        for each in found:
-            print_json({
-                "id": each.id,
-                "matchers": each.matchers,
-                "author": each.author,
-                "comment": each.comment,
-                "starts_at": each.starts_at,
-                "ends_at": each.ends_at,
-            })  # fmt: skip
-        return
-    columns = ("id>", "matchers", "from", "until", "by", "comment")
-    rows = (
-        (str(each.id), " ".join(each.matchers), instant(each.starts_at), instant(each.ends_at), each.author, each.comment)
-        for each in found
-    )
-    print_table(columns, rows)
-
-
-def _author(by: str | None) -> str:
-    """Who says so; an account without a name has to tell."""
-    try:
-        author = by or getpass.getuser()
-    except (OSError, KeyError):
-        author = ""
-    if not author.strip():
-        msg = "your account has no name: give yours with --by"
-        raise typer.BadParameter(msg)
-    return author.strip()
-
-
-def _end(starts_at: datetime, now: datetime, span: str | None, until: str | None) -> datetime:
-    if (span is None) == (until is None):
-        msg = "give either --for or --until: a silence without an end is forgotten"
-        raise typer.BadParameter(msg)
-    try:
-        end = starts_at + parse_span(span) if span is not None else parse_instant(until or "")
-    except OverflowError:
-        msg = f"--for {span} ends after all time: give a shorter one"
-        raise typer.BadParameter(msg) from None
-    if end <= max(starts_at, now):
-        msg = f"its end {instant(end)} is not after its beginning and now: nothing would be held back"
-        raise typer.BadParameter(msg)
-    return end

@@ -1,4 +1,4 @@
-"""How the commands print: tables for people on standard output, JSON lines for machines, progress on standard error, and files that a user names."""
+"""Output of the commands: tables and JSON lines on standard output, errors and progress on standard error, files by name."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TextIO
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
+import typer
 
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from monitor.model import Evidence
+
+# rich is imported where it draws: `--version`, `--json` and completion need none of it.
 
 
 def print_line(text: str = "") -> None:
@@ -30,31 +30,41 @@ def print_line(text: str = "") -> None:
     sys.stdout.write(escape_controls(text) + "\n")
 
 
-def _spell(value: datetime) -> str:
-    from monitor.model import format_instant  # brings pandas
-
-    return format_instant(value)
+def print_error(text: str) -> None:
+    """Print a line about what went wrong on standard error."""
+    typer.echo(f"rankwatch: {escape_controls(text)}", err=True)
 
 
 def print_json(value: object) -> None:
-    """Print one JSON object on one line; instants as ISO 8601, what is no number as null."""
+    """Print one JSON object on one line; instants as ISO 8601, NaN and infinities as null."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     sys.stdout.write(json.dumps(_plain(value), ensure_ascii=not is_unicode) + "\n")
     sys.stdout.flush()
 
 
-def certificate_text(value: object) -> str:
-    """The same object as a text to be kept in a file, one key a line."""
+def indented_json(value: object) -> str:
+    """The same object as the text of a file, one key a line."""
     return json.dumps(_plain(value), indent=2) + "\n"
 
 
+def pick(value: object, *names: str) -> dict[str, object]:
+    """These attributes by name, in this order."""
+    return {name: getattr(value, name) for name in names}
+
+
+def _format(value: datetime) -> str:
+    from monitor.model import format_instant
+
+    return format_instant(value)
+
+
 def _plain(value: object) -> object:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(each) for each in value]
     if isinstance(value, datetime):
-        return _spell(value)
+        return _format(value)
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
@@ -66,6 +76,11 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, title:
     On a terminal text folds to its width, but a number never does, nor a word of a few letters: a table that cannot be so
     narrow is wider than the terminal. Into a pipe every row is one line.
     """
+    from rich.cells import cell_len
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     if title is not None:
         print_line(_one_line(title))
     cells = [tuple(map(_one_line, row)) for row in rows]
@@ -105,7 +120,7 @@ _STYLES = {
 
 def instant(value: datetime) -> str:
     """ISO 8601 in UTC for people, to the second."""
-    return _spell(value.replace(microsecond=0))
+    return _format(value.replace(microsecond=0))
 
 
 def number(value: float | None, digits: int = 4) -> str:
@@ -115,6 +130,9 @@ def number(value: float | None, digits: int = 4) -> str:
 
 def progress() -> Progress:
     """A progress bar on standard error that leaves nothing behind, silent where that is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -126,7 +144,7 @@ def progress() -> Progress:
     )
 
 
-def side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
+def _side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
     """Rank, both items, and where the candidate's item stood in the baseline's list."""
     before = {item: rank for rank, item in enumerate(evidence.baseline, start=1)}
     rows = []
@@ -135,6 +153,14 @@ def side_by_side(evidence: Evidence) -> list[tuple[str, str, str, str]]:
         moved = "" if not right or was == rank else f"was {was}" if was else "new"
         rows.append((str(rank), left, right, moved))
     return rows
+
+
+def print_evidence(users: Iterable[Evidence]) -> None:
+    """Print both lists of each user side by side, with the scores."""
+    for each in users:
+        scores = "  ".join(f"{metric} {number(value)}" for metric, value in each.scores.items())
+        print_line()
+        print_table(("", "baseline", "candidate", ""), _side_by_side(each), title=f"user {each.user}   {scores}")
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -172,3 +198,10 @@ def _replace(target: Path, text: str) -> None:
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+
+
+def log_errors_only() -> None:
+    """Log errors alone, for people, on standard error: what a command that runs slots or asks sources does first."""
+    from monitor.service.logs import configure
+
+    configure("console", "error")

@@ -1,12 +1,21 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, how their values are read, and the database that `--config` names."""
 
 from __future__ import annotations
 
+import getpass
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+
+from monitor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from monitor.storage import SqlStore
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
 Config = Annotated[
@@ -20,6 +29,35 @@ EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a line instead of a table.")]
 OneComparison = Annotated[str | None, typer.Option("--comparison", help="Only this comparison; the same as the argument.")]
 OneName = Annotated[str | None, typer.Argument(metavar="[COMPARISON]", show_default=False, help="Only this comparison.")]
+Author = Annotated[str | None, typer.Option("--by", help="Your name; default the account you use.", show_default=False)]
+Comment = Annotated[str, typer.Option("--comment", "-m", help="Why, for colleagues.")]
+
+
+class ListingGroup(TyperGroup):
+    """A group of commands that lists when none of them is named."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401 - of click, which typer keeps to itself
+        """Put ``ls`` before what names no command."""
+        is_named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_named else ["ls", *args])
+
+
+@contextmanager
+def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
+    """The store that the configuration names, closed at the end, and the names of the configured comparisons."""
+    from monitor.settings import load_database_settings
+    from monitor.storage import opened_store
+
+    settings = load_database_settings(config)
+    with opened_store(settings.database) as store:
+        yield store, settings.comparison_names
+
+
+def require_known(comparison: str | None, configured: Sequence[str]) -> None:
+    """ConfigError for a comparison of which nothing is stored, and which is not configured: it was mistyped."""
+    if comparison is not None and comparison not in configured:
+        msg = f"no comparison named {comparison!r}: nothing of it is stored, and the configuration has {', '.join(configured)}"
+        raise ConfigError(msg)
 
 
 def only_one(name: str | None, comparison: str | None) -> str | None:
@@ -28,6 +66,18 @@ def only_one(name: str | None, comparison: str | None) -> str | None:
         msg = f"the argument names {name!r} and --comparison names {comparison!r}: give one of them"
         raise typer.BadParameter(msg)
     return comparison if name is None else name
+
+
+def author_name(by: str | None) -> str:
+    """The name given with ``--by``, else that of the account; wrong usage where the account has none."""
+    try:
+        author = by or getpass.getuser()
+    except (OSError, KeyError):
+        author = ""
+    if not author.strip():
+        msg = "your account has no name: give yours with --by"
+        raise typer.BadParameter(msg)
+    return author.strip()
 
 
 def parse_instant(text: str) -> datetime:
@@ -42,6 +92,15 @@ def parse_instant(text: str) -> datetime:
         msg = f"{text!r} lies before {EARLIEST:%Y-%m-%d}, where slots begin"
         raise typer.BadParameter(msg)
     return instant
+
+
+def parse_period(start: str | None, end: str | None) -> tuple[datetime | None, datetime | None]:
+    """Read ``--from`` and ``--to``; wrong usage where the end lies before the beginning."""
+    first, last = (None if text is None else parse_instant(text) for text in (start, end))
+    if first is not None and last is not None and last < first:
+        msg = f"--to {end} lies before --from {start}"
+        raise typer.BadParameter(msg)
+    return first, last
 
 
 def parse_span(text: str) -> timedelta:

@@ -66,15 +66,12 @@ def _stored(name: str, config: Config, metric: str | None, segment: str) -> tupl
     from monitor.service.analysis.sample_size import read_plan_inputs
     from monitor.service.analysis.threshold_suggestion import configured_comparison
     from monitor.settings import load_settings
-    from monitor.storage import open_store
+    from monitor.storage import opened_store
 
     settings = load_settings(config)
     what, _ = configured_comparison(settings, name, None)
-    store = open_store(settings.database, create=False)
-    try:
+    with opened_store(settings.database) as store:
         return what, read_plan_inputs(what, store, metric, segment)
-    finally:
-        store.close()
 
 
 def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:

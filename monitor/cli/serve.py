@@ -91,12 +91,11 @@ def demo(
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders
-    from monitor.service.daemon.daemon import Daemon
     from monitor.service.logs import configure
 
     configure("auto", "critical")
     if recommenders is None:
-        raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console(), daemon_factory=Daemon))
+        raise typer.Exit(run_demo(fast=fast, directory=directory, console=Console()))
     if fast:
         msg = "--fast is the end of the whole demo: leave it out with --recommenders, which goes on until it is stopped"
         raise typer.BadParameter(msg)
@@ -104,7 +103,7 @@ def demo(
 
 
 def _address(text: str) -> tuple[str, int]:
-    from monitor.settings.value_types import split_address
+    from monitor.settings import split_address
 
     try:
         return split_address(text)

@@ -3,22 +3,41 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.exit_codes import report_unwritten
-from monitor.cli.output import instant, number, print_json, print_line, print_table, progress
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one, parse_instant
+from monitor.cli.exit_codes import SOURCE_EXIT, report_unwritten
+from monitor.cli.output import (
+    instant,
+    log_errors_only,
+    number,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    progress,
+)
+from monitor.cli.parameters import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Config,
+    OneComparison,
+    OneName,
+    only_one,
+    parse_instant,
+    parse_period,
+)
 from monitor.errors import MonitorError
-from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.model import RunResult, Summary
+    from monitor.pipeline.backfill import BackfilledRun
+    from monitor.service.commands.one_shot import OneShot
 
-FAILED_EXIT = 3
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
 
@@ -30,7 +49,7 @@ def run_once(  # noqa: PLR0913 - the command's options
     comparison: OneComparison = None,
     textfile: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.prom", help="Write how things stand then for node_exporter's textfile collector."),
+        typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
     ] = None,
     push: Annotated[
         str | None,
@@ -49,44 +68,50 @@ def run_once(  # noqa: PLR0913 - the command's options
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, tell receivers what fires, and exit: rankwatch without a daemon.
+    """Run one slot of each comparison, notify receivers of what fires, and exit: rankwatch without a daemon.
 
-    Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not be told, 74 when the textfile could
-    not be written. What was run stays stored; file and push tell of a run that failed, too.
+    Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not be reached, 74 when the textfile
+    could not be written. What was run stays stored; file and push show a run that failed, too.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     wanted = parse_instant(slot) if slot is not None else None
-    places = metrics_output_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
-    if places.gateway is not None and places.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
-        typer.echo(f"rankwatch: who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}", err=True)
-    with one_shot(config, settles=True) as service:
+    output = metrics_output_of(textfile, push, ca_file=push_ca_file, instance=push_instance)
+    if output.gateway is not None and output.gateway.secrets and push != os.environ.get(PUSH_VARIABLE):
+        print_error(f"who lists processes sees the password of --push: give its URL by {PUSH_VARIABLE}")
+    log_errors_only()
+    with open_one_shot(config, reconciles=True) as service:
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
-        _print_results(results, as_json=as_json)
-        owed = _failure_of(service.deliver)
-        left = list(places.leave(service, comparison))
-    _raise([*(each for each in outcomes if isinstance(each, MonitorError)), *left, *owed])
+        errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
+        if as_json:
+            for result in results:
+                print_json(result_dict(result))
+        else:
+            _print_results(results)
+        undelivered = _delivery_errors(service)
+        errors += output.write(service, comparison)
+    _raise([*errors, *undelivered])
     _exit(results)
 
 
-def _failure_of(call: Callable[[], None]) -> tuple[MonitorError, ...]:
+def _delivery_errors(service: OneShot) -> list[MonitorError]:
     try:
-        call()
+        service.deliver()
     except MonitorError as error:
-        return (error,)
-    return ()
+        return [error]
+    return []
 
 
 def _raise(errors: Sequence[MonitorError | OSError]) -> None:
-    """Raise the last one, if there is any, and tell of those before it."""
+    """Raise the last error, if there is any, after a line for each one before it."""
     for each in errors[:-1]:
         if isinstance(each, OSError):
             report_unwritten(each)
         else:
-            typer.echo(f"rankwatch: {escape_controls(str(each))}", err=True)
+            print_error(str(each))
     if errors:
         raise errors[-1]
 
@@ -98,19 +123,18 @@ def replay(  # noqa: PLR0913 - the command's options
     end: Annotated[str, typer.Option("--to", help="Last slot, ISO 8601, included.")],
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
-    notify: Annotated[bool, typer.Option("--notify", help="Tell receivers too; by default nobody is told.")] = False,
+    notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
     first, last = parse_instant(start), parse_instant(end)
-    if last < first:
-        msg = f"--to {end} lies before --from {start}"
-        raise typer.BadParameter(msg)
+    parse_period(start, end)
+    log_errors_only()
     results: list[RunResult] = []
-    with one_shot(config, settles=False) as service, progress() as bar:
+    with open_one_shot(config, reconciles=False) as service, progress() as bar:
         slots = service.slots(comparison, first, last)
         task = bar.add_task("replay", total=len(slots))
         try:
@@ -122,66 +146,49 @@ def replay(  # noqa: PLR0913 - the command's options
         finally:
             bar.stop()
             if not as_json:
-                _print_results(results, as_json=False)
+                _print_results(results)
             if notify:
                 service.deliver()
-    _warn_of_unjudged(results)
+    if unjudged := sum(any(state.judged_slot > result.claim.slot for state in result.states) for result in results):
+        print_error(
+            f"{unjudged} of {len(results)} runs were measured but judged nothing: newer slots of theirs were judged before. "
+            "To see what the rules would have done, replay into an empty database."
+        )
     _exit(results)
 
 
-def _warn_of_unjudged(results: list[RunResult]) -> None:
-    """Say when alerts did not move because newer slots had been judged before."""
-    count = sum(any(state.judged_slot > result.claim.slot for state in result.states) for result in results)
-    if count:
-        typer.echo(
-            f"{count} of {len(results)} runs were measured but judged nothing: newer slots of theirs were judged before. "
-            "To see what the rules would have done, replay into an empty database.",
-            err=True,
-        )
+def _exit(results: Sequence[RunResult]) -> None:
+    if any(result.status == "failed" for result in results):
+        raise typer.Exit(SOURCE_EXIT)
 
 
 def result_dict(result: RunResult) -> dict[str, object]:
-    """One run for machines: what it compared, summaries by metric and segment if it is ok, and what changed."""
+    """One run for machines: what it compared, summaries by metric and segment if it is ok, and its transitions."""
     coverage = result.coverage.all if result.coverage else None
+    summaries: dict[str, dict[str, object]] = {}
+    for each in _believable(result):
+        summaries.setdefault(each.metric, {})[each.segment] = pick(each, "mean", "standard_error") | {"users": each.n}
     return {
-        "slot": result.claim.slot,
-        "comparison": result.claim.comparison,
-        "status": result.status.value,
-        "reason": result.reason,
+        **pick(result.claim, "slot", "comparison"),
+        **pick(result, "status", "reason"),
         "asked": coverage.asked if coverage else None,
         "paired": coverage.paired if coverage else None,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in (coverage.reasons if coverage else {}).items()},
-        "summaries": _summaries(result),
+        "summaries": summaries,
         "transitions": [
-            {"alert": each.alert, "segment": each.segment, "from": each.from_state.value, "to": each.to_state.value}
-            for each in result.transitions
+            pick(each, "alert", "segment") | {"from": each.from_state, "to": each.to_state} for each in result.transitions
         ],
     }
 
 
-def _summaries(result: RunResult) -> dict[str, dict[str, object]]:
-    """Mean, standard error and users by metric and segment; nothing of a run that compared too little to be believed."""
-    found: dict[str, dict[str, object]] = {}
-    for summary in _believable(result):
-        found.setdefault(summary.metric, {})[summary.segment] = {
-            "mean": summary.mean,
-            "standard_error": summary.standard_error,
-            "users": summary.n,
-        }
-    return found
-
-
 def _believable(result: RunResult) -> tuple[Summary, ...]:
+    """The summaries; none of a run that compared too little to be believed."""
     return result.summaries if result.status == "ok" else ()
 
 
-def _print_results(results: list[RunResult], *, as_json: bool) -> None:
+def _print_results(results: Sequence[RunResult]) -> None:
     from monitor.model import parse_derived
 
-    if as_json:
-        for result in results:
-            print_json(result_dict(result))
-        return
     measured = dict.fromkeys(summary.metric for result in results for summary in _believable(result))
     metrics = [name for name in measured if parse_derived(name)[0] is None]  # the noise floor's would make it too wide
     columns = ("slot", "comparison", "status", "asked>", "paired>", *(f"{metric}>" for metric in metrics), "alerts")
@@ -191,16 +198,14 @@ def _print_results(results: list[RunResult], *, as_json: bool) -> None:
             print_line(f"{result.claim.comparison} {instant(result.claim.slot)}: {result.reason}")
 
 
-def _result_row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
-    from monitor.model import ALL
-
+def _result_row(result: RunResult, metrics: Sequence[str]) -> tuple[str, ...]:
     coverage = result.coverage.all if result.coverage else None
-    means = {summary.metric: summary.mean for summary in _believable(result) if summary.segment == ALL}
+    means = {summary.metric: summary.mean for summary in _of_all(_believable(result))}
     changes = (f"{each.alert}[{each.segment}] {each.from_state} -> {each.to_state}" for each in result.transitions)
     return (
         instant(result.claim.slot),
         result.claim.comparison,
-        result.status.value,
+        result.status,
         f"{coverage.asked:,}" if coverage else "-",
         f"{coverage.paired:,}" if coverage else "-",
         *(number(means.get(metric)) for metric in metrics),
@@ -208,14 +213,10 @@ def _result_row(result: RunResult, metrics: list[str]) -> tuple[str, ...]:
     )
 
 
-def _exit(results: list[RunResult]) -> None:
-    if any(result.status == "failed" for result in results):
-        raise typer.Exit(FAILED_EXIT)
+def _of_all(summaries: Iterable[Summary]) -> list[Summary]:
+    from monitor.model import ALL
 
-
-if TYPE_CHECKING:
-    from monitor.model import Summary
-    from monitor.pipeline.backfill import BackfilledRun
+    return [summary for summary in summaries if summary.segment == ALL]
 
 
 def backfill(
@@ -230,15 +231,14 @@ def backfill(
 ) -> None:
     """Measure relevance that has arrived since, on the lists that were kept with each run. Rules never judge it.
 
-    Tells which runs have their labels now and which wait for them. Exit 3 when relevance that is there could not be used.
+    Lists the runs that have their labels now and those that wait for them. Exit 3 when relevance that is there could not be
+    used.
     """
-    from monitor.service.wiring import one_shot
+    from monitor.service.commands.one_shot import open_one_shot
 
-    first, last = (None if text is None else parse_instant(text) for text in (start, end))
-    if first is not None and last is not None and last < first:
-        msg = f"--to {end} lies before --from {start}"
-        raise typer.BadParameter(msg)
-    with one_shot(config, settles=False) as service:
+    first, last = parse_period(start, end)
+    log_errors_only()
+    with open_one_shot(config, reconciles=False) as service:
         found = list(service.backfill(comparison, first, last))
     if as_json:
         for each in found:
@@ -246,7 +246,7 @@ def backfill(
     else:
         _print_backfill(found)
     if any(each.trouble for each in found):
-        raise typer.Exit(FAILED_EXIT)
+        raise typer.Exit(SOURCE_EXIT)
 
 
 def _outcome(filled: BackfilledRun) -> str:
@@ -257,44 +257,30 @@ def _outcome(filled: BackfilledRun) -> str:
 
 def _backfill_dict(filled: BackfilledRun) -> dict[str, object]:
     return {
-        "comparison": filled.run.comparison,
-        "slot": filled.run.slot,
+        **pick(filled.run, "comparison", "slot"),
         "outcome": _outcome(filled),
         "reason": filled.trouble,
         "labels_until": filled.run.labels_until,
         "summaries": {
-            each.metric: {"mean": each.mean, "standard_error": each.standard_error, "users": each.n} for each in _of_all(filled)
+            each.metric: pick(each, "mean", "standard_error") | {"users": each.n} for each in _of_all(filled.summaries)
         },
     }
 
 
-def _of_all(filled: BackfilledRun) -> list[Summary]:
-    from monitor.model import ALL
-
-    return [summary for summary in filled.summaries if summary.segment == ALL]
-
-
-def _print_backfill(found: list[BackfilledRun]) -> None:
-    metrics = list(dict.fromkeys(summary.metric for each in found for summary in _of_all(each)))
+def _print_backfill(found: Sequence[BackfilledRun]) -> None:
+    metrics = list(dict.fromkeys(summary.metric for each in found for summary in _of_all(each.summaries)))
     columns = ("slot", "outcome", "waits until", *(f"{metric}>" for metric in metrics), "users>", "reason")
     if found:
         print_table(columns, (_backfill_row(each, metrics) for each in found))
     waiting = [each.run.slot for each in found if _outcome(each) != "labelled"]
     labelled = len(found) - len(waiting)
     since = f", the oldest since {instant(min(waiting))}" if waiting else ""
-    print_line(f"{labelled} {_runs(labelled)} labelled now, {len(waiting)} still {_wait(len(waiting))}{since}")
+    runs, wait = "run" if labelled == 1 else "runs", "waits" if len(waiting) == 1 else "wait"
+    print_line(f"{labelled} {runs} labelled now, {len(waiting)} still {wait}{since}")
 
 
-def _runs(count: int) -> str:
-    return "run" if count == 1 else "runs"
-
-
-def _wait(count: int) -> str:
-    return "waits" if count == 1 else "wait"
-
-
-def _backfill_row(filled: BackfilledRun, metrics: list[str]) -> tuple[str, ...]:
-    means = {summary.metric: summary for summary in _of_all(filled)}
+def _backfill_row(filled: BackfilledRun, metrics: Sequence[str]) -> tuple[str, ...]:
+    means = {summary.metric: summary for summary in _of_all(filled.summaries)}
     users = max((summary.n for summary in means.values()), default=0)
     return (
         instant(filled.run.slot),

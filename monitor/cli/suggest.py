@@ -39,15 +39,12 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
     from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
     from monitor.settings import load_settings
-    from monitor.storage import open_store
+    from monitor.storage import opened_store
 
     settings = load_settings(config)
     what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
-    store = open_store(settings.database, create=False)
-    try:
+    with opened_store(settings.database) as store:
         found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
-    finally:
-        store.close()
     if as_json:
         for each in found:
             print_json(_as_dict(each))

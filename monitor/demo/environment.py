@@ -6,7 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -14,12 +14,11 @@ from typing import NoReturn
 from aiohttp import web
 from rich.console import Console
 
-from monitor.demo.http_servers import HOST, OnCallServer, serve
+from monitor.demo.http_servers import HOST, OnCallServer, serve_app
 from monitor.demo.recommenders import RecommenderServer, TrainedLists, retrain
 from monitor.demo.story import CHAPTER_NOTES, Scene, Story, next_day
 from monitor.demo.workspace import (
-    DEFAULT,
-    DemoAddresses,
+    DEFAULT_DIRECTORY,
     Workspace,
     choose_port,
     open_workspace,
@@ -28,31 +27,37 @@ from monitor.demo.workspace import (
     write_users,
 )
 from monitor.demo.world import World
-from monitor.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoArms:
-    """A world that is being recommended to; its users stand in the place's users file."""
+    """Both recommenders over one simulated world, whose users stand in the workspace's users file."""
 
-    place: Workspace
+    workspace: Workspace
     world: World = field(default_factory=World)
     baseline: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
     candidate: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
+
+    def app(self) -> web.Application:
+        """Return the web application of both, under ``/baseline`` and ``/candidate``."""
+        app = web.Application()
+        app.add_subapp("/baseline", self.baseline.app())
+        app.add_subapp("/candidate", self.candidate.app())
+        return app
 
     def train(self, day: int, *, is_broken: bool) -> TrainedLists:
         """Train both arms on the day; nothing is served yet."""
         return retrain(self.world, day, is_broken=is_broken)
 
     def serve(self, trained: TrainedLists) -> None:
-        """Let the day begin: serve the new lists, then publish the day's users.
+        """Serve the new lists, then publish the day's users.
 
         Who left today still gets the last lists: a run under way may ask for them.
         """
         left = self.world.left_on(trained.day)
         for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
             arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists
-        write_users(self.place, trained.history)
+        write_users(self.workspace, trained.history)
 
 
 @contextmanager
@@ -70,29 +75,25 @@ def sigterm_as_interrupt() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What the daemon is surrounded by."""
+    """What the daemon works with."""
 
-    place: Workspace
+    workspace: Workspace
     arms: DemoArms
     on_call: OnCallServer
 
 
 @contextmanager
 def open_environment(directory: Path, *, every: str) -> Iterator[Environment]:
-    """Build the stage on day 0 in the directory, serve it while the block lasts. ConfigError when the directory will not do."""
-    with ExitStack() as stack:
-        place = stack.enter_context(open_workspace(directory))
-        on_call = OnCallServer(write_secret(place))
-        arms = DemoArms(place=place)
+    """Serve day 0 while the block lasts, with a configuration in the directory. ConfigError when it cannot be used."""
+    with open_workspace(directory) as workspace:
+        on_call = OnCallServer(write_secret(workspace))
+        arms = DemoArms(workspace=workspace)
         arms.serve(arms.train(0, is_broken=False))
-        addresses = DemoAddresses(
-            listen=f"{HOST}:{choose_port()}",
-            baseline=stack.enter_context(serve(arms.baseline.app(), name="baseline")),
-            candidate=stack.enter_context(serve(arms.candidate.app(), name="candidate")),
-            hook=stack.enter_context(serve(on_call.app(), name="on-call")) + "/page",
-        )
-        write_configuration(place, addresses, every=every)
-        yield Environment(place=place, arms=arms, on_call=on_call)
+        app = arms.app()
+        app.add_subapp("/on-call", on_call.app())
+        with serve_app(app) as url:
+            write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=every)
+            yield Environment(workspace=workspace, arms=arms, on_call=on_call)
 
 
 UNWATCHED_STORY = Story(day_s=120.0, every="1m", healthy_days=6, broken_days=4, calm_days=11)
@@ -108,35 +109,23 @@ def run_recommenders(
     the address cannot be used.
     """
     try:
-        with sigterm_as_interrupt(), open_workspace(directory or DEFAULT) as place:
-            arms = DemoArms(place=place)
-            scenes = turn_days(arms, UNWATCHED_STORY)
-            begun = next(scenes)
-            with _served(arms, address) as url:
-                console.print(f"Recommenders serve {url}/baseline and {url}/candidate; users in {place.users}", soft_wrap=True)
-                _go_on(begun, scenes, console, wait)
+        with sigterm_as_interrupt(), open_workspace(directory or DEFAULT_DIRECTORY) as workspace:
+            arms = DemoArms(workspace=workspace)
+            scenes = simulated_days(arms, UNWATCHED_STORY)
+            first = next(scenes)
+            with serve_app(arms.app(), *address) as url:
+                console.print(
+                    f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}", soft_wrap=True
+                )
+                _go_on(first, scenes, console, wait)
     except KeyboardInterrupt:
         return 0
 
 
-@contextmanager
-def _served(arms: DemoArms, address: tuple[str, int]) -> Iterator[str]:
-    app, (host, port) = web.Application(), address
-    app.add_subapp("/baseline", arms.baseline.app())
-    app.add_subapp("/candidate", arms.candidate.app())
-    with ExitStack() as stack:
-        try:
-            url = stack.enter_context(serve(app, name="recommenders", host=host, port=port))
-        except OSError as error:
-            msg = f"cannot serve the recommenders at {host}:{port}: {error.strerror}; choose another address"
-            raise ConfigError(msg) from None
-        yield url
+def simulated_days(arms: DemoArms, story: Story) -> Iterator[Scene]:
+    """Train and serve one day after the other; each scene is yielded once its day is served.
 
-
-def turn_days(arms: DemoArms, story: Story) -> Iterator[Scene]:
-    """Train and serve one day after the other, and tell each once it is served.
-
-    A chapter ends when its days are over: what its faults cause is seen elsewhere.
+    A chapter ends when its days are over: whoever watches the recommenders is elsewhere.
     """
     scene = Scene()
     while True:

@@ -13,6 +13,7 @@ from queue import SimpleQueue
 
 from aiohttp import web
 
+from monitor.errors import ConfigError
 from monitor.receivers.webhook import verify
 
 HOST = "127.0.0.1"
@@ -21,21 +22,21 @@ _STOP_S = 5.0
 
 
 @contextmanager
-def serve(app: web.Application, *, name: str, host: str = HOST, port: int = 0) -> Iterator[str]:
+def serve_app(app: web.Application, host: str = HOST, port: int = 0) -> Iterator[str]:
     """Serve the application while the block lasts; gives its address, such as ``http://127.0.0.1:41234``.
 
-    Port 0 stands for any that is free. OSError when the address cannot be had.
+    Port 0 stands for any that is free. ConfigError when the address cannot be used.
     """
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    started: SimpleQueue[int | Exception] = SimpleQueue()
-    thread = threading.Thread(
-        target=_run_loop, args=(loop, _serve(app, (host, port), stop, started)), name=f"demo-{name}", daemon=True
-    )
+    started: SimpleQueue[int | OSError] = SimpleQueue()
+    serving = _serve(app, (host, port), stop, started)
+    thread = threading.Thread(target=_run_loop, args=(loop, serving), name="demo-http", daemon=True)
     thread.start()
     got = started.get(timeout=_START_S)
-    if isinstance(got, Exception):
-        raise got
+    if isinstance(got, OSError):
+        msg = f"cannot serve at {host}:{port}: {got.strerror}; choose another address"
+        raise ConfigError(msg)
     try:
         yield f"http://{f'[{host}]' if ':' in host else host}:{got}"
     finally:
@@ -48,7 +49,7 @@ def _run_loop(loop: asyncio.AbstractEventLoop, serving: Coroutine[None, None, No
         runner.run(serving)
 
 
-async def _serve(app: web.Application, at: tuple[str, int], stop: asyncio.Event, started: SimpleQueue[int | Exception]) -> None:
+async def _serve(app: web.Application, at: tuple[str, int], stop: asyncio.Event, started: SimpleQueue[int | OSError]) -> None:
     # A client that keeps its connection open must not hold up the end.
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.5)
     try:
@@ -64,7 +65,7 @@ async def _serve(app: web.Application, at: tuple[str, int], stop: asyncio.Event,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceivedAlert:
-    """One alert that a webhook told as new. ``status`` is ``firing`` or ``resolved``; all is None in what is not signed."""
+    """One alert that a webhook reported as new. ``status`` is ``firing`` or ``resolved``; all is None in what is not signed."""
 
     at: datetime
     is_signed: bool
@@ -74,19 +75,19 @@ class ReceivedAlert:
 
 
 class OnCallServer:
-    """Collects notices; ``notices`` may be read from any thread."""
+    """Collects the alerts of webhooks; ``received`` may be read from any thread."""
 
     def __init__(self, secret: str) -> None:
         self._secret = secret
         self._lock = threading.Lock()
-        self._notices: list[ReceivedAlert] = []
-        self._told: dict[str, str] = {}
+        self._received: list[ReceivedAlert] = []
+        self._statuses: dict[str, str] = {}
 
     @property
-    def notices(self) -> tuple[ReceivedAlert, ...]:
+    def received(self) -> tuple[ReceivedAlert, ...]:
         """All so far, oldest first."""
         with self._lock:
-            return tuple(self._notices)
+            return tuple(self._received)
 
     def app(self) -> web.Application:
         """The web application: takes a POST on ``/page``."""
@@ -98,17 +99,17 @@ class OnCallServer:
         body, now = await request.read(), datetime.now(UTC)
         is_signed = verify(self._secret, request.headers, body, now=now)
         with self._lock:
-            self._notices += self._news(body, now) if is_signed else [ReceivedAlert(at=now, is_signed=False)]
+            self._received += self._new_alerts(body, now) if is_signed else [ReceivedAlert(at=now, is_signed=False)]
         return web.Response(status=204 if is_signed else 401)
 
-    def _news(self, body: bytes, now: datetime) -> list[ReceivedAlert]:
-        """What was not known yet: a message lists all that fires, and names each firing by a key of its own."""
-        news = []
+    def _new_alerts(self, body: bytes, now: datetime) -> list[ReceivedAlert]:
+        """Alerts that were not known yet: a message lists all that fires, and names each firing by a key of its own."""
+        found = []
         for alert in json.loads(body)["alerts"]:
             key, status, labels = alert["annotations"]["dedup_key"], alert["status"], alert["labels"]
-            if self._told.get(key) != status:
-                news.append(
+            if self._statuses.get(key) != status:
+                found.append(
                     ReceivedAlert(at=now, is_signed=True, status=status, alert=labels["alertname"], segment=labels["segment"])
                 )
-            self._told[key] = status
-        return news
+            self._statuses[key] = status
+        return found

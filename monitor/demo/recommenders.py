@@ -1,4 +1,4 @@
-"""The demo's two recommenders, EASE (baseline) and item-kNN (candidate): training on one day's history, the fault that can be let into the candidate, and the web service that serves their lists."""
+"""The demo's recommenders, EASE (baseline) and item-kNN (candidate): training, the fault of the candidate, web service."""
 
 from __future__ import annotations
 

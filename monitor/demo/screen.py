@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Protocol
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -33,12 +32,12 @@ def sparkline(values: Sequence[float], width: int) -> str:
 _CHAPTER_STYLES = {Chapter.HEALTHY: "green", Chapter.BROKEN: "bold red", Chapter.HEALED: "green"}
 _STATE_STYLES = {State.QUIET: "green", State.PENDING: "yellow", State.FIRING: "bold red"}
 _LOUDNESS = {State.FIRING: 0, State.PENDING: 1, State.QUIET: 2}
-_NOTES = {
-    NoteKind.STORY: ("STORY", "cyan"),
-    NoteKind.FIRING: ("FIRING", "bold red"),
-    NoteKind.RESOLVED: ("RESOLVED", "bold green"),
-    NoteKind.TOLD: ("TOLD", "magenta"),
-    NoteKind.WRONG: ("WRONG", "bold red"),
+_NOTE_STYLES = {
+    NoteKind.STORY: "cyan",
+    NoteKind.FIRING: "bold red",
+    NoteKind.RESOLVED: "bold green",
+    NoteKind.NOTIFIED: "magenta",
+    NoteKind.WRONG: "bold red",
 }
 _TITLES = {"extended_tau": "ext. tau", SHOWN_METRIC: "rbo"}
 _STORY_LINES, _ALERTS, _FOOTER_LINES, _FEWEST_NOTES, _MOST_NOTES, _FEWEST_ROWS = 2, 2, 2, 2, 8, 3
@@ -164,16 +163,15 @@ def _log(status: DemoStatus, rows: int) -> RenderableType:
 
 
 def _note_line(note: LogNote) -> Text:
-    label, style = _NOTES[note.kind]
-    return _line((_clock(note.at), "dim"), " ", (f"{label:<8}", style), " ", note.text)
+    return _line((_clock(note.at), "dim"), " ", (f"{note.kind.upper():<8}", _NOTE_STYLES[note.kind]), " ", note.text)
 
 
 def _footer(status: DemoStatus) -> RenderableType:
-    place = status.place
-    files = ", ".join(path.name for path in (place.config, place.database))
+    files = status.workspace
+    page = ("page ", "dim"), (f"{status.url}/", "underline"), ("  metrics ", "dim"), "/metrics"
     return Group(
-        _line(("metrics ", "dim"), (status.metrics_url, "underline"), ("   Ctrl-C stops everything", "bold")),
-        _line((f"{files} and {place.log.name} are in ", "dim"), str(place.directory)),
+        _line(*page, ("   Ctrl-C stops everything", "bold")),
+        _line((f"{files.config.name}, {files.database.name} and {files.log.name} are in ", "dim"), str(files.directory)),
     )
 
 
@@ -189,26 +187,17 @@ def _clock(at: datetime) -> str:
     return at.astimezone().strftime("%H:%M:%S")
 
 
-_LABELS = {
-    NoteKind.STORY: "STORY",
-    NoteKind.FIRING: "FIRING",
-    NoteKind.RESOLVED: "RESOLVED",
-    NoteKind.TOLD: "TOLD",
-    NoteKind.WRONG: "WRONG",
-}
-
-
 @dataclass(slots=True)
 class NewLines:
-    """Remembers what was printed."""
+    """The lines of each status that no earlier one had."""
 
     _runs: set[datetime] = field(default_factory=set)
     _notes: set[LogNote] = field(default_factory=set)
     _is_begun: bool = False
 
     def new(self, status: DemoStatus) -> list[str]:
-        """Lines for what this status has and no earlier one had, in the order in which it happened."""
-        head = [] if self._is_begun else list(_head(status))
+        """The new lines of this status, in the order in which things happened."""
+        head = [] if self._is_begun else list(_opening_lines(status))
         self._is_begun = True
         timed = [*self._new_notes(status), *self._new_runs(status)]
         return head + [f"{_clock(at)} {text}" for at, text in sorted(timed, key=lambda one: one[0])]
@@ -217,20 +206,21 @@ class NewLines:
         for note in status.notes:
             if note not in self._notes:
                 self._notes.add(note)
-                yield note.at, f"{_LABELS[note.kind]:<8} {note.text}"
+                yield note.at, f"{note.kind.upper():<8} {note.text}"
 
     def _new_runs(self, status: DemoStatus) -> Iterator[tuple[datetime, str]]:
         for run in status.seen.runs:
-            # A run that ended between two queries of one look has no means yet: it is printed at the next look.
+            # A run that ended between two queries of one reading has no means yet: it is printed at the next one.
             is_whole = run.status is not RunStatus.OK or run.slot in status.seen.means
             if run.finished_at is not None and is_whole and run.slot not in self._runs:
                 self._runs.add(run.slot)
                 yield run.finished_at, _run_text(run, status)
 
 
-def _head(status: DemoStatus) -> Iterator[str]:
-    yield f"Configuration {status.place.config}, database {status.place.database}, log {status.place.log}"
-    yield f"Metrics {status.metrics_url}"
+def _opening_lines(status: DemoStatus) -> Iterator[str]:
+    files = status.workspace
+    yield f"Configuration {files.config}, database {files.database}, log {files.log}"
+    yield f"Page {status.url}/, metrics {status.url}/metrics"
 
 
 def _run_text(run: Run, status: DemoStatus) -> str:
@@ -240,43 +230,22 @@ def _run_text(run: Run, status: DemoStatus) -> str:
     return " ".join([f"RUN      {run.status} paired {run.paired or 0}/{run.asked or 0}", *values, *reason])
 
 
-class View(Protocol):
-    """Takes one status after the other."""
-
-    def show(self, status: DemoStatus) -> None:
-        """Show how things stand now."""
-
-
-class LiveView:
-    """Redraws one frame in place."""
-
-    def __init__(self, live: Live) -> None:
-        self._live = live
-
-    def show(self, status: DemoStatus) -> None:
-        """Draw the status in the terminal's present size; one line stays free for the cursor."""
-        width, height = self._live.console.size
-        self._live.update(render_frame(status, width=width, height=height - 1), refresh=True)
-
-
-class LineView:
-    """Prints what is new, a line each."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._lines = NewLines()
-
-    def show(self, status: DemoStatus) -> None:
-        """Print the runs and notes that no earlier status had."""
-        for line in self._lines.new(status):
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-
-
 @contextmanager
-def open_view(console: Console) -> Iterator[View]:
-    """The view that suits the console: frames need a terminal that moves its cursor and shows Unicode."""
+def open_view(console: Console) -> Iterator[Callable[[DemoStatus], None]]:
+    """Show each status as suits the console: frames need a terminal that moves its cursor and shows Unicode."""
     if not console.is_terminal or console.is_dumb_terminal or not console.encoding.startswith("utf"):
-        yield LineView(console)
+        lines = NewLines()
+
+        def print_new(status: DemoStatus) -> None:
+            for line in lines.new(status):
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        yield print_new
         return
     with Live(console=console, auto_refresh=False, vertical_overflow="crop") as live:
-        yield LiveView(live)
+
+        def redraw(status: DemoStatus) -> None:
+            width, height = console.size
+            live.update(render_frame(status, width=width, height=height - 1), refresh=True)  # a line is left for the cursor
+
+        yield redraw

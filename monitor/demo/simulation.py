@@ -1,4 +1,4 @@
-"""Lets the simulated days pass while the daemon watches, reads the daemon's store, and gathers what the screen shows."""
+"""Simulation of days while the daemon watches: it begins the days, reads the daemon's store, and gathers what is shown."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REMEMBERED_RUNS = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSnapshot:
-    """One look at the store. ``means``: per slot, mean by (segment, metric); runs newest first, transitions oldest first."""
+    """One reading of the store. ``means``: per slot, mean by (segment, metric); runs newest first, transitions oldest first."""
 
     runs: tuple[Run, ...]
     means: Mapping[datetime, Mapping[tuple[str, str], float]]
@@ -41,12 +41,12 @@ class StoreSnapshot:
 
 @dataclass(slots=True)
 class StoreReader:
-    """Looks at one store. It looks more often than runs end, so none is missed."""
+    """Reads one store, more often than runs end, so that none is missed."""
 
     store: Store
     _means: dict[datetime, Mapping[tuple[str, str], float]] = field(default_factory=dict)
 
-    def look(self) -> StoreSnapshot:
+    def read(self) -> StoreSnapshot:
         """Read the store."""
         for latest in self.store.latest([DEMO_COMPARISON]):
             self._remember(latest)
@@ -77,7 +77,7 @@ class NoteKind(StrEnum):
     STORY = "story"
     FIRING = "firing"
     RESOLVED = "resolved"
-    TOLD = "told"
+    NOTIFIED = "notified"
     WRONG = "wrong"
 
 
@@ -92,7 +92,7 @@ class LogNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoStatus:
-    """One frame. ``segments`` in the order to show; ``notes`` oldest first; ``every`` as the configuration says it."""
+    """What is shown. ``segments`` in the order to show; ``notes`` oldest first; ``every`` as in the configuration."""
 
     scene: Scene
     elapsed_s: float
@@ -100,8 +100,8 @@ class DemoStatus:
     seen: StoreSnapshot
     segments: tuple[str, ...]
     notes: tuple[LogNote, ...]
-    metrics_url: str
-    place: Workspace
+    url: str
+    workspace: Workspace
 
 
 SEGMENTS = (ALL, *(f"country={name}" for name in COUNTRIES), *(f"activity={name}" for name in ("low", "mid", "high")))
@@ -117,23 +117,23 @@ class ChapterStart:
 
 @dataclass(slots=True, kw_only=True)
 class Simulation:
-    """One performance. ``turns`` are the chapters so far."""
+    """One run of the story. ``chapters`` are those so far; ``url`` is where the daemon listens."""
 
-    stage: Environment
+    environment: Environment
     story: Story
-    watcher: StoreReader
-    metrics_url: str
+    reader: StoreReader
+    url: str
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     monotonic: Callable[[], float] = time.monotonic
     scene: Scene = field(default_factory=Scene)
-    turns: list[ChapterStart] = field(default_factory=list)
+    chapters: list[ChapterStart] = field(default_factory=list)
     _began_s: float = 0.0
     _day_began_s: float = 0.0
 
     def begin(self) -> None:
-        """The curtain rises: time counts from here."""
+        """Let time count from here."""
         self._began_s = self._day_began_s = self.monotonic()
-        self.turns.append(ChapterStart(at=self.now(), chapter=self.scene.chapter))
+        self.chapters.append(ChapterStart(at=self.now(), chapter=self.scene.chapter))
 
     @property
     def elapsed_s(self) -> float:
@@ -141,41 +141,41 @@ class Simulation:
         return self.monotonic() - self._began_s
 
     def step(self) -> DemoStatus:
-        """Look at the daemon, turn the day when it is over, and say how things stand."""
-        # Causes last: what on-call knows by now, the store shows a moment later too.
-        notices = self.stage.on_call.notices
-        seen = self.watcher.look()
+        """Read the daemon's store, begin the next day when this one is over, and return what there is to show."""
+        # On-call first: what it knows by now, the store shows a moment later too.
+        received = self.environment.on_call.received
+        seen = self.reader.read()
         if self.monotonic() - self._day_began_s >= self.story.day_s:
-            self._turn_day(seen)
+            self._begin_next_day(seen)
         return DemoStatus(
             scene=self.scene,
             elapsed_s=self.elapsed_s,
             every=self.story.every,
             seen=seen,
             segments=SEGMENTS,
-            notes=_notes(self.turns, seen.transitions, notices),
-            metrics_url=self.metrics_url,
-            place=self.stage.place,
+            notes=_notes(self.chapters, seen.transitions, received),
+            url=self.url,
+            workspace=self.environment.workspace,
         )
 
-    def _turn_day(self, seen: StoreSnapshot) -> None:
-        ok_runs = sum(1 for run in seen.runs if run.status is RunStatus.OK and run.started_at >= self.turns[-1].at)
+    def _begin_next_day(self, seen: StoreSnapshot) -> None:
+        ok_runs = sum(1 for run in seen.runs if run.status is RunStatus.OK and run.started_at >= self.chapters[-1].at)
         tomorrow = next_day(self.story, self.scene, ok_runs=ok_runs, firing=seen.firing)
-        trained = self.stage.arms.train(tomorrow.day, is_broken=tomorrow.is_broken)
+        trained = self.environment.arms.train(tomorrow.day, is_broken=tomorrow.is_broken)
         if tomorrow.chapter is not self.scene.chapter:
-            self.turns.append(ChapterStart(at=self.now(), chapter=tomorrow.chapter))
-        self.stage.arms.serve(trained)
+            self.chapters.append(ChapterStart(at=self.now(), chapter=tomorrow.chapter))
+        self.environment.arms.serve(trained)
         self.scene = tomorrow
         self._day_began_s = self.monotonic()
 
 
 def _notes(
-    turns: Iterable[ChapterStart], transitions: Iterable[Transition], notices: Iterable[ReceivedAlert]
+    chapters: Iterable[ChapterStart], transitions: Iterable[Transition], received: Iterable[ReceivedAlert]
 ) -> tuple[LogNote, ...]:
     """Everything worth a line in the log, oldest first."""
-    notes = [LogNote(at=turn.at, kind=NoteKind.STORY, text=CHAPTER_NOTES[turn.chapter]) for turn in turns]
+    notes = [LogNote(at=each.at, kind=NoteKind.STORY, text=CHAPTER_NOTES[each.chapter]) for each in chapters]
     notes += [_transition_note(transition) for transition in transitions if transition.is_announced]
-    notes += [_notice_note(notice) for notice in notices]
+    notes += [_received_note(alert) for alert in received]
     return tuple(sorted(notes, key=lambda note: note.at))
 
 
@@ -184,8 +184,8 @@ def _transition_note(transition: Transition) -> LogNote:
     return LogNote(at=transition.at, kind=kind, text=f"{transition.alert} {transition.segment}: {transition.reason}")
 
 
-def _notice_note(notice: ReceivedAlert) -> LogNote:
-    if not notice.is_signed:
-        return LogNote(at=notice.at, kind=NoteKind.WRONG, text="on-call got a message without a valid signature")
-    text = f"on-call, with a valid signature: {notice.alert} {notice.segment} {notice.status}"
-    return LogNote(at=notice.at, kind=NoteKind.TOLD, text=text)
+def _received_note(received: ReceivedAlert) -> LogNote:
+    if not received.is_signed:
+        return LogNote(at=received.at, kind=NoteKind.WRONG, text="on-call got a message without a valid signature")
+    text = f"on-call, with a valid signature: {received.alert} {received.segment} {received.status}"
+    return LogNote(at=received.at, kind=NoteKind.NOTIFIED, text=text)

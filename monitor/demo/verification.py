@@ -20,22 +20,22 @@ GAUGES = ("rankwatch_similarity_mean", "rankwatch_alert_state", "rankwatch_run_s
 class DemoRecord:
     """All that is known at the end. ``exposition``: what /metrics answered, empty when it did not."""
 
-    turns: Sequence[ChapterStart]
+    chapters: Sequence[ChapterStart]
     seen: StoreSnapshot
-    notices: Sequence[ReceivedAlert]
+    received: Sequence[ReceivedAlert]
     exposition: str
 
 
 def is_over(status: DemoStatus) -> bool:
-    """Whether nothing more is to come: healed, all quiet, and on-call heard of every start and end."""
+    """Whether nothing more is to come: healed, all quiet, and on-call was notified of every start and end."""
     announced = sum(1 for transition in status.seen.transitions if transition.is_announced)
-    heard = sum(1 for note in status.notes if note.kind in (NoteKind.TOLD, NoteKind.WRONG))
-    return status.scene.chapter is Chapter.HEALED and not status.seen.firing and heard >= announced
+    notified = sum(1 for note in status.notes if note.kind in (NoteKind.NOTIFIED, NoteKind.WRONG))
+    return status.scene.chapter is Chapter.HEALED and not status.seen.firing and notified >= announced
 
 
-def unmet_expectations(account: DemoRecord) -> tuple[str, ...]:
+def unmet_expectations(record: DemoRecord) -> tuple[str, ...]:
     """What was expected and did not happen, or happened and was not expected; a sentence each."""
-    return (*_runs(account.seen), *_alerts(account), *_notices(account), *_gauges(account.exposition))
+    return (*_runs(record.seen), *_alerts(record), *_received(record), *_gauges(record.exposition))
 
 
 def _runs(seen: StoreSnapshot) -> Iterator[str]:
@@ -47,15 +47,15 @@ def _runs(seen: StoreSnapshot) -> Iterator[str]:
         yield "No run ended ok."
 
 
-def _alerts(account: DemoRecord) -> Iterator[str]:
-    began = {turn.chapter: turn.at for turn in account.turns}
+def _alerts(record: DemoRecord) -> Iterator[str]:
+    began = {each.chapter: each.at for each in record.chapters}
     for alert in sorted(EXPECTED_ALERTS):
-        mine = [transition for transition in account.seen.transitions if (transition.alert, transition.segment) == alert]
+        mine = [transition for transition in record.seen.transitions if (transition.alert, transition.segment) == alert]
         fired = [transition.at for transition in mine if transition.is_start]
         resolved = [transition.at for transition in mine if transition.from_state is State.FIRING]
         yield from _once(alert, "fired", "the fault was let in", fired, began.get(Chapter.BROKEN))
         yield from _once(alert, "resolved", "it was repaired", resolved, began.get(Chapter.HEALED))
-    others = {name for one in account.seen.transitions if one.is_start and (name := _name(one)) not in EXPECTED_ALERTS}
+    others = {name for one in record.seen.transitions if one.is_start and (name := _name(one)) not in EXPECTED_ALERTS}
     yield from (f"{alert} {segment} fired, though nothing was wrong there." for alert, segment in sorted(others))
 
 
@@ -70,14 +70,14 @@ def _once(alert: tuple[str, str], did: str, cause: str, at: list[datetime], afte
         yield f"{name} {did} before {cause}."
 
 
-def _notices(account: DemoRecord) -> Iterator[str]:
-    unsigned = sum(1 for notice in account.notices if not notice.is_signed)
+def _received(record: DemoRecord) -> Iterator[str]:
+    unsigned = sum(1 for each in record.received if not each.is_signed)
     if unsigned:
         yield f"{unsigned} messages reached on-call without a valid signature."
-    got = Counter((notice.status, notice.alert, notice.segment) for notice in account.notices if notice.is_signed)
+    got = Counter((each.status, each.alert, each.segment) for each in record.received if each.is_signed)
     for alert, segment in sorted(EXPECTED_ALERTS):
         yield from (
-            f"On-call was never told that {alert} {segment} is {status}."
+            f"On-call was never notified that {alert} {segment} is {status}."
             for status in ("firing", "resolved")
             if not got[status, alert, segment]
         )

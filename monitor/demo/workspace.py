@@ -8,48 +8,27 @@ import secrets
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from monitor.demo.recommenders import BROKEN_COUNTRY
 from monitor.demo.world import History
 from monitor.errors import ConfigError
+from monitor.settings import DEFAULT_LISTEN, split_address
 
-DEFAULT = Path("rankwatch-demo")
-_PREFERRED_PORT = 29108
+DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"
 
 
-@dataclass(frozen=True, slots=True)
 class Workspace:
-    """Paths inside the demo's directory."""
+    """Paths inside the demo's directory; the users file is rewritten every simulated day."""
 
-    directory: Path
-
-    @property
-    def config(self) -> Path:
-        """The configuration."""
-        return self.directory / "rankwatch.yaml"
-
-    @property
-    def database(self) -> Path:
-        """The SQLite database."""
-        return self.directory / "rankwatch.db"
-
-    @property
-    def users(self) -> Path:
-        """The users file, rewritten every simulated day."""
-        return self.directory / "users.csv"
-
-    @property
-    def secret(self) -> Path:
-        """The webhook's secret."""
-        return self.directory / "webhook-secret"
-
-    @property
-    def log(self) -> Path:
-        """What the daemon logs."""
-        return self.directory / "rankwatch.log"
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "rankwatch.yaml"
+        self.database = directory / "rankwatch.db"
+        self.users = directory / "users.csv"
+        self.secret = directory / "webhook-secret"
+        self.log = directory / "rankwatch.log"
 
 
 @contextmanager
@@ -77,28 +56,28 @@ def open_workspace(directory: Path) -> Iterator[Workspace]:
         yield _empty(Workspace(directory))
 
 
-def write_secret(place: Workspace) -> str:
+def write_secret(workspace: Workspace) -> str:
     """Make a webhook secret that only this user can read."""
     secret = secrets.token_hex(32)
-    place.secret.touch(mode=0o600)
-    place.secret.write_text(secret + "\n", encoding="utf-8")
+    workspace.secret.touch(mode=0o600)
+    workspace.secret.write_text(secret + "\n", encoding="utf-8")
     return secret
 
 
-def write_users(place: Workspace, history: History) -> None:
+def write_users(workspace: Workspace, history: History) -> None:
     """Replace the users file at once, so that a run never reads half of it."""
     rows = zip(history.users.ids, history.activities, history.users.countries.tolist(), strict=True)
-    fresh = place.users.with_suffix(".new")
+    fresh = workspace.users.with_suffix(".new")
     with fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("user_id", "activity", "country"))
         writer.writerows(rows)
-    fresh.replace(place.users)
+    fresh.replace(workspace.users)
 
 
 def choose_port() -> int:
     """The usual port, or a free one where that is taken."""
-    for port in (_PREFERRED_PORT, 0):
+    for port in (split_address(DEFAULT_LISTEN)[1], 0):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -110,13 +89,13 @@ def choose_port() -> int:
     raise ConfigError(msg)
 
 
-def _empty(place: Workspace) -> Workspace:
+def _empty(workspace: Workspace) -> Workspace:
     """Remove what an earlier demo wrote, by name: whatever else was put there stays."""
-    sidecars = [place.database.with_name(place.database.name + end) for end in ("-wal", "-shm", "-journal")]
-    for path in (place.config, place.database, *sidecars, place.users, place.secret, place.log):
+    sidecars = [workspace.database.with_name(workspace.database.name + end) for end in ("-wal", "-shm", "-journal")]
+    for path in (workspace.config, workspace.database, *sidecars, workspace.users, workspace.secret, workspace.log):
         path.unlink(missing_ok=True)
-    (place.directory / ".gitignore").write_text("*\n", encoding="utf-8")
-    return place
+    (workspace.directory / ".gitignore").write_text("*\n", encoding="utf-8")
+    return workspace
 
 
 DEMO_COMPARISON = "home-feed"
@@ -138,11 +117,11 @@ comparisons:
 
     baseline:                             # EASE
       http:
-        url: "{baseline}/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/baseline/api/recommend/{{user}}?n={{k}}"
         items: "@"                        # the answer itself is the list of items, best first
     candidate:                            # item-kNN
       http:
-        url: "{candidate}/api/recommend/{{user}}?n={{k}}"
+        url: "{url}/candidate/api/recommend/{{user}}?n={{k}}"
         items: "@"
 
     users:
@@ -172,30 +151,18 @@ comparisons:
         severity: warning
 
 receivers:
-  - webhook: {{url: "{hook}", secret_file: webhook-secret}}
+  - webhook: {{url: "{url}/on-call/page", secret_file: webhook-secret}}
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoAddresses:
-    """Where everybody is: host:port of the daemon, URLs of the rest."""
-
-    listen: str
-    baseline: str
-    candidate: str
-    hook: str
-
-
-def write_configuration(place: Workspace, addresses: DemoAddresses, *, every: str) -> None:
-    """Write the configuration into its place."""
+def write_configuration(workspace: Workspace, *, listen: str, url: str, every: str) -> None:
+    """Write the configuration of a daemon at ``listen``, for recommenders and on-call under ``url``."""
     text = _TEXT.format(
-        listen=addresses.listen,
-        baseline=addresses.baseline,
-        candidate=addresses.candidate,
-        hook=addresses.hook,
+        listen=listen,
+        url=url,
         comparison=DEMO_COMPARISON,
         every=every,
         metrics=", ".join(f'"{name}"' if "(" in name else name for name in DEMO_METRICS),
         shown=SHOWN_METRIC,
     )
-    place.config.write_text(text, encoding="utf-8")
+    workspace.config.write_text(text, encoding="utf-8")

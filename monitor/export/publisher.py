@@ -14,15 +14,17 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
 from monitor.export.build import build_labels
-from monitor.export.daemon_metrics import DaemonCollector
+from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.families import counter, without_created
 from monitor.export.run_metrics import run_families
 from monitor.export.series import COLLECTORS, SERIES, Kind
-from monitor.model import DataKind, LatestRun, Pruned, RunResult
+from monitor.model import LatestRun
 from monitor.ports import Clock
+
+log = structlog.get_logger(__name__)
 
 SHOWN_UNCONFIRMED_S = 60.0
 """How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
@@ -61,7 +63,7 @@ class Confirmation:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has been in doubt for PATIENCE_S."""
+        """Whether it has been in doubt for `SHOWN_UNCONFIRMED_S`."""
         doubted_at_s = self._doubted_at_s
         return doubted_at_s is not None and self.monotonic() - doubted_at_s >= SHOWN_UNCONFIRMED_S
 
@@ -99,9 +101,6 @@ def accepts_gzip(accept_encoding: str) -> bool:
         if coding == "gzip":
             return not any(p.replace(" ", "").rstrip("0").rstrip(".") in {"q=", "q=0"} for p in parameters)
     return False
-
-
-log = structlog.get_logger(__name__)
 
 
 class _Snapshot(Collector):
@@ -146,25 +145,25 @@ class _IsolatedCollectors(Collector):
             yield without_created(family)
 
 
-class PrometheusPublisher:
-    """Port ``Publisher`` with a registry of its own. A scrape reads memory only, never the database.
+class PrometheusPublisher(DaemonMetrics):
+    """Port ``Publisher`` over a registry of its own: what the daemon counts and what was published. Scrapes read memory only.
 
     Safe to share between threads. Call ``watch`` at the start and after every reload, and ``reloaded`` likewise. Without a
-    ``clock``, for a process that ends soon, it is not told since when there are comparisons, and nothing goes stale.
+    ``clock``, for a process that ends soon, it does not know since when there are comparisons, and nothing goes stale.
     """
 
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
+        super().__init__()
         self._clock = clock
         self._confirmation = Confirmation(monotonic=clock.monotonic if clock else lambda: 0.0)
         self._registry = CollectorRegistry()
         self._snapshot = _Snapshot(version)
-        self._daemon = DaemonCollector()
-        self._known: Mapping[str, datetime | None] = {}
+        self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._latest: tuple[LatestRun, ...] = ()
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        own = (ConfirmedCollector(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self._daemon))
+        own = (ConfirmedCollector(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self))
         collectors = dict(zip(COLLECTORS, (*own, *of_process), strict=True))
         self._registry.register(_IsolatedCollectors(collectors, counter("collector_errors_total")))
 
@@ -181,17 +180,13 @@ class PrometheusPublisher:
         """Set the known names: their counters exist from 0, counters of any other name vanish and are not counted again.
 
         ``intervals``: for each comparison the longest time between two of its slots; ``stale_after``: how long no run may end
-        ok before rankwatch tells of it. Alert rules on stale runs use both.
+        ok before rankwatch notifies of it. Alert rules on stale runs use both.
         ``max_series``: most series of segments that are shown; None for all.
         """
         now = self._clock.now() if self._clock else None
-        self._known, self._most = {name: self._known.get(name, now) for name in comparisons}, max_series
-        self._daemon.watch(comparisons, receivers, intervals or {}, stale_after or {}, pings)
-        self._show([one for one in self._latest if one.run.comparison in self._known])
-
-    def led_by(self, standing: Callable[[], tuple[bool, int | None]]) -> None:
-        """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
-        self._daemon.led_by(standing)
+        self._since, self._most = {name: self._since.get(name, now) for name in comparisons}, max_series
+        self.know(intervals or {}, stale_after or {}, comparisons=comparisons, receivers=receivers, pings=pings)
+        self._show([one for one in self._latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``. What is published was just read: it passes for the present again."""
@@ -200,78 +195,18 @@ class PrometheusPublisher:
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
         self._latest = tuple(latest)
-        self._snapshot.families = run_families(latest, known=self._known, most=self._most)
-
-    def run_finished(self, result: RunResult) -> None:
-        """See ``Publisher.run_finished``."""
-        self._daemon.run_finished(result)
-
-    def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
-        """See ``Publisher.slots_skipped``."""
-        self._daemon.slots_skipped(comparison, reason, count)
-
-    def notified(self, receiver: str, outcome: str) -> None:
-        """See ``Publisher.notified``."""
-        self._daemon.notified(receiver, outcome)
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """See ``Publisher.delivery_failed``."""
-        self._daemon.delivery_failed(receiver, trouble)
-
-    def pinged(self, ping: str, outcome: str) -> None:
-        """Count what became of a dead-man ping: ``sent``, ``failed`` or ``dropped``."""
-        self._daemon.pinged(ping, outcome)
-
-    def outbox(
-        self,
-        pending: Mapping[str, int],
-        oldest_s: Mapping[str, float],
-        held: Mapping[str, int],
-        given_up: Mapping[str, int],
-    ) -> None:
-        """See ``Publisher.outbox``."""
-        self._daemon.outbox(pending=pending, oldest_age_seconds=oldest_s, held=held, given_up=given_up)
-
-    def run_abandoned(self, comparison: str) -> None:
-        """See ``Publisher.run_abandoned``."""
-        self._daemon.run_abandoned(comparison)
-
-    def database(self, *, is_up: bool) -> None:
-        """See ``Publisher.database``."""
-        self._daemon.database(is_up=is_up)
+        self._snapshot.families = run_families(latest, known=self._since, most=self._most)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """See ``Publisher.database_failed``. Everything but a conflict among writers puts what was read before in doubt."""
         if trouble is not DatabaseTrouble.CONFLICT:
             self._confirmation.doubt()
-        self._daemon.database_failed(trouble)
-
-    def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
-        """See ``Publisher.database_sizes``."""
-        self._daemon.database_sizes(used_bytes)
-
-    def pruned(self, pruned: Pruned, *, at: datetime) -> None:
-        """See ``Publisher.pruned``."""
-        self._daemon.pruned(pruned.aged, "age")
-        self._daemon.pruned(pruned.early, "size")
-        self._daemon.pruned_at(at)
-
-    def clock_jumped(self) -> None:
-        """See ``Publisher.clock_jumped``."""
-        self._daemon.clock_jumped()
-
-    def restarted(self, part: str) -> None:
-        """See ``Publisher.restarted``."""
-        self._daemon.restarted(part)
-
-    def reloaded(self, *, ok: bool, at: datetime) -> None:
-        """See ``Publisher.reloaded``."""
-        self._daemon.reloaded(ok=ok, at=at)
+        super().database_failed(trouble)
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and the response's headers."""
         return render_registry(self._registry, accept, accept_encoding)
 
-    def standing(self) -> tuple[Metric, ...]:
-        """What is left behind by a process that ends: see `monitor.export.batch_export`."""
-        return final_families((*self._snapshot.collect(), *self._daemon.gauges().families()))
+    def final(self) -> tuple[Metric, ...]:
+        """What a process that ends leaves behind: see `monitor.export.batch_export`."""
+        return final_families((*self._snapshot.collect(), *self.gauges().families()))

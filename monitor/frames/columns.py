@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,14 +11,41 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.frames.ids import from_array
-from monitor.frames.lists import ListColumns, UserLists, checked_users, offsets_of, shown
-from monitor.frames.rows import as_scores, read_mapping, read_matrix, read_rows, read_scores
+from monitor.frames.lists import (
+    as_scores,
+    checked_users,
+    from_array,
+    offsets_of,
+    read_mapping,
+    read_matrix,
+    read_rows,
+    read_scores,
+    shown,
+)
 from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
-from monitor.model.arrays import Floats
+from monitor.model import RankingTable
+from monitor.model.arrays import Floats, Ids, Rows
+from monitor.pairing.batches import order_of_ties
+from monitor.pairing.ids import encode
 
 
-def read_frame(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrameColumns:
+    """Column names of frames: ``item``, ``rank`` and ``score`` of long ones, ``items`` and ``scores`` of wide ones.
+
+    With rank None the rows of a long frame stand best first. A column whose name is in ``optional`` need not be there.
+    """
+
+    user: Hashable
+    item: Hashable
+    rank: Hashable | None
+    items: Hashable
+    score: Hashable | None
+    scores: Hashable | None
+    optional: frozenset[Hashable] = frozenset({"rank", "score", "scores"})
+
+
+def read_frame(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from a long or a wide frame, whichever its columns make it."""
     if columns.user not in frame.columns and columns.user in frame.index.names:
         frame = frame.reset_index()
@@ -34,7 +62,7 @@ def read_frame(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists
     return _read_wide(frame, columns, arm) if is_wide else _read_long(frame, columns, arm)
 
 
-def _read_wide(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     users = read_users(frame, columns.user, arm)
     if users.has_duplicates:
         msg = f"{arm} lists user {users[users.duplicated()].tolist()[0]!r} twice: a user needs exactly one list"
@@ -47,15 +75,15 @@ def _read_wide(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists
     scores = _read_arrow_scores(column, lists, arm)
     if scores is None:
         scores = read_scores(column.tolist(), np.diff(lists.offsets), f"scores of the {arm}")
-    return UserLists(users=users, offsets=lists.offsets, items=lists.items, scores=scores)
+    return RankingTable(users=users, offsets=lists.offsets, items=lists.items, scores=scores)
 
 
-def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> UserLists | None:
+def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> RankingTable | None:
     """Lists from a list column of Arrow's, without a Python object a row; None for any other column."""
     if not hasattr(column, "list") or column.hasnans:
         return None
     lengths = column.list.len().to_numpy(dtype=np.int64)
-    return UserLists(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
+    return RankingTable(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
 
 
 def _flatten(column: pd.Series) -> pd.Series:
@@ -64,7 +92,7 @@ def _flatten(column: pd.Series) -> pd.Series:
     return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
 
 
-def _read_arrow_scores(column: pd.Series, lists: UserLists, arm: str) -> Floats | None:
+def _read_arrow_scores(column: pd.Series, lists: RankingTable, arm: str) -> Floats | None:
     if not hasattr(column, "list") or column.hasnans:
         return None
     if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
@@ -72,24 +100,23 @@ def _read_arrow_scores(column: pd.Series, lists: UserLists, arm: str) -> Floats 
     return as_scores(_flatten(column), f"scores of the {arm}")
 
 
-def _read_long(frame: pd.DataFrame, columns: ListColumns, arm: str) -> UserLists:
+def _read_long(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingTable:
     codes, users = pd.factorize(read_users(frame, columns.user, arm))
     items = from_array(take_column(frame, columns.item, "item", arm), f"lists of the {arm}")
     scores = None
     if _has_column(frame, columns.score, columns, "score", arm):
         scores = as_scores(take_column(frame, columns.score, "score", arm), f"scores of the {arm}")
-    is_by_score = scores is not None and columns.rank in columns.optional and columns.rank not in frame.columns
-    if scores is not None and is_by_score:
-        order: npt.NDArray[np.intp] | None = _order_by_score(codes, scores, users, arm)
+    order: Rows | None
+    if scores is not None and columns.rank in columns.optional and columns.rank not in frame.columns:
+        order = _order_by_score(codes, scores, items, users, arm)
     else:
         rank = None if columns.rank is None else _ranks(take_column(frame, columns.rank, "rank", arm), arm)
         order = _order(codes, rank, users, arm)
-    return UserLists(
+    return RankingTable(
         users=users,
         offsets=offsets_of(np.bincount(codes, minlength=len(users))),
         items=items if order is None else items.take(order),
         scores=scores if scores is None or order is None else scores.take(order),
-        is_by_score=is_by_score,
     )
 
 
@@ -99,7 +126,7 @@ def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
     return checked_users(pd.Index(read_column(column) if isinstance(column.dtype, pd.ArrowDtype) else column), arm)
 
 
-def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: ListColumns, role: str, arm: str) -> bool:
+def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: FrameColumns, role: str, arm: str) -> bool:
     """Whether the frame has that column, which may be left out under its usual name only."""
     if name is None or (name in columns.optional and name not in frame.columns):
         return False
@@ -107,9 +134,7 @@ def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: ListColumns
     return True
 
 
-def _order(
-    codes: npt.NDArray[np.intp], rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
-) -> npt.NDArray[np.intp] | None:
+def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str) -> Rows | None:
     """Order of the rows by user and rank; None when they stand so already. InputError for two items at one rank."""
     if rank is None:
         return None if (codes[1:] >= codes[:-1]).all() else np.argsort(codes, kind="stable")
@@ -124,13 +149,20 @@ def _order(
     return order
 
 
-def _order_by_score(codes: npt.NDArray[np.intp], scores: Floats, users: pd.Index, arm: str) -> npt.NDArray[np.intp]:
-    """Order of the rows by user, highest score first."""
+def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, arm: str) -> Rows:
+    """Order of the rows by user, highest score first, equal ones by id: tied items have no other order."""
     if len(missing := np.flatnonzero(np.isnan(scores))):
         user = users[codes[missing[:1]]].tolist()[0]
         msg = f"{arm} has an item without a score for user {user!r}: without a rank column the scores make the order"
         raise InputError(msg)
-    return np.lexsort((-scores, codes))
+    order = np.lexsort((-scores, codes))
+    owner, ordered = codes[order], scores[order]
+    tied = np.concatenate(([False], (owner[1:] == owner[:-1]) & (ordered[1:] == ordered[:-1])))[: len(order)]
+    if tied.any():
+        (coded,), vocabulary = encode(items.take(order))
+        cells, by_id = order_of_ties(coded, tied, vocabulary)
+        order[cells] = order[cells[by_id]]
+    return order
 
 
 def _ranks(column: pd.Series, arm: str) -> npt.NDArray[Any]:
@@ -157,7 +189,7 @@ Rankings = Mapping[Any, Any] | pd.DataFrame | ArrowTable | npt.NDArray[Any] | Se
 """User -> list, a long or wide frame of pandas or Arrow, a 2-D array or a sequence of lists (row number = user)."""
 
 
-def read_lists(data: Rankings, columns: ListColumns, arm: str) -> UserLists:
+def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     """Lists from any of the shapes; InputError, naming the arm, for anything else."""
     if isinstance(data, pd.DataFrame):
         return read_frame(data, columns, arm)

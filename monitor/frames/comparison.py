@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,17 +13,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError, MetricError
-from monitor.frames import side_information as graded
-from monitor.frames.batches import Pairs, RowPairs, pair_batches, pair_up
-from monitor.frames.chance import chance_scores, typical_length
-from monitor.frames.columns import Rankings, read_lists
-from monitor.frames.ids import count_distinct
-from monitor.frames.lists import ListColumns, UserLists
-from monitor.frames.rows import read_rows, read_scores
-from monitor.frames.side_information import Weights, read_graded_items, read_item_weights
+from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
+from monitor.frames.columns import FrameColumns, Rankings, read_lists
+from monitor.frames.lists import read_rows, read_scores
+from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.metrics import Metric, Need, parse, score_all
-from monitor.model import Arm
-from monitor.model.arrays import Floats
+from monitor.metrics.chance import chance_scores, typical_length
+from monitor.model import Arm, RankingTable
+from monitor.model.arrays import Floats, Rows
+from monitor.pairing.ids import count_distinct, find_users, unlike_ids_note
 
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
@@ -97,9 +96,10 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
 ) -> dict[str, float]:
     """How alike two best-first lists of item ids are: one number by canonical metric name, NaN where undefined.
 
-    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Ids are equal as Python says: "1"
-    and 1 are two items; 1, 1.0 and True are one; tuples, dates, Decimals and whatever else is hashable may be ids. Lists are
-    cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
+    ``a`` is the baseline. A list is a list, tuple, 1-D array, Series, Index or Arrow array. Whatever is hashable may be an id:
+    text, numbers, tuples, dates. Ids are equal as Python says, and a whole number equals the text that spells it: 1, 1.0, True
+    and "1" are one item, "01" is another. There is a warning where one list's ids are numbers, the other's text, and not one is
+    in both. Lists are cut to ``k`` (None, or a k beyond the lists: not at all), then later duplicates are dropped.
 
     ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
     reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
@@ -120,24 +120,20 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     {'overlap': 1.0}
     """
     wanted, depth, lists = read_metrics(metrics), read_k(k), _read_pair(a, b, scores)
-    told = {
-        Need.SCORES: any(part.scores is not None for part in lists),
-        Need.ITEM_WEIGHTS: item_weights is not None,
-        Need.RELEVANCE: relevance is not None,
-    }
-    require_needs(wanted, [need for need, is_given in told.items() if is_given])
-    pairs = pair_up(
+    require_needs(wanted, _given(lists, item_weights, relevance))
+    pairs = encode_pairs(
         lists,
         (np.zeros(1, dtype=np.intp), np.zeros(1, dtype=np.intp)),
         depth,
         None if item_weights is None else read_item_weights(item_weights),
         None if relevance is None else read_graded_items(relevance),
     )
-    _, batch, _ = next(pair_batches(pairs))
+    _warn_of_unlike_ids(lists, pairs)
+    _, batch, _ = next(chunks_of_pairs(pairs))
     return {name: float(values[0]) for name, values in score_all(batch, wanted).items()}
 
 
-def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) -> tuple[UserLists, UserLists]:
+def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) -> tuple[RankingTable, RankingTable]:
     first, second = read_rows([a], "the first list"), read_rows([b], "the second list")
     if scores is None:
         return first, second
@@ -147,9 +143,9 @@ def _read_pair(a: Ranking, b: Ranking, scores: Sequence[Numbers | None] | None) 
     return _with_scores(first, scores[0], "the first list"), _with_scores(second, scores[1], "the second list")
 
 
-def _with_scores(lists: UserLists, scores: Numbers | None, what: str) -> UserLists:
-    told = None if scores is None else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
-    return replace(lists, scores=told)
+def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> RankingTable:
+    found = None if scores is None else read_scores([scores], np.diff(lists.offsets), f"scores of {what}")
+    return replace(lists, scores=found)
 
 
 def compare_many(  # noqa: PLR0913 - half of them only rename columns
@@ -165,7 +161,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     score: Hashable | None = "score",
     scores: Hashable | None = "scores",
     item_weights: Weights | None = None,
-    relevance: graded.Graded | None = None,
+    relevance: Graded | None = None,
     catalogue: int | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> pd.DataFrame:
@@ -176,19 +172,19 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever speaks the
     Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length (rows of
     a 2-D array are as long as it is wide: -1 is an id like any other); they are cut to
-    ``k`` (None: not at all), then later duplicates are dropped. Item and user ids are equal as Python says: "1" and 1 differ;
-    1, 1.0 and True do not. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost
+    ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are
+    one. Ids are coded once: whole numbers from 0 to 2**31 - 1 and categorical or dictionary columns almost
     for nothing, text that Arrow holds (tables, ``str`` columns) in 10 to 60 nanoseconds an id where there is machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
-    items' (None: do not look). What they mean is told in `compare`. A long frame with scores and without ranks is ordered by
+    items' (None: do not look). `compare` says what they mean. A long frame with scores and without ranks is ordered by
     them, best first, where none may be missing; equal ones by id. An arm without scores has no ties.
 
     ``item_weights`` as in `compare`. ``relevance``: user -> {item: grade}, user -> items (grade 1 each), or a long frame with
     columns ``user``, ``item`` and, if grades differ, ``grade`` or ``relevance``; of an item
     that a user graded twice the highest counts. A user whom it does not know is undefined to the metrics that need it.
 
-    Rows come in the baseline's order. Users of one arm alone are left out, and told in ``frame.attrs``: ``only_baseline`` and
+    Rows come in the baseline's order. Users of one arm alone are left out; ``frame.attrs`` has them as ``only_baseline`` and
     ``only_candidate`` (tuples of users), beside ``duplicated_baseline`` and ``duplicated_candidate`` (how many of the compared
     lists held duplicates), ``catalogue`` (the items that could be listed: as given, else as many as either arm lists), and
     ``by_chance`` (by metric the mean that unrelated lists would have: of the length that nine in ten of the compared lists
@@ -199,19 +195,20 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     2-D arrays of different height; MetricError for an unknown metric, or one that needs what was not given.
     """
     wanted, depth = read_metrics(metrics), read_k(k)
-    columns = ListColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
+    columns = FrameColumns(user=user, item=item, rank=rank, items=items, score=score, scores=scores)
     lists = (read_lists(baseline, columns, Arm.BASELINE), read_lists(candidate, columns, Arm.CANDIDATE))
     if all(isinstance(data, np.ndarray) for data in (baseline, candidate)) and len(lists[0]) != len(lists[1]):
         msg = f"baseline has {len(lists[0])} rows and candidate {len(lists[1])}: 2-D arrays need a row for each user"
         raise InputError(msg)
     require_needs(wanted, _given(lists, item_weights, relevance))
-    pairs = pair_up(
+    pairs = encode_pairs(
         lists,
         _join(*lists),
         depth,
         None if item_weights is None else read_item_weights(item_weights),
-        None if relevance is None else graded.read_relevance(relevance, graded.RelevanceColumns(user=user, item=item)),
+        None if relevance is None else read_relevance(relevance, user, item),
     )
+    _warn_of_unlike_ids(lists, pairs)
     size = read_catalogue(catalogue, count_distinct(*(arm.codes for arm in pairs.arms)))
     frame = _frame(lists, pairs, *_score(pairs, wanted, progress))
     frame.attrs["catalogue"] = size
@@ -219,38 +216,40 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     return frame
 
 
-def _given(lists: Sequence[UserLists], item_weights: Any, relevance: Any) -> list[Need]:  # noqa: ANN401 - only whether they are
-    told = {
+def _given(lists: Sequence[RankingTable], item_weights: Any, relevance: Any) -> list[Need]:  # noqa: ANN401 - only whether they are
+    is_given = {
         Need.SCORES: any(part.scores is not None for part in lists),
         Need.ITEM_WEIGHTS: item_weights is not None,
         Need.RELEVANCE: relevance is not None,
     }
-    return [need for need, is_given in told.items() if is_given]
+    return [need for need, given in is_given.items() if given]
 
 
-def _join(baseline: UserLists, candidate: UserLists) -> RowPairs:
+def _warn_of_unlike_ids(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> None:
+    if note := unlike_ids_note([table.items for table in lists], [arm.codes for arm in pairs.arms]):
+        warnings.warn(note, UserWarning, stacklevel=3)
+
+
+def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:
     """Rows of the users that both arms have, in the baseline's order."""
-    if baseline.users.equals(candidate.users):
-        rows = np.arange(len(baseline), dtype=np.intp)
-        return rows, rows
-    found = candidate.users.get_indexer(baseline.users)
+    found = find_users(baseline.users, candidate.users)
     shared = np.flatnonzero(found >= 0)
     if len(baseline) and len(candidate) and not len(shared):
         msg = (
             f"no user is in both arms: baseline has users such as {baseline.users[:1].tolist()[0]!r}, candidate such as "
-            f"{candidate.users[:1].tolist()[0]!r}; ids must be of one type"
+            f"{candidate.users[:1].tolist()[0]!r}; spell them alike"
         )
         raise InputError(msg)
     return shared, found[shared]
 
 
 def _score(
-    pairs: Pairs, metrics: Sequence[Metric], progress: Callable[[int], object] | None
+    pairs: CodedPairs, metrics: Sequence[Metric], progress: Callable[[int], object] | None
 ) -> tuple[dict[str, Floats], npt.NDArray[np.int64]]:
     """Scores of the pairs, and how many lists of each arm held duplicates."""
-    scores = {str(metric): np.empty(len(pairs)) for metric in metrics}
+    scores = {str(metric): np.empty(len(pairs.rows[0])) for metric in metrics}
     duplicated = np.zeros(2, dtype=np.int64)
-    for rows, batch, repeats in pair_batches(pairs):
+    for rows, batch, repeats in chunks_of_pairs(pairs):
         for name, values in score_all(batch, metrics).items():
             scores[name][rows] = values
         duplicated += repeats
@@ -260,11 +259,10 @@ def _score(
 
 
 def _frame(
-    lists: tuple[UserLists, UserLists], pairs: Pairs, scores: dict[str, Floats], duplicated: npt.NDArray[np.int64]
+    lists: tuple[RankingTable, RankingTable], pairs: CodedPairs, scores: dict[str, Floats], duplicated: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    rows = [arm.rows for arm in pairs.arms]
-    frame = pd.DataFrame(scores, index=lists[0].users[rows[0]].rename("user"))
-    for arm, part, taken, count in zip(Arm, lists, rows, duplicated.tolist(), strict=True):
+    frame = pd.DataFrame(scores, index=lists[0].users[pairs.rows[0]].rename("user"))
+    for arm, part, taken, count in zip(Arm, lists, pairs.rows, duplicated.tolist(), strict=True):
         alone = np.ones(len(part), dtype=np.bool_)
         alone[taken] = False
         frame.attrs[f"only_{arm}"] = tuple(part.users[alone].tolist())

@@ -1,64 +1,192 @@
-"""Many users' lists, in every shape that `compare_many` takes, as users, offsets, flat ids and, where told, scores."""
+"""Lists, ids, scores and users from Python's sequences and arrays: what is no list, id, number or user is refused here."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from decimal import Decimal
+from itertools import chain
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
-from monitor.frames.ids import Ids
-from monitor.model.arrays import Floats
+from monitor.frames.tables import is_table, read_column
+from monitor.model import RankingTable
+from monitor.model.arrays import Floats, Ids, Offsets
+from monitor.pairing.ids import equality_key
+
+Row = Sequence[Any] | npt.NDArray[Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ListColumns:
-    """Column names of frames: ``item``, ``rank`` and ``score`` of long ones, ``items`` and ``scores`` of wide ones.
-
-    With rank None the rows of a long frame stand best first. A column whose name is in ``optional`` need not be there.
-    """
-
-    user: Hashable
-    item: Hashable
-    rank: Hashable | None
-    items: Hashable
-    score: Hashable | None
-    scores: Hashable | None
-    optional: frozenset[Hashable] = frozenset({"rank", "score", "scores"})
+def read_mapping(data: Mapping[Any, Any], arm: str) -> RankingTable:
+    """Lists from user -> list."""
+    users = pd.Index(list(data), tupleize_cols=False)
+    return read_rows(list(data.values()), f"lists of the {arm}", checked_users(users, arm))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserLists:
-    """One arm: user ``i``, unique, has ``items[offsets[i]:offsets[i + 1]]``, best first, with ``scores``, one an item.
-
-    ``is_by_score``: nothing but the scores made the order, so that tied items have none.
-    """
-
-    users: pd.Index
-    offsets: npt.NDArray[np.int64]
-    items: Ids
-    scores: Floats | None = None
-    is_by_score: bool = False
-
-    def __len__(self) -> int:
-        return len(self.users)
+def read_matrix(data: npt.NDArray[Any], arm: str) -> RankingTable:
+    """Lists from a 2-D array, a row a user."""
+    if data.ndim != 2:  # noqa: PLR2004 - users and ranks
+        msg = f"{arm} is a {data.ndim}-dimensional array: expected two dimensions, a row a user and a column a rank"
+        raise InputError(msg)
+    n, k = data.shape
+    items = from_array(data.reshape(-1), f"lists of the {arm}")
+    return RankingTable(users=pd.RangeIndex(n), offsets=np.arange(n + 1, dtype=np.int64) * k, items=items)
 
 
-def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> RankingTable:
+    """Lists from one sequence a user, numbered from 0 when no users are given."""
+    if set(map(type, rows)) <= {list, tuple}:
+        lists, items = rows, from_objects(list(chain.from_iterable(rows)), what)
+    else:
+        lists = [as_row(row, what, "item ids, best first,") for row in rows]
+        items = _join(lists, what)
+    return RankingTable(
+        users=pd.RangeIndex(len(rows)) if users is None else users, offsets=offsets_of(map(len, lists)), items=items
+    )
+
+
+def as_row(row: object, what: str, of: str) -> Row:
+    """One list as it can be walked through; InputError for a string, a set, or whatever else has no order or no items."""
+    if isinstance(row, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
+        return list(row)
+    if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
+        refuse_odd(row, what)
+        return row
+    if not is_table(row) and (hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__")):
+        return list(read_column(row))
+    found = f"an array of {row.ndim} dimensions" if isinstance(row, np.ndarray) else f"a value of type {type(row).__name__}"
+    msg = f"{what}: found {found} where a list of {of} was expected (list, tuple, or 1-D array)"
+    raise InputError(msg)
+
+
+def _join(lists: Sequence[Row], what: str) -> Ids:
+    arrays = [row for row in lists if isinstance(row, np.ndarray)]
+    if len(arrays) == len(lists) and len({row.dtype for row in arrays}) == 1:
+        return from_array(np.concatenate(arrays), what)
+    return from_objects(list(chain.from_iterable(row.tolist() if isinstance(row, np.ndarray) else row for row in lists)), what)
+
+
+def read_scores(rows: Sequence[Any], lengths: npt.NDArray[np.int64], what: str) -> Floats:
+    """Scores from one sequence of numbers a user, as long as the user's list; None and NaN stand for no score."""
+    lists = [as_row(row, what, "numbers, one an item,") for row in rows]
+    found = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
+    if len(odd := np.flatnonzero(found != lengths)):
+        msg = (
+            f"{what}: row {odd[0]} has {found[odd[0]]} scores for {lengths[odd[0]]} items: give each item its score, "
+            "NaN where there is none"
+        )
+        raise InputError(msg)
+    return as_scores(pd.Series(list(chain.from_iterable(lists)), dtype=object), what)
+
+
+def as_scores(column: pd.Series, what: str) -> Floats:
+    """Numbers as float64, NaN for None; InputError, with the first culprit, for what is no number."""
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = read_column(column)
+    if pd.api.types.is_object_dtype(column.dtype):
+        odd = [value for value in column.tolist() if isinstance(value, str | bytes | bool | complex)]
+    elif pd.api.types.is_complex_dtype(column.dtype):
+        odd = column.tolist()[:1]
+    else:
+        odd = [] if pd.api.types.is_numeric_dtype(column.dtype) else column.tolist()[:1]
+    try:
+        if not odd and not pd.api.types.is_bool_dtype(column.dtype):
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    except (TypeError, ValueError, OverflowError):
+        odd = [value for value in column.tolist() if not isinstance(value, int | float)]
+    found = repr(odd[0]) if odd else "booleans"
+    msg = f"{what}: found {found} where a number was expected: give numbers, NaN where there is none"
+    raise InputError(msg)
+
+
+def from_objects(values: Sequence[Any], what: str) -> Ids:
+    """Ids from Python objects; InputError, speaking of ``what``, when one is null or unhashable."""
+    kinds = set(map(type, values))
+    if kinds == {str}:
+        return pd.array(values, dtype="str")
+    if kinds == {int}:
+        try:
+            return np.array(values, dtype=np.int64)
+        except OverflowError:
+            pass
+    if any(issubclass(kind, np.number | np.bool_) for kind in kinds):
+        # A Decimal cannot be compared with numpy's integers, only with Python's.
+        values = [value.item() if isinstance(value, np.number | np.bool_) else value for value in values]
+    return _checked_objects(np.fromiter(values, dtype=object, count=len(values)), what)
+
+
+def _checked_objects(ids: npt.NDArray[np.object_], what: str) -> npt.NDArray[np.object_]:
+    try:
+        nulls = np.flatnonzero(pd.isna(ids))
+    except ArithmeticError:  # a signalling NaN of Decimal's refuses even to be looked at
+        _refuse_null(next(item for item in ids if isinstance(item, Decimal) and item.is_snan()), what)
+    if len(nulls):
+        _refuse_null(ids[nulls[0]], what)
+    for item in ids:
+        try:
+            hash(item)
+        except TypeError:
+            msg = f"{what}: found an item of type {type(item).__name__}: ids must be hashable, such as text, numbers or tuples"
+            raise InputError(msg) from None
+    return ids
+
+
+def from_array(values: npt.NDArray[Any] | pd.Series, what: str) -> Ids:
+    """Ids from a one-dimensional array or column; InputError when one is null, masked or unhashable, or a record."""
+    refuse_odd(values, what)
+    column = pd.Series(values, copy=False)
+    if isinstance(column.dtype, pd.ArrowDtype):
+        column = read_column(column)
+    dtype = column.dtype
+    if pd.api.types.is_object_dtype(dtype):
+        return from_objects(column.tolist(), what)
+    if column.hasnans:
+        _refuse_null(column[column.isna()].iloc[0], what)
+    if isinstance(dtype, pd.CategoricalDtype):
+        return pd.Categorical.from_codes(column.cat.codes, categories=pd.Index(from_array(dtype.categories.to_series(), what)))
+    if isinstance(dtype, pd.StringDtype):
+        return column.astype("str").array
+    if pd.api.types.is_bool_dtype(dtype) or (pd.api.types.is_integer_dtype(dtype) and column.max() < 2**63):
+        return column.to_numpy(dtype=np.int32 if dtype == np.int32 else np.int64)
+    if pd.api.types.is_float_dtype(dtype):
+        return column.to_numpy(dtype=np.float64)
+    return from_objects(column.tolist(), what)
+
+
+def refuse_odd(values: object, what: str) -> None:
+    """InputError for an array of numpy's that hides values, or whose values are records."""
+    if isinstance(values, np.ma.MaskedArray) and np.ma.getmaskarray(values).any():
+        msg = f"{what}: found masked values where item ids were expected: give lists without them, such as row.compressed()"
+        raise InputError(msg)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "V":
+        msg = f"{what}: found records ({values.dtype}) where item ids were expected: give the array of one field"
+        raise InputError(msg)
+
+
+def _refuse_null(null: object, what: str) -> NoReturn:
+    msg = f"{what}: found {null!r} where an item id was expected: drop the item or name it"
+    raise InputError(msg)
+
+
+def offsets_of(lengths: Iterable[int] | npt.NDArray[Any]) -> Offsets:
     """Where each list begins and the last one ends."""
     counts = lengths if isinstance(lengths, np.ndarray) else np.fromiter(lengths, dtype=np.int64)
     return np.concatenate(([0], np.cumsum(counts, dtype=np.int64)))
 
 
 def checked_users(users: pd.Index, arm: str) -> pd.Index:
-    """The users; InputError when one is missing."""
+    """The users, each named once; InputError when one is missing, or stands there both as a number and as text."""
     if users.hasnans:
         msg = f"{arm} holds a missing user id (None or NaN): every list needs its user; drop the row or name the user"
         raise InputError(msg)
+    if users.dtype == object:
+        numbers = {user for user in users if not isinstance(user, str)}
+        if twice := next((user for user in users if isinstance(user, str) and equality_key(user) in numbers), None):
+            msg = f"{arm} has user {twice!r} both as a number and as text, which are one user: spell it in one way"
+            raise InputError(msg)
     return users
 
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
 from monitor.frames.columns import read_users, take_column
-from monitor.frames.ids import Codes, Ids, Vocabulary, count_distinct, from_array, from_objects
-from monitor.frames.lists import UserLists, checked_users, offsets_of, shown
-from monitor.frames.rows import as_scores
+from monitor.frames.lists import as_scores, checked_users, from_array, from_objects, offsets_of, shown
 from monitor.frames.tables import ArrowTable, is_table, read_table
-from monitor.model import LEAST_WEIGHT, MOST_WEIGHT
-from monitor.model.arrays import Floats
+from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, RelevanceTable
+from monitor.model.arrays import Codes, Floats, Ids, Integers
+from monitor.pairing.ids import count_distinct, encode, equality_key, ids_of
 
 _ITEM_WEIGHTS = "item_weights"
 _SHOWN = 5
@@ -27,15 +24,7 @@ Weights = Mapping[Any, float] | pd.Series | pd.DataFrame | ArrowTable
 """Item -> weight, a Series with items for its index, or a frame or Arrow table of two columns: items and weights."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedItems:
-    """Items, each once, and their weights."""
-
-    items: Ids
-    weights: Floats
-
-
-def read_item_weights(data: Weights) -> WeightedItems:
+def read_item_weights(data: Weights) -> ItemWeights:
     """Weights from any of the shapes; InputError for anything else, or for an item that has two."""
     if isinstance(data, Mapping):
         items, weights = from_objects(list(data), _ITEM_WEIGHTS), pd.Series(list(data.values()), dtype=object)
@@ -43,27 +32,34 @@ def read_item_weights(data: Weights) -> WeightedItems:
         items, weights = from_array(data.index.to_series(), _ITEM_WEIGHTS), data
     else:
         items, weights = _read_weights_frame(data)
-    index = pd.Index(items)
+    index = (
+        pd.Index(list(map(equality_key, items)), dtype=object, tupleize_cols=False)
+        if items.dtype == object
+        else pd.Index(items)
+    )
     if index.has_duplicates:
-        msg = f"{_ITEM_WEIGHTS}: item {index[index.duplicated()].tolist()[0]!r} stands twice: give each item one weight"
+        msg = f"item_weights: item {index[index.duplicated()].tolist()[0]!r} stands twice: give each item one weight"
         raise InputError(msg)
-    return WeightedItems(items=items, weights=as_scores(weights, _ITEM_WEIGHTS))
+    return ItemWeights(items=items, weights=as_scores(weights, _ITEM_WEIGHTS))
 
 
 def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
     frame = read_table(data, _ITEM_WEIGHTS) if not isinstance(data, pd.DataFrame) and is_table(data) else data
     if not isinstance(frame, pd.DataFrame):
-        msg = f"{_ITEM_WEIGHTS} is of type {type(data).__name__}: expected a dict of item -> weight, a Series or a frame of two columns"
+        kind = type(data).__name__
+        msg = f"item_weights is of type {kind}: expected a dict of item -> weight, a Series or a frame of two columns"
         raise InputError(msg)
     if {"item", "weight"} <= set(frame.columns):
         frame = frame[["item", "weight"]]
     if len(frame.columns) != 2:  # noqa: PLR2004 - items and weights
-        msg = f"{_ITEM_WEIGHTS} has columns {shown(frame.columns)}: expected item and weight, or just two columns, items and weights"
+        msg = (
+            f"item_weights has columns {shown(frame.columns)}: expected item and weight, or just two columns, items and weights"
+        )
         raise InputError(msg)
     return from_array(frame.iloc[:, 0], _ITEM_WEIGHTS), frame.iloc[:, 1]
 
 
-def require_weights(listed: Sequence[Codes], weighted: npt.NDArray[Any], weights: Floats, vocabulary: Vocabulary) -> None:
+def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None) -> None:
     """InputError unless every listed item has a weight that may be; it says how many have not, and which.
 
     ``listed``: both arms' codes; ``weighted``: those of the items that have weights.
@@ -73,11 +69,11 @@ def require_weights(listed: Sequence[Codes], weighted: npt.NDArray[Any], weights
     if not len(missing):
         return
     bad = {int(code): f"{weight:g}" for code, weight in zip(weighted[~good], weights[~good], strict=True)}
-    some = zip(vocabulary.take(missing[:_SHOWN]), missing[:_SHOWN].tolist(), strict=True)
-    told = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
+    some = zip(ids_of(missing[:_SHOWN], vocabulary), missing[:_SHOWN].tolist(), strict=True)
+    shown_items = ", ".join(f"{item!r} ({bad.get(code, 'no weight')})" for item, code in some)
     msg = (
-        f"{_ITEM_WEIGHTS}: {len(missing)} of {count_distinct(*listed)} listed items have no weight from {LEAST_WEIGHT:g} to "
-        f"{MOST_WEIGHT:g}, such as {told}: give every listed item one, or leave such items out of the lists"
+        f"item_weights: {len(missing)} of {count_distinct(*listed)} listed items have no weight from {LEAST_WEIGHT:g} to "
+        f"{MOST_WEIGHT:g}, such as {shown_items}: give every listed item one, or leave such items out of the lists"
     )
     raise InputError(msg)
 
@@ -89,50 +85,59 @@ Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
 """User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and, if told, grades."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RelevanceColumns:
-    """Column names of a long frame; the grades stand in ``grade`` or ``relevance``, and without either all are 1.
+def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
+    """Graded items of each user, from any of the shapes; of an item graded twice the highest grade counts.
 
-    Of an item that a user graded twice the highest grade counts.
+    A frame has them in the columns ``user`` and ``item``, grades in ``grade`` or ``relevance``, and without either all are 1.
+    InputError for any other shape, or a grade below 0.
     """
-
-    user: Hashable
-    item: Hashable
-
-
-def read_relevance(data: Graded, columns: RelevanceColumns) -> UserLists:
-    """Graded items of each user: a `Lists` whose scores are the grades. InputError for anything else, or a grade below 0."""
     if isinstance(data, Mapping):
         graded = _read_mapping(data)
     else:
         frame = read_table(data, _RELEVANCE) if not isinstance(data, pd.DataFrame) and is_table(data) else data
         if not isinstance(frame, pd.DataFrame):
             msg = (
-                f"{_RELEVANCE} is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "
+                f"relevance is of type {type(data).__name__}: expected a dict of user -> items or user -> {{item: grade}}, "
                 "or a long frame"
             )
             raise InputError(msg)
-        graded = _read_frame(frame, columns)
+        graded = _read_frame(frame, user, item)
     _check_grades(graded)
-    return graded
+    has_each_once = isinstance(data, Mapping) and graded.items.dtype != object
+    return graded if has_each_once else _keep_highest(graded)
 
 
-def read_graded_items(data: Any) -> UserLists:  # noqa: ANN401 - item -> grade, or items
+def read_graded_items(data: Any) -> RelevanceTable:  # noqa: ANN401 - item -> grade, or items
     """The same for one user: {item: grade}, or the items."""
     graded = _read_mapping({0: data})
     _check_grades(graded, is_one_user=True)
-    return graded
+    return _keep_highest(graded)
 
 
-def _read_mapping(data: Mapping[Any, Any]) -> UserLists:
+def _keep_highest(graded: RelevanceTable) -> RelevanceTable:
+    """The highest grade of each item that a user graded."""
+    (codes,), _ = encode(graded.items)
+    owners = np.repeat(np.arange(len(graded)), np.diff(graded.offsets))
+    order = np.lexsort((-graded.grades, codes, owners))
+    owner, code = owners[order], codes[order]
+    order = order[np.concatenate(([True], (owner[1:] != owner[:-1]) | (code[1:] != code[:-1])))[: len(order)]]
+    return RelevanceTable(
+        users=graded.users,
+        offsets=offsets_of(np.bincount(owners[order], minlength=len(graded))),
+        items=graded.items.take(order),
+        grades=graded.grades.take(order),
+    )
+
+
+def _read_mapping(data: Mapping[Any, Any]) -> RelevanceTable:
     users = checked_users(pd.Index(list(data), tupleize_cols=False), _RELEVANCE)
     rows = [_as_items(row) for row in data.values()]
     grades = [row.values() if isinstance(row, Mapping) else np.ones(len(row)) for row in rows]
-    return UserLists(
+    return RelevanceTable(
         users=users,
         offsets=offsets_of(map(len, rows)),
         items=from_objects(list(chain.from_iterable(rows)), _RELEVANCE),
-        scores=as_scores(pd.Series(list(chain.from_iterable(grades)), dtype=object), _RELEVANCE),
+        grades=as_scores(pd.Series(list(chain.from_iterable(grades)), dtype=object), _RELEVANCE),
     )
 
 
@@ -141,7 +146,7 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
         return row
     if isinstance(row, str | bytes | pd.Series | pd.DataFrame) or not isinstance(row, Iterable):
         # A Series may hold the items or, by item, the grades; guessing wrong would look like nothing relevant.
-        msg = f"{_RELEVANCE}: found a value of type {type(row).__name__} where a user's items, or item -> grade, were expected"
+        msg = f"relevance: found a value of type {type(row).__name__} where a user's items, or item -> grade, were expected"
         if isinstance(row, pd.Series):
             msg += ": write .tolist() for items, .to_dict() for grades by item"
         raise InputError(msg)
@@ -152,42 +157,41 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
         return items  # whoever reads the ids says which one is odd
 
 
-def _read_frame(frame: pd.DataFrame, columns: RelevanceColumns) -> UserLists:
-    if columns.user not in frame.columns and columns.user in frame.index.names:
+def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:
+    if user not in frame.columns and user in frame.index.names:
         frame = frame.reset_index()
-    for name in (columns.user, columns.item):
+    for name in (user, item):
         if name not in frame.columns:
-            msg = f"{_RELEVANCE} has no column {name!r}; found {shown(frame.columns)}: name the right one with user=, item="
+            msg = f"relevance has no column {name!r}; found {shown(frame.columns)}: name the right one with user=, item="
             raise InputError(msg)
-    codes, users = pd.factorize(read_users(frame, columns.user, _RELEVANCE))
-    items = from_array(take_column(frame, columns.item, "item", _RELEVANCE), _RELEVANCE)
-    grades = _grades(frame)
-    order = np.lexsort((-grades, codes))  # of an item graded twice the first counts
-    return UserLists(
+    codes, users = pd.factorize(read_users(frame, user, _RELEVANCE))
+    items = from_array(take_column(frame, item, "item", _RELEVANCE), _RELEVANCE)
+    order = np.argsort(codes, kind="stable")
+    return RelevanceTable(
         users=users,
         offsets=offsets_of(np.bincount(codes, minlength=len(users))),
         items=items.take(order),
-        scores=grades.take(order),
+        grades=_grades(frame).take(order),
     )
 
 
 def _grades(frame: pd.DataFrame) -> Floats:
     named = [name for name in _GRADES if name in frame.columns]
     if len(named) > 1:
-        msg = f"{_RELEVANCE} has both columns grade and relevance: drop one"
+        msg = "relevance has both columns grade and relevance: drop one"
         raise InputError(msg)
     return as_scores(take_column(frame, named[0], "grade", _RELEVANCE), _RELEVANCE) if named else np.ones(len(frame))
 
 
-def _check_grades(graded: UserLists, *, is_one_user: bool = False) -> None:
-    grades = graded.scores
-    if grades is None or not len(odd := np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))):
+def _check_grades(graded: RelevanceTable, *, is_one_user: bool = False) -> None:
+    grades = graded.grades
+    if not len(odd := np.flatnonzero(~(np.isfinite(grades) & (grades >= 0)))):
         return
     row = int(np.searchsorted(graded.offsets, odd[0], side="right")) - 1
     user, item = graded.users[row : row + 1].tolist()[0], graded.items.take(odd[:1]).tolist()[0]
     whose = "" if is_one_user else f" for user {user!r}"
     msg = (
-        f"{_RELEVANCE}: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}{whose}: "
-        "use 0 for what is known to be irrelevant, and leave out what is not known"
+        f"relevance: {len(odd)} grades are not finite numbers of at least 0, such as {grades[odd[0]]:g} of item {item!r}"
+        f"{whose}: use 0 for what is known to be irrelevant, and leave out what is not known"
     )
     raise InputError(msg)

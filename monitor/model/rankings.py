@@ -8,10 +8,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
-    from pandas.api.extensions import ExtensionArray
+
+    from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
 ALL = "all"
 """Name of the segment that holds every user of the panel."""
@@ -50,16 +49,16 @@ class CoverageReason(StrEnum):
 class RankingTable:
     """Lists of n users from one arm: user ``i`` has ``items[offsets[i]:offsets[i + 1]]``, best first.
 
-    ``users`` are n unique strings (pandas ``str``); ``offsets`` n + 1 ascending int64 starting at 0; ``items`` either int64 or
-    a pandas ``str`` array without nulls. The integer 42 and the string "42" name the same item. Lists are as the
-    source gave them: longer than k, with duplicates, or empty. ``scores``, where the source tells them, are the model's own
-    float64 scores, one an item, NaN where there is none; neighbours with equal scores are tied.
+    ``users`` are n unique ids, from sources pandas ``str``; ``offsets`` n + 1 ascending int64 starting at 0; ``items`` are
+    int64 or pandas ``str`` from sources. Lists are as the source gave them: longer than k, with duplicates, or empty.
+    ``scores``, where the source has them, are the model's own float64 scores, one an item, NaN where there is none; neighbours with equal
+    scores are tied.
     """
 
-    users: pd.Index[str]
-    offsets: npt.NDArray[np.int64]
-    items: npt.NDArray[np.int64] | ExtensionArray
-    scores: npt.NDArray[np.float64] | None = None
+    users: pd.Index
+    offsets: Offsets
+    items: Ids
+    scores: Floats | None = None
 
     def __len__(self) -> int:
         return len(self.users)
@@ -93,7 +92,7 @@ class Panel:
     """Users that one run asks for, sorted, and per segment name (``all``, ``country=UK``) the positions that belong to it."""
 
     users: pd.Index[str]
-    segments: Mapping[str, npt.NDArray[np.intp]]
+    segments: Mapping[str, Rows]
 
     def __len__(self) -> int:
         return len(self.users)
@@ -110,8 +109,8 @@ class ItemWeights:
     Ids as in RankingTable.
     """
 
-    items: npt.NDArray[np.int64] | ExtensionArray
-    weights: npt.NDArray[np.float64]
+    items: Ids
+    weights: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,10 +120,10 @@ class RelevanceTable:
     Columns as in RankingTable; ``grades`` are finite, at least 0, one an item. An item that is not listed has grade 0.
     """
 
-    users: pd.Index[str]
-    offsets: npt.NDArray[np.int64]
-    items: npt.NDArray[np.int64] | ExtensionArray
-    grades: npt.NDArray[np.float64]
+    users: pd.Index
+    offsets: Offsets
+    items: Ids
+    grades: Floats
 
     def __len__(self) -> int:
         return len(self.users)
@@ -134,8 +133,8 @@ class RelevanceTable:
 class ByArm:
     """A number for each place of both arms' lists: two float64 arrays of one shape, NaN where a list has ended."""
 
-    baseline: npt.NDArray[np.float64]
-    candidate: npt.NDArray[np.float64]
+    baseline: Floats
+    candidate: Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +147,8 @@ class Labels:
     """
 
     grades: ByArm
-    ideal: npt.NDArray[np.float64]
-    relevant: npt.NDArray[np.int32]
+    ideal: Floats
+    relevant: Codes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,10 +160,10 @@ class PairBatch:
     of their ids, in both arms, so that no measure sees an accident of order.
     """
 
-    baseline: npt.NDArray[np.int32]
-    candidate: npt.NDArray[np.int32]
-    baseline_lengths: npt.NDArray[np.int32]
-    candidate_lengths: npt.NDArray[np.int32]
+    baseline: Codes
+    candidate: Codes
+    baseline_lengths: Codes
+    candidate_lengths: Codes
     scores: ByArm | None = None
     weights: ByArm | None = None
     labels: Labels | None = None
@@ -172,7 +171,7 @@ class PairBatch:
     def __len__(self) -> int:
         return len(self.baseline_lengths)
 
-    def take(self, rows: slice | npt.NDArray[np.intp]) -> PairBatch:
+    def take(self, rows: slice | Rows) -> PairBatch:
         """The batch of these rows, in this order; a slice copies nothing."""
         labels = self.labels
         return PairBatch(
@@ -191,7 +190,7 @@ class PairBatch:
         )
 
 
-def _take(values: ByArm | None, rows: slice | npt.NDArray[np.intp]) -> ByArm | None:
+def _take(values: ByArm | None, rows: slice | Rows) -> ByArm | None:
     return values and ByArm(baseline=values.baseline[rows], candidate=values.candidate[rows])
 
 
@@ -221,10 +220,12 @@ class Coverage:
 class Pairing:
     """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
 
-    ``vocabulary`` is None where the code is the item's id itself.
+    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a sentence where one arm's ids are numbers,
+    the other's text, and not one is in both; None otherwise.
     """
 
     batch: PairBatch
-    panel_rows: npt.NDArray[np.intp]
+    panel_rows: Rows
     vocabulary: pd.Index | None
     coverage: Coverage
+    unlike_ids: str | None = None

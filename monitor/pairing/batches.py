@@ -1,91 +1,164 @@
-"""Padded lists with scores, tied items in order, weights and relevance attached."""
+"""From coded lists to a batch of pairs: cut, without duplicates, tied items in order, weights and relevance attached."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.kernels.labels import place_grades, place_weights
+from monitor.kernels.ragged import pad, take_lists
 from monitor.model import ByArm, ItemWeights, PairBatch, RankingTable, RelevanceTable
-from monitor.model.arrays import Codes, Floats
-from monitor.pairing.ids import codes_of, find_users, text_ranks
+from monitor.model.arrays import Codes, Flags, Floats, Integers, Offsets, Rows
+from monitor.pairing.ids import WORTH_A_THREAD, codes_of, encode, rank_by_text
 
 
-def pad_scores(table: RankingTable, codes: Codes, padded: Codes, had_duplicates: npt.NDArray[np.bool_]) -> Floats | None:
-    """Scores in the shape of ``padded``, the table's lists as `monitor.kernels.pad` returned them; NaN where one has ended.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedLists:
+    """One arm's lists as codes, in the shape of `RankingTable`."""
 
-    An item that stood twice has the score of its first place. None when the table tells no scores although it holds items.
+    codes: Integers
+    offsets: Offsets
+    scores: Floats | None
+
+    @property
+    def lengths(self) -> Offsets:
+        """How many items each list holds, as given."""
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaddedLists:
+    """Lists cut to k and without duplicates: codes (n, k) padded with -1, and scores in their shape where the arm has any."""
+
+    codes: Codes
+    lengths: Codes
+    scores: Floats | None
+    had_duplicates: Flags
+
+    def take(self, rows: Rows) -> PaddedLists:
+        """The lists of these rows, in this order."""
+        scores = None if self.scores is None else self.scores[rows]
+        return PaddedLists(
+            codes=self.codes[rows], lengths=self.lengths[rows], scores=scores, had_duplicates=self.had_duplicates[rows]
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CodedKnowledge:
+    """What is known beside the lists, in their codes: weights of items, and graded items of users in the shape of a table."""
+
+    weighted: Codes | None = None
+    weights: Floats | None = None
+    graded: Codes | None = None
+    grades: Floats | None = None
+    grade_offsets: Offsets | None = None
+
+
+def encode_arms(baseline: RankingTable, candidate: RankingTable) -> tuple[tuple[CodedLists, CodedLists], pd.Index | None]:
+    """Both arms' lists in codes of one vocabulary, None where codes are the ids."""
+    codes, vocabulary = encode(baseline.items, candidate.items)
+    first, second = (
+        CodedLists(codes=own, offsets=table.offsets, scores=table.scores)
+        for own, table in zip(codes, (baseline, candidate), strict=True)
+    )
+    return (first, second), vocabulary
+
+
+def encode_knowledge(
+    item_weights: ItemWeights | None, relevance: RelevanceTable | None, vocabulary: pd.Index | None
+) -> CodedKnowledge:
+    """Weights and relevance in the codes of a vocabulary."""
+    return CodedKnowledge(
+        weighted=None if item_weights is None else codes_of(item_weights.items, vocabulary),
+        weights=None if item_weights is None else item_weights.weights,
+        graded=None if relevance is None else codes_of(relevance.items, vocabulary),
+        grades=None if relevance is None else relevance.grades,
+        grade_offsets=None if relevance is None else relevance.offsets,
+    )
+
+
+def pad_lists(lists: CodedLists, rows: Rows | None, k: int) -> PaddedLists:
+    """The lists of these rows (None: of all) cut to k, later duplicates dropped, scores at the places of their items."""
+    if rows is not None:
+        lists = _take(lists, rows)
+    padded, lengths, had_duplicates = pad(lists.codes, lists.offsets, k)
+    return PaddedLists(
+        codes=padded, lengths=lengths, scores=_pad_scores(lists, padded, had_duplicates), had_duplicates=had_duplicates
+    )
+
+
+def pad_both(
+    arms: Sequence[CodedLists], rows: Sequence[Rows] | Sequence[None], k: int, cells: int
+) -> tuple[PaddedLists, PaddedLists]:
+    """`pad_lists` of both arms, each in a thread of its own where so many ``cells`` pay for it."""
+    if cells < WORTH_A_THREAD:
+        baseline, candidate = (pad_lists(lists, taken, k) for lists, taken in zip(arms, rows, strict=True))
+        return baseline, candidate
+    with ThreadPoolExecutor(max_workers=2) as threads:
+        both = [threads.submit(pad_lists, lists, taken, k) for lists, taken in zip(arms, rows, strict=True)]
+        return both[0].result(), both[1].result()
+
+
+def make_batch(baseline: PaddedLists, candidate: PaddedLists, vocabulary: pd.Index | None) -> PairBatch:
+    """The pairs of two arms' rows. An arm without scores has NaN where the other has them; tied items stand in order."""
+    batch = PairBatch(
+        baseline=baseline.codes,
+        candidate=candidate.codes,
+        baseline_lengths=baseline.lengths,
+        candidate_lengths=candidate.lengths,
+    )
+    if baseline.scores is None and candidate.scores is None:
+        return batch
+    scores = [np.full(arm.codes.shape, np.nan) if arm.scores is None else arm.scores for arm in (baseline, candidate)]
+    return replace(
+        batch,
+        baseline=order_ties(baseline.codes, scores[0], vocabulary),
+        candidate=order_ties(candidate.codes, scores[1], vocabulary),
+        scores=ByArm(baseline=scores[0], candidate=scores[1]),
+    )
+
+
+def attach(batch: PairBatch, known: CodedKnowledge, graded_rows: Rows | None) -> PairBatch:
+    """The batch with weights and labels where they are known.
+
+    An item without a weight has NaN: missing data is never a weight. ``graded_rows``: the graded list of each pair's user, -1
+    for a user who graded nothing.
     """
-    if not len(table.items):
-        return np.broadcast_to(np.nan, padded.shape)
-    if table.scores is None:
-        return None
-    cells, is_inside = _cells(table.offsets, padded.shape[1])
-    scores = table.scores.take(cells, mode="clip")
-    scores[~is_inside] = np.nan
-    rows = np.flatnonzero(had_duplicates)
-    if len(rows):
-        raw = np.where(is_inside[rows], codes.take(cells[rows], mode="clip"), -1)
-        scores[rows] = _at_first_places(raw, scores[rows])
-    return scores
+    if known.weighted is not None and known.weights is not None:
+        weights = [place_weights(codes, known.weighted, known.weights, np.nan) for codes in (batch.baseline, batch.candidate)]
+        batch = replace(batch, weights=ByArm(baseline=weights[0], candidate=weights[1]))
+    if graded_rows is not None and known.graded is not None and known.grades is not None and known.grade_offsets is not None:
+        labels = place_grades(batch.baseline, batch.candidate, graded_rows, known.grade_offsets, known.graded, known.grades)
+        batch = replace(batch, labels=labels)
+    return batch
 
 
 def order_ties(codes: Codes, scores: Floats, vocabulary: pd.Index | None) -> Codes:
-    """Padded lists with items of equal score side by side in the order of their ids as text; scores need no moving.
+    """Padded lists (n, k) with tied items in the order of their ids as text; the very same array where nothing is tied.
 
-    NaN ties with nothing. The very same array where nothing is tied.
+    Tied are neighbours with equal scores; NaN, as behind a list's end, ties with nothing. Nothing else moves, nor any score, as
+    those of tied items are equal.
     """
-    is_tied = scores[:, 1:] == scores[:, :-1]
-    rows = np.flatnonzero(is_tied.any(axis=1))
-    if not len(rows):
+    tied = np.zeros(codes.shape, dtype=np.bool_)
+    np.equal(scores[:, 1:], scores[:, :-1], out=tied[:, 1:])
+    if not tied.any():
         return codes
-    tied = codes[rows]
-    runs = np.zeros(tied.shape, dtype=np.int64)
-    np.cumsum(~is_tied[rows], axis=1, out=runs[:, 1:])
-    items = np.unique(tied[tied >= 0])
-    # Padding is a run by itself at each place, so whatever rank it gets here it stays where it is.
-    ranks = text_ranks(items, vocabulary)[np.searchsorted(items, tied)]
-    order = np.argsort(runs * len(items) + ranks, axis=1, kind="stable")
-    ordered = codes.copy()
-    ordered[rows] = np.take_along_axis(tied, order, axis=1)
-    return ordered
+    ordered = codes.ravel().copy()
+    cells, order = order_of_ties(ordered, tied.ravel(), vocabulary)
+    ordered[cells] = ordered[cells[order]]
+    return ordered.reshape(codes.shape)
 
 
-def _cells(offsets: npt.NDArray[np.int64], k: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Where each place of the padded lists stands in the flat items, and which places lie inside their list."""
-    places = np.arange(k)
-    return offsets[:-1, None] + places, places < np.diff(offsets)[:, None]
-
-
-def _at_first_places(raw: Codes, scores: Floats) -> Floats:
-    """Scores of rows with duplicates: those of first places, moved up."""
-    order = np.argsort(raw, axis=1, kind="stable")
-    ordered = np.take_along_axis(raw, order, axis=1)
-    is_first = np.ones(raw.shape, dtype=np.bool_)
-    np.put_along_axis(is_first, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
-    is_first &= raw >= 0
-    kept = np.full(scores.shape, np.nan)
-    kept[np.arange(raw.shape[1]) < is_first.sum(axis=1)[:, None]] = scores[is_first]
-    return kept
-
-
-def add_weights(batch: PairBatch, known: ItemWeights, vocabulary: pd.Index | None) -> PairBatch:
-    """The batch with the weight of each listed item; NaN for an item that has none: missing data is never a weight."""
-    items = codes_of(known.items, vocabulary)
-    weights = ByArm(
-        baseline=place_weights(batch.baseline, items, known.weights, np.nan),
-        candidate=place_weights(batch.candidate, items, known.weights, np.nan),
-    )
-    return replace(batch, weights=weights)
-
-
-def add_labels(batch: PairBatch, users: pd.Index[str], table: RelevanceTable, vocabulary: pd.Index | None) -> PairBatch:
-    """The batch with what its users, one a row, found relevant; a user whom the table does not know has nothing relevant."""
-    rows, items = find_users(users, table.users), codes_of(table.items, vocabulary)
-    return replace(batch, labels=place_grades(batch.baseline, batch.candidate, rows, table.offsets, items, table.grades))
+def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> tuple[Rows, Rows]:
+    """The cells of all runs of items that are ``tied`` with the one before, and the order that these cells shall have."""
+    cells = np.flatnonzero(tied | np.append(tied[1:], False))
+    runs, moved = np.cumsum(~tied)[cells], codes[cells]
+    known = np.unique(moved)
+    return cells, np.lexsort((rank_by_text(known, vocabulary)[np.searchsorted(known, moved)], runs))
 
 
 def unweighted_note(batch: PairBatch) -> str | None:
@@ -103,3 +176,45 @@ def unweighted_note(batch: PairBatch) -> str | None:
         f"item_weights: {items:,} of {listed:,} listed items have no weight, so {users:,} of {len(batch):,} users are left out "
         "where weights are needed"
     )
+
+
+def _take(lists: CodedLists, rows: Rows) -> CodedLists:
+    if len(rows) and (rows[1:] == rows[:-1] + 1).all():
+        return replace(lists, offsets=lists.offsets[rows[0] : rows[-1] + 2])
+    codes, offsets = take_lists(lists.codes, lists.offsets, rows)
+    scores = lists.scores
+    if scores is not None:
+        scores = scores[take_lists(np.arange(len(scores)), lists.offsets, rows)[0]]
+    return CodedLists(codes=codes, offsets=offsets, scores=scores)
+
+
+def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
+    """Scores in the shape of ``padded``; NaN where a list has ended. None where the arm has items and no scores.
+
+    An item that stood twice has the score of its first place.
+    """
+    if not len(lists.codes):
+        return np.broadcast_to(np.nan, padded.shape)
+    if lists.scores is None:
+        return None
+    places = np.arange(padded.shape[1])
+    cells, is_inside = lists.offsets[:-1, None] + places, places < lists.lengths[:, None]
+    scores = lists.scores.take(cells, mode="clip")
+    scores[~is_inside] = np.nan
+    rows = np.flatnonzero(had_duplicates)
+    if len(rows):
+        raw = np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), -1)
+        scores[rows] = _at_first_places(raw, scores[rows])
+    return scores
+
+
+def _at_first_places(raw: Integers, scores: Floats) -> Floats:
+    """Scores of rows with duplicates: those of first places, moved up."""
+    order = np.argsort(raw, axis=1, kind="stable")
+    ordered = np.take_along_axis(raw, order, axis=1)
+    is_first = np.ones(raw.shape, dtype=np.bool_)
+    np.put_along_axis(is_first, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], axis=1)
+    is_first &= raw >= 0
+    kept = np.full(scores.shape, np.nan)
+    kept[np.arange(raw.shape[1]) < is_first.sum(axis=1)[:, None]] = scores[is_first]
+    return kept

@@ -1,98 +1,204 @@
-"""Ids of items and users as integer codes, and which ids are equal."""
+"""Ids of items and users as integer codes, and the one rule that says which ids are equal.
+
+Ids are equal where Python says so (1, 1.0 and True are one), and a whole number equals the text that spells it: 42 and "42" are
+one item, because one side may speak JSON and the other CSV. Text that spells it otherwise ("042", "42.0", " 42") is another id.
+A UUID equals its text. Sources spell whole numbers as integers and all other ids as text, which changes no id for another.
+"""
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
+from typing import Any
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from pandas.api.extensions import ExtensionArray
 
-from monitor.kernels.coding.ids import code_integers
+from monitor.kernels.coding.ids import code_integers, mark, recode
 from monitor.kernels.coding.texts import code_texts
-from monitor.model.arrays import Codes
+from monitor.model.arrays import Codes, Ids, Integers, Rows
 
-_CODE_LIMIT = np.iinfo(np.int32).max
-_WHOLE = r"0|[1-9][0-9]{0,9}"
+WORTH_A_THREAD = 1 << 17
+"""Ids from which on two threads are faster than one."""
+_CODE_LIMIT = 2**31
+_MARKED = 1 << 26
+"""Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing."""
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
-ItemIds: TypeAlias = npt.NDArray[np.int64] | ExtensionArray
+
+def equality_key(item: object) -> object:
+    """What stands for an id in a dict or set: equal exactly where ids are."""
+    if isinstance(item, str):
+        return int(item) if _WHOLE.fullmatch(item) else item
+    return str(item) if isinstance(item, UUID) else item
 
 
-def encode(baseline: ItemIds, candidate: ItemIds) -> tuple[tuple[Codes, Codes], pd.Index | None]:
-    """Codes (int32, >= 0) of both arms' items, and the ids by code; None where the code is the id itself.
+def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
+    """Codes from 0 to 2**31 - 1 of each arm's ids, equal where the ids are equal, and the ids by code.
 
-    The integer 42 and the string "42" get the same code: one arm may speak JSON numbers and the other CSV.
+    Integers that can be codes already are taken as they are; then there is no vocabulary (None). Otherwise codes follow the
+    first appearance. Each arm is coded by itself, in threads where that pays, and only the distinct ids meet; text and other
+    integers are coded by machine code where there is any, with the same codes.
     """
-    if _is_integer(baseline) and _is_integer(candidate):
-        ids = (np.asarray(baseline), np.asarray(candidate))
-        if all(len(part) == 0 or (part.min() >= 0 and part.max() <= _CODE_LIMIT) for part in ids):
-            return (ids[0].astype(np.int32), ids[1].astype(np.int32)), None
-        series = pd.Series(np.concatenate(ids))
+    if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
+        return [np.asarray(ids) for ids in arms], None
+    if len(arms) > 1 and max(map(len, arms)) >= WORTH_A_THREAD:
+        with ThreadPoolExecutor(max_workers=2) as threads:
+            coded = list(threads.map(_encode_one, arms))
     else:
-        series = pd.concat([_as_text(baseline), _as_text(candidate)], ignore_index=True)
-    shared, vocabulary = _factorize(series)
-    return (shared[: len(baseline)], shared[len(baseline) :]), vocabulary
+        coded = list(map(_encode_one, arms))
+    shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
+    return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 
 
-def _factorize(ids: pd.Series) -> tuple[Codes, pd.Index]:
-    """Codes by order of first appearance, and the ids by code: by machine code where there is any."""
-    found = code_integers(ids.to_numpy()) if ids.dtype == np.int64 else code_texts(ids.array)
-    if found is None:
-        codes, unique = pd.factorize(ids)
-        return codes.astype(np.int32), pd.Index(unique)
-    return found[0], pd.Index(ids.array.take(found[1]))
-
-
-def codes_of(ids: ItemIds, vocabulary: pd.Index | None) -> Codes:
-    """Codes of ids that came from elsewhere, -1 for an item that no list can hold; 42 and "42" are one item here too."""
+def codes_of(ids: Ids, vocabulary: pd.Index | None) -> Codes:
+    """Codes of ids that came from elsewhere, in the vocabulary of `encode`; -1 for an id that it does not hold."""
+    if vocabulary is None and _kind(ids) == "i":
+        whole = np.asarray(ids)
+        return np.where((whole >= 0) & (whole < _CODE_LIMIT), whole, -1).astype(np.int32)
+    if isinstance(ids, pd.Categorical):
+        return codes_of(_array(ids.categories), vocabulary).take(ids.codes)
     if vocabulary is None:
-        return _own_codes(ids)
-    if not (_is_integer(ids) and vocabulary.dtype == np.int64):
-        ids, vocabulary = _as_text(ids).array, vocabulary.astype("str")
-    codes: Codes = vocabulary.get_indexer(pd.Index(ids)).astype(np.int32)
-    return codes
+        return np.fromiter(map(_own_code, ids.tolist()), dtype=np.int32, count=len(ids))
+    return _positions(ids, vocabulary).astype(np.int32)
 
 
-def decode(codes: npt.NDArray[np.int32], vocabulary: pd.Index | None) -> tuple[str, ...]:
-    """Item ids of one padded row as strings, padding left out."""
-    present = codes[codes >= 0]
-    return tuple(str(code) for code in (present if vocabulary is None else vocabulary[present]))
+def decode(codes: Codes, vocabulary: pd.Index | None) -> tuple[str, ...]:
+    """Item ids of one padded row as text, padding left out."""
+    return tuple(map(str, ids_of(codes[codes >= 0], vocabulary)))
 
 
-def text_ranks(codes: npt.NDArray[np.int32], vocabulary: pd.Index | None) -> npt.NDArray[np.intp]:
-    """Place of each code's id among the ids of all of them in the order of their text."""
-    ids = codes if vocabulary is None else vocabulary[codes]
+def ids_of(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> list[Any]:
+    """The ids of these codes; of several equal ones that which came first."""
+    return list((codes if vocabulary is None else vocabulary.take(codes)).tolist())
+
+
+def rank_by_text(codes: npt.NDArray[Any], vocabulary: pd.Index | None) -> Rows:
+    """Place of each of these distinct codes in the order of their ids: ascending as text, then by the name of their type."""
+    ids = pd.Index(codes) if vocabulary is None else vocabulary.take(codes)
+    if _kind(ids) in {"i", "text"}:
+        order = ids.astype("str").argsort()
+    else:
+        keys = [(str(item), type(item).__name__) for item in ids.tolist()]
+        order = np.array(sorted(range(len(keys)), key=keys.__getitem__), dtype=np.intp)
     ranks = np.empty(len(codes), dtype=np.intp)
-    ranks[pd.Index(ids).astype("str").argsort()] = np.arange(len(codes))
+    ranks[order] = np.arange(len(codes))
     return ranks
 
 
-def _own_codes(ids: ItemIds) -> Codes:
-    """Each id as its own code where it can be one."""
-    if not _is_integer(ids):
-        texts = _as_text(ids)
-        is_whole = texts.str.fullmatch(_WHOLE).to_numpy(dtype=np.bool_)
-        whole = np.full(len(texts), -1, dtype=np.int64)
-        whole[is_whole] = texts[is_whole].astype(np.int64)
-    else:
-        whole = np.asarray(ids)
-    return np.where((whole >= 0) & (whole <= _CODE_LIMIT), whole, -1).astype(np.int32)
-
-
-def _is_integer(ids: ItemIds) -> bool:
-    return isinstance(ids, np.ndarray) and ids.dtype.kind == "i"
-
-
-def _as_text(ids: ItemIds) -> pd.Series[str]:
-    return pd.Series(ids).astype("str")
-
-
-def find_users(wanted: pd.Index[str], present: pd.Index[str]) -> npt.NDArray[np.intp]:
-    """Position of each wanted user among those present, -1 where absent."""
+def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
+    """Position of each wanted user among those present, which are distinct; -1 where absent."""
     if present is wanted or present.equals(wanted):
         return np.arange(len(wanted), dtype=np.intp)
+    if not _kind(wanted) == _kind(present) == "text":
+        return _positions(_array(wanted), present)
     codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
     return row_of[: len(wanted)]
+
+
+def count_distinct(*parts: Integers) -> int:
+    """How many different codes there are in all parts together."""
+    top = max((int(part.max(initial=-1)) for part in parts), default=-1)
+    if top >= _MARKED:
+        return len(pd.unique(np.concatenate(parts)))
+    seen = np.zeros(top + 1, dtype=np.bool_)
+    for part in parts:
+        mark(part, seen)
+    return int(np.count_nonzero(seen))
+
+
+def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | None:
+    """A sentence where one arm's ids are numbers, the other's text, and no id is in both; None otherwise."""
+    kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
+    if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
+        return None
+    if count_distinct(*codes) < sum(map(count_distinct, codes)):
+        return None
+    seen = [f"{'text' if kind == 'text' else 'numbers'} such as {ids[0]!s}" for kind, ids in zip(kinds, arms, strict=True)]
+    return f"no item is in both arms: the baseline's ids are {seen[0]}, the candidate's {seen[1]}; spell them alike"
+
+
+def _kind(ids: Ids | pd.Index) -> str:
+    """``i`` for integers, ``f`` for other numbers, ``text``, or ``other``."""
+    dtype = ids.dtype
+    return "text" if isinstance(dtype, pd.StringDtype) else dtype.kind if dtype.kind in "if" else "other"
+
+
+def _array(ids: pd.Index | pd.Series) -> Ids:
+    return ids.to_numpy() if isinstance(ids.dtype, np.dtype) else ids.array
+
+
+def _are_codes(ids: npt.NDArray[Any]) -> bool:
+    if ids.dtype not in (np.int32, np.int64):
+        return False
+    # Negative numbers seen as unsigned are above the limit, too.
+    return bool(ids.view(np.uint32 if ids.dtype == np.int32 else np.uint64).max(initial=0) < _CODE_LIMIT)
+
+
+def _own_code(item: object) -> int:
+    """The code of an id where codes are the ids."""
+    key = equality_key(item)
+    try:
+        code = int(key)  # type: ignore[call-overload] # whatever cannot be a number raises
+    except (TypeError, ValueError, OverflowError):
+        return -1
+    return code if code == key and 0 <= code < _CODE_LIMIT else -1
+
+
+def _share(own: npt.NDArray[Any], shared: Codes) -> Integers:
+    """Shared codes instead of an arm's own; the first arm's mostly are the shared ones already."""
+    return own if own.dtype == np.int32 and np.array_equal(shared, np.arange(len(shared))) else recode(own, shared)
+
+
+def _encode_one(ids: Ids) -> tuple[npt.NDArray[Any], Ids]:
+    """Codes of one arm, and its distinct ids by code."""
+    if isinstance(ids, pd.Categorical):
+        return ids.codes, _array(ids.categories)
+    if ids.dtype == object:
+        return _encode_objects(ids)
+    if ids.dtype == np.int32:
+        ids = np.asarray(ids, dtype=np.int64)
+    found = code_integers(ids) if ids.dtype == np.int64 else None if isinstance(ids, np.ndarray) else code_texts(ids)
+    if found is None:
+        codes, distinct = pd.factorize(ids if isinstance(ids, np.ndarray) else pd.Series(ids, copy=False).array)
+        return codes, distinct
+    return found[0], ids.take(found[1])
+
+
+def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
+    """Codes shared by the arms' distinct ids."""
+    filled = [ids for ids in arms if len(ids)]
+    kinds = set(map(_kind, filled))
+    if kinds == {"i", "text"}:
+        filled = [ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled]
+    if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
+        joined = _array(pd.concat([pd.Series(part) for part in filled], ignore_index=True))
+    else:
+        joined = np.fromiter(chain.from_iterable(part.tolist() for part in filled), dtype=object)
+    codes, ids = _encode_one(joined)
+    bounds = np.cumsum([len(part) for part in arms])[:-1]
+    dtype = object if ids.dtype == object else None
+    return np.split(codes.astype(np.int32), bounds), pd.Index(ids, dtype=dtype, tupleize_cols=False)
+
+
+def _encode_objects(ids: npt.NDArray[np.object_]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.object_]]:
+    known: dict[object, tuple[int, Any]] = {}
+    codes = np.fromiter((known.setdefault(equality_key(item), (len(known), item))[0] for item in ids), dtype=np.int64)
+    return codes, np.fromiter((item for _, item in known.values()), dtype=object, count=len(known))
+
+
+def _positions(wanted: Ids, present: pd.Index) -> Rows:
+    """Position of each wanted id among distinct ones that are present, -1 where absent."""
+    kinds = {_kind(wanted), _kind(present)}
+    if kinds == {"i", "text"}:
+        return present.astype("str").get_indexer(pd.Index(wanted).astype("str"))
+    if len(kinds) == 1 and "other" not in kinds:
+        return present.get_indexer(pd.Index(wanted))
+    rows = {equality_key(item): row for row, item in enumerate(present.tolist())}
+    return np.fromiter((rows.get(equality_key(item), -1) for item in wanted.tolist()), dtype=np.intp, count=len(wanted))

@@ -135,7 +135,7 @@ def measure_slot(
         pull_seconds=seconds,
     )
     unweighted = unweighted_note(pairing.batch)
-    left_out = (*lacks, *no_floor, *unmeasured, *filter(None, (unweighted, untitled)))
+    left_out = (*lacks, *no_floor, *unmeasured, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
     return Measurement(run=measured, coverage=pairing.coverage, troubles=troubles, notes=notes, left_out=left_out)
 
 

@@ -1,4 +1,4 @@
-"""Is the mean below a margin or above it? An answer at any time, for one sample or several, and none while the data allow both."""
+"""Is the mean below a margin or above it? An answer at any time, for one sample or several; none while both are possible."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Watched:
             self.in_use.release()
 
 
-def chosen(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
+def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
     """The comparison of that name, or all of them for None; ConfigError when there is none of that name."""
     if name is None:
         return tuple(watched.values())
@@ -67,7 +67,7 @@ class Runner:
     """Runs slots against one store.
 
     ``patience_s``: how long a database that is away is waited for, each time. ``claims`` holds what is being run. ``pings``
-    hear of each run's start and end; of one given back unfinished, or taken over by somebody else, they hear no end.
+    get each run's start and end, but no end of a run that was given back unfinished or taken over by another process.
     """
 
     store: Store
@@ -89,7 +89,7 @@ class Runner:
     ) -> RunResult | None:
         """Run the slot; None when it was not to be had, or when the claim was lost before the result was stored.
 
-        ``receivers`` are owed every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
+        ``receivers`` get every start and end of a firing. With ``judged_at`` transitions carry that clock's time.
         """
         taken: list[Claim] = []
         try:
@@ -129,7 +129,7 @@ class Runner:
                 ping.run_started(claim)
             result = replace(self._execute(watched, claim, judged_at), finished_at=self.clock.now())
             if claim.has_ok and result.status is not RunStatus.OK:
-                return self._leave(result)
+                return self._keep_earlier(result)
             return self._finish(result, receivers)
 
     def _give_back(self, claim: Claim) -> None:
@@ -163,16 +163,16 @@ class Runner:
         if not self.patiently(partial(self.store.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
-        self._tell(result)
+        self._publish(result)
         is_well = result.status is RunStatus.OK
         self._ping_end(result.claim, None if is_well else f"{result.status}: {result.reason}")
         return result
 
-    def _leave(self, result: RunResult) -> RunResult:
-        """Store nothing of a rerun that did not end ok: what the slot had before is worth more."""
+    def _keep_earlier(self, result: RunResult) -> RunResult:
+        """Store nothing of a rerun that did not end ok: the earlier ok run of the slot is worth more."""
         self.patiently(partial(self.store.release, result.claim))
         kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
-        self._tell(kept)
+        self._publish(kept)
         self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
         return kept
 
@@ -190,10 +190,10 @@ class Runner:
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised
 
-    def _tell(self, result: RunResult) -> None:
+    def _publish(self, result: RunResult) -> None:
         paired = result.coverage.all.paired if result.coverage else 0
-        say = log.info if result.status is RunStatus.OK else log.warning
-        say("run finished", status=result.status, reason=result.reason, paired=paired)
+        write = log.info if result.status is RunStatus.OK else log.warning
+        write("run finished", status=result.status, reason=result.reason, paired=paired)
         for transition in result.transitions:
             log.warning(
                 "alert changed",

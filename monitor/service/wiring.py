@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from pathlib import Path
 
 import structlog
 
-from monitor import __version__
 from monitor.alerts import NotificationPolicy, retire_alerts
 from monitor.errors import ConfigError, DatabaseError
-from monitor.export import PrometheusPublisher
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
 from monitor.receivers import open_pings, open_receivers
-from monitor.service.clock import SystemClock
-from monitor.service.commands.one_shot import OneShot
-from monitor.service.interrupts import termination_raised
 from monitor.service.runner import Watched
-from monitor.settings import ComparisonOptions, Settings, load_settings, policy_of, to_comparison, to_schedule
+from monitor.settings import ComparisonOptions, Settings, policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
-from monitor.storage import open_store
-from monitor.web import Access, open_access
+from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
 
@@ -46,7 +38,7 @@ class Wiring:
 
     @property
     def receiver_names(self) -> tuple[str, ...]:
-        """Who is owed each announcement."""
+        """Names of those that each announced transition is delivered to."""
         return tuple(receiver.name for receiver in self.receivers)
 
     @property
@@ -56,7 +48,7 @@ class Wiring:
 
     @property
     def stale_after(self) -> dict[str, timedelta]:
-        """For each comparison how long at most no run may end ok before rankwatch tells of it."""
+        """For each comparison how long no run may end ok before it counts as stale."""
         return {
             name: watched.comparison.stale_after * watched.schedule.longest + watched.comparison.deadline
             for name, watched in self.watched.items()
@@ -68,13 +60,13 @@ class Wiring:
             watched.close(timeout_s)
 
     def close_pings(self) -> None:
-        """Let every ping that waits go out, for PINGS_S at most."""
+        """Send every ping that waits, for PINGS_S at most."""
         ends_at = time.monotonic() + PINGS_S
         for ping in self.pings:
             ping.close(timeout_s=ends_at - time.monotonic())
 
     def renew_sources(self, comparison: str) -> None:
-        """Open a comparison's sources anew: a hung run holds the old ones, which are closed once it ends."""
+        """Reopen a comparison's sources: a hung run holds the old ones, which are closed once it ends."""
         hung = self.watched.get(comparison)
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
@@ -90,7 +82,7 @@ class Wiring:
 
 
 def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
-    """Open the sources and receivers that the settings name. ``on_ping`` hears what becomes of each dead-man ping."""
+    """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     return Wiring(
         settings=settings,
         watched={options.name: watch(options) for options in settings.comparisons},
@@ -100,8 +92,8 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = Non
     )
 
 
-def with_new_receivers(wiring: Wiring) -> Wiring:
-    """The same with its receivers opened anew, in place of those that were closed."""
+def reopen_receivers(wiring: Wiring) -> Wiring:
+    """The same with new receivers in place of those that were closed."""
     settings = wiring.settings
     return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
 
@@ -128,47 +120,12 @@ def _open_again(options: ComparisonOptions) -> Source | None:
     return None if again is None else open_source(again)
 
 
-@contextmanager
-def one_shot(config: Path, *, settles: bool) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end. With ``settles`` the store is settled first.
-
-    SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
-    """
-    with (
-        termination_raised(),
-        closing(wire(load_settings(config))) as wiring,
-        closing(open_store(wiring.settings.database, create=True)) as store,
-    ):
-        if settles:
-            settle(wiring, store, SystemClock())
-        yield OneShot(
-            watched=wiring.watched,
-            receivers=wiring.receivers,
-            store=store,
-            publisher=_publisher_of(wiring),
-            policy=wiring.policy,
-            pings=wiring.pings,
-        )
-
-
-def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
-    publisher = PrometheusPublisher(version=__version__)
-    publisher.watch(
-        tuple(wiring.watched),
-        wiring.receiver_names,
-        intervals=wiring.intervals,
-        stale_after=wiring.stale_after,
-        max_series=wiring.settings.max_series,
-    )
-    return publisher
-
-
-def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
+def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
     """Bring the store in line with the configuration.
 
-    Alerts whose rule or comparison has left it end, and receivers hear of it; what is owed to receivers that have left it is
-    given up, and what others refused of alerts that still fire is tried again. One database belongs to one configuration: what
-    this one does not name is taken to be gone.
+    Alerts whose rule or comparison was removed end, and receivers are notified. Deliveries to removed receivers are dropped;
+    those that a receiver rejected are retried while the alert still fires. One database belongs to one configuration: what
+    this one does not name counts as removed.
     """
     comparisons = [watched.comparison for watched in wiring.watched.values()]
     ends = retire_alerts(store.all_alert_states(), store.firing(), comparisons, at=clock.now())
@@ -178,10 +135,10 @@ def settle(wiring: Wiring, store: Store, clock: Clock) -> None:
     store.revive(clock.now(), receivers=wiring.receiver_names)
 
 
-def settle_quietly(wiring: Wiring, store: Store, clock: Clock) -> None:
-    """Settle the store; what goes wrong is logged."""
+def reconcile_logged(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Bring the store in line with the configuration; a failure is logged."""
     try:
-        settle(wiring, store, clock)
+        reconcile(wiring, store, clock)
     except DatabaseError as error:
         log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
 
@@ -200,11 +157,11 @@ def require_reloadable(new: Settings, old: Settings) -> Settings:
 
 
 def open_web_access(settings: Settings, old: Access | None = None) -> Access:
-    """As the web configuration file says; what is not honoured to the letter is logged. ConfigError: certificates are wrong.
+    """Who may read the pages, by the web configuration file; ConfigError when its certificates cannot be used.
 
-    What has not changed since the ``old`` one was opened goes on.
+    Settings that rankwatch cannot follow exactly are logged. What has not changed since the ``old`` one was opened goes on.
     """
     access = open_access(settings.access, name=settings.web_config_file, old=old)
-    for key, told in access.notes:
-        log.warning("web configuration: not done to the letter", key=key, instead=told)
+    for key, instead in access.notes:
+        log.warning("web configuration: setting not followed exactly", key=key, instead=instead)
     return access

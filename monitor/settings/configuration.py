@@ -15,6 +15,7 @@ from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.redaction import display_url
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.condition_options import ConditionsOptions
+from monitor.settings.excerpt import DEFAULT_LISTEN, split_address
 from monitor.settings.notification_options import MaintenanceOptions, RouteOptions
 from monitor.settings.value_types import (
     Address,
@@ -22,9 +23,8 @@ from monitor.settings.value_types import (
     LeaseTime,
     PublicUrl,
     Size,
-    split_address,
 )
-from monitor.web import AccessOptions
+from monitor.web.access_options import AccessOptions
 
 
 class RetentionOptions(Options):
@@ -75,7 +75,7 @@ class LogOptions(Options):
 
 
 def _own_url(given: dict[str, Any]) -> str:
-    host, port = split_address(given.get("listen", "127.0.0.1:29108"))
+    host, port = split_address(given.get("listen", DEFAULT_LISTEN))
     name = socket.gethostname() if host in {"", "0.0.0.0", "::"} else host  # noqa: S104 - compared, not bound
     return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
 
@@ -102,7 +102,7 @@ class Settings(Options):
         description="Of several daemons on one PostgreSQL database one leads. How long after it stopped or froze a standby "
         "takes over, 5s to 5m.",
     )
-    listen: Address = Field(default="127.0.0.1:29108", description="Host and port of /metrics, /-/healthy and /-/ready.")
+    listen: Address = Field(default=DEFAULT_LISTEN, description="Host and port of /metrics, /-/healthy and /-/ready.")
     listen_without_authentication: bool = Field(
         default=False,
         description="Must be true for `listen` to go beyond this machine without passwords or client certificates in "

@@ -14,13 +14,11 @@ from monitor.settings.checks import check_settings
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.problems import KeyPath, Problem
-from monitor.settings.validation import Partial, except_known, read_text, report_lines, validate_document
-from monitor.settings.value_types import split_address
+from monitor.settings.validation import Partial, except_known, read_mapping, read_text, report_lines, validate_document
 from monitor.settings.web_config import WebConfig, read_web_config
 from monitor.settings.yaml_document import DocumentError, EmptyDocumentError, YamlDocument, parse_yaml
 
 _ANCHORS = "x-"
-_LISTEN: KeyPath = ("listen",)
 
 
 def config_path(given: FilePath | None = None, environ: Mapping[str, str] | None = None) -> FilePath:
@@ -36,35 +34,7 @@ def load_settings(path: FilePath, environ: Mapping[str, str] | None = None) -> S
 
 def parse_settings(text: str, *, name: str, base_dir: FilePath, environ: Mapping[str, str] | None = None) -> Settings:
     """Like `load` for a text at hand; relative paths in it start at ``base_dir``."""
-    return check_document(_read_mapping(text, name, environ), name, base_dir)
-
-
-def listen_address(path: FilePath, environ: Mapping[str, str] | None = None) -> tuple[str, int]:
-    """Host and port of `listen`; ConfigError when it cannot be told.
-
-    Nothing else of the file need be right: who only asks the daemon may lack the variables and secrets that it runs with.
-    """
-    document = _read_mapping(read_text(path), str(path), environ)
-    problems = [each for each in document.problems if each.path == _LISTEN]
-    given: dict[str, object] = document.data if isinstance(document.data, dict) else {}
-    found = given.get("listen", Settings.model_fields["listen"].default)
-    try:
-        return split_address(found if isinstance(found, str) and not problems else "")
-    except ValueError as error:
-        told = report_lines(document, problems or [Problem(_LISTEN, str(error))], str(path))
-        raise ConfigError("\n".join(told)) from None
-
-
-def _read_mapping(text: str, name: str, environ: Mapping[str, str] | None) -> YamlDocument:
-    try:
-        document = parse_yaml(text, os.environ if environ is None else environ)
-    except DocumentError as error:
-        msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
-        raise ConfigError(msg) from None
-    if not isinstance(document.data, dict):
-        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
-        raise ConfigError(msg)
-    return document
+    return check_document(read_mapping(text, name, environ), name, base_dir)
 
 
 def check_document(document: YamlDocument, name: str, base_dir: FilePath, *, inside: KeyPath = ()) -> Settings:

@@ -67,7 +67,7 @@ def to_policy(
     schedule_of: Callable[[str, str], Schedule],
 ) -> NotificationPolicy:
     """How alerts are told. A name that stands for several peers of one receiver means all of them."""
-    peers = receiver_names(receivers)
+    peers = receivers_by_name(receivers)
     return NotificationPolicy(
         routes=tuple(
             Route(
@@ -90,7 +90,7 @@ def to_policy(
     )
 
 
-def receiver_names(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
+def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
     """The receivers that each name stands for: every receiver's own, and of several peers also the one they share."""
     found: dict[str, tuple[str, ...]] = {}
     for entry in receivers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -46,6 +46,7 @@ MAX_PROBLEMS = 100
 """Problems of one file; the others are only counted."""
 MISSING = "is missing, and must be given"
 TWICE = "stands in this list already"
+NAME_TAKEN = "another {} has this name already: names must differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,11 @@ def one_message(messages: Iterable[str]) -> str:
     if len(unique) > 1 and all(message.startswith("must be ") for message in unique):
         return "must be " + " or ".join(message.removeprefix("must be ") for message in unique)
     return unique[-1]
+
+
+def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Problems of what stands at this path."""
+    return (replace(each, path=(*path, *each.path)) for each in problems)
 
 
 def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:

@@ -4,59 +4,72 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from monitor.metrics import Need
 from monitor.model import ALL, Direction, Statistic
 from monitor.settings.judged_metric import JudgedMetric, find_judged_metric
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.required_inputs import check_judged
 from monitor.settings.translation import sample_size
 from monitor.settings.validation import Partial
+
+_EXCLUDED = {
+    "frozen": (
+        (
+            *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
+            *("resolve_above", "resolve_below", "resolve_after"),
+        ),
+        "does not go with frozen, which learns how often the lists of an arm change: remove this key",
+    ),
+    "coverage": (("metric", "statistic"), "does not go with coverage, which is a share of the users asked: remove one of them"),
+    "learned": (
+        ("below", "above", "over_floor", "resolve_above", "resolve_below"),
+        "does not go with learned: the limit comes from the runs before",
+    ),
+    "over_floor": (
+        ("below", "above", "resolve_above"),
+        "does not go with over_floor, which is a threshold itself; it resolves by resolve_below",
+    ),
+}
+"""Of two keys that exclude each other the one that is reported, by the other one."""
 
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Problems of one rule of the comparison."""
     if rule.has("frozen"):
-        yield from _rule_frozen(rule, comparison)
+        yield from _excluded(rule, "frozen")
+        if comparison.get("keep_lists") is False:
+            yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists: false from the comparison")
         return
-    if rule.has("coverage"):
-        yield from _rule_coverage(rule)
-    else:
-        yield from _rule_metric(rule, comparison)
-        yield from check_judged(rule)
+    yield from (_coverage(rule) if rule.has("coverage") else _metric(rule, comparison))
     yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
 
 
-def _rule_metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
+def _excluded(rule: Partial, by: str) -> Iterator[Problem]:
+    keys, message = _EXCLUDED[by]
+    return (Problem((key,), message) for key in keys if rule.has(key))
+
+
+def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
-        yield Problem((), "says nothing to judge: give metric, coverage, or frozen")
-    wanted = find_judged_metric(rule.get("metric"))
-    measured = comparison.get("metrics")
-    if wanted is not None and (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
+        yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
+    wanted, measured = find_judged_metric(rule.get("metric")), comparison.get("metrics")
+    if wanted is None:
+        return
+    if (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
         key = "metric" if wanted.derived else "over_floor"
         yield Problem((key,), "needs a noise floor: add noise_floor: {temporal: true}, or another, to the comparison")
-    if wanted is not None and measured is not None and str(wanted.metric) not in measured:
+    if measured is not None and str(wanted.metric) not in measured:
         yield Problem(("metric",), f"is not measured here: add it to metrics, or use one of {', '.join(measured)}")
+    if wanted.metric.need is Need.RELEVANCE:
+        yield Problem(("metric",), _LATE)
 
 
-def _rule_frozen(rule: Partial, comparison: Partial) -> Iterator[Problem]:
-    for key in _NOT_OF_FROZEN:
-        if rule.has(key):
-            yield Problem((key,), "does not go with frozen, which learns how often the lists of an arm change: remove this key")
-    if comparison.get("keep_lists") is False:
-        yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists: false from the comparison")
+_LATE = "needs relevance, which arrives after the run, when rules have judged it: use a metric of the lists alone"
 
 
-_NOT_OF_FROZEN = (
-    *("metric", "coverage", "statistic", "segments", "below", "above", "over_floor", "learned", "watch", "for"),
-    *("resolve_above", "resolve_below", "resolve_after"),
-)
-
-
-def _rule_coverage(rule: Partial) -> Iterator[Problem]:
-    for key in ("metric", "statistic"):
-        if rule.has(key):
-            yield Problem((key,), "does not go with coverage, which is a share of the users asked: remove one of them")
+def _coverage(rule: Partial) -> Iterator[Problem]:
+    yield from _excluded(rule, "coverage")
     if rule.has("below"):
         yield Problem(("below",), "the share of users grows as less is covered: write above")
     above, end = rule.get("above"), rule.get("resolve_below")
@@ -93,9 +106,7 @@ def _thresholds(rule: Partial, k: int | None) -> Iterator[Problem]:
 
 
 def _learned(rule: Partial) -> Iterator[Problem]:
-    for key in ("below", "above", "over_floor", "resolve_above", "resolve_below"):
-        if rule.has(key):
-            yield Problem((key,), "does not go with learned: the limit comes from the runs before")
+    yield from _excluded(rule, "learned")
     kind = rule.get("learned")
     if rule.has("coverage") and kind == "drop":
         yield Problem(("learned",), "a share of users without a list does not drop when it is bad: write learned: jump")
@@ -104,15 +115,13 @@ def _learned(rule: Partial) -> Iterator[Problem]:
 
 
 def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
-    for key in ("below", "above", "resolve_above"):
-        if rule.has(key):
-            yield Problem((key,), "does not go with over_floor, which is a threshold itself; it resolves by resolve_below")
+    yield from _excluded(rule, "over_floor")
     quantity, floor = find_judged_metric(rule.get("metric")), Statistic.parse(rule.get("statistic") or "mean").floor
     margin, end = rule.get("over_floor"), rule.get("resolve_below")
     if rule.has("coverage"):
         yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
     elif quantity is not None and quantity.derived is not None:
-        yield Problem(("metric",), f"is told by over_floor already: write metric: {quantity.metric}")
+        yield Problem(("metric",), f"is what over_floor means already: write metric: {quantity.metric}")
     elif floor is not None:
         yield Problem(("statistic",), "shrinks as the candidate moves away: use the mean or a percentile such as p95")
     elif quantity is not None and margin is not None and not abs(margin) < (span := _span(quantity, k)):
@@ -133,15 +142,15 @@ def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Pr
         return
     floor = Statistic.parse(statistic).floor
     lowest, highest = metric.bounds(k)
-    said = metric.metric.name if metric.derived is None else metric.derived.of(metric.metric.name)
+    shown = metric.metric.name if metric.derived is None else metric.derived.of(metric.metric.name)
     if floor is not None and not lowest < floor <= highest:
         span = f"{lowest:g} and {highest:g}"
-        yield Problem(("statistic",), f"{said} lies between {span}: so must the x of share_below(x)")
+        yield Problem(("statistic",), f"{shown} lies between {span}: so must the x of share_below(x)")
     if floor is not None and side == "below" and metric.drifts is Direction.BELOW:
         yield Problem(("below",), f"{statistic} grows as the lists drift apart: write above")
         return
     low, high = (0.0, 1.0) if floor is not None else (lowest, highest)
-    name = statistic if floor is not None else said
+    name = statistic if floor is not None else shown
     threshold, end = rule.get(side), rule.get(resolve)
     if threshold is not None and not (low < threshold <= high if side == "below" else low <= threshold < high):
         yield Problem((side,), f"can never be reached: {name} lies between {low:g} and {high:g}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -28,7 +29,7 @@ from monitor.settings.problems import (
     suggestion,
     unknown_key,
 )
-from monitor.settings.yaml_document import MAX_BYTES, YamlDocument
+from monitor.settings.yaml_document import MAX_BYTES, DocumentError, YamlDocument, parse_yaml
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
 
@@ -111,6 +112,19 @@ def read_text(path: FilePath, *, advice: str = _ADVICE, most: int = MAX_BYTES, m
 
 def _size(number: int) -> str:
     return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
+
+
+def read_mapping(text: str, name: str, environ: Mapping[str, str] | None) -> YamlDocument:
+    """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
+    try:
+        document = parse_yaml(text, os.environ if environ is None else environ)
+    except DocumentError as error:
+        msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
+        raise ConfigError(msg) from None
+    if not isinstance(document.data, dict):
+        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
+        raise ConfigError(msg)
+    return document
 
 
 def validate_document(

@@ -17,11 +17,11 @@ from monitor.errors import ConfigError, MetricError
 from monitor.metrics import parse
 from monitor.model import ALL, CoverageShare, Statistic, parse_derived
 from monitor.options import Duration
+from monitor.settings.excerpt import split_address
 from monitor.settings.problems import suggestion
 from monitor.settings.schedule import Cron, parse_zone
-from monitor.storage.database_url import parse_url
+from monitor.storage.database_url import absolute_url, parse_url
 
-_PORTS = 65535
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
@@ -123,17 +123,6 @@ def _runs(value: object) -> object:
     return value
 
 
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:29108`` has the host ``""``, all."""
-    host, separator, port = text.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
-    if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
-        msg = "must be host:port, such as 127.0.0.1:29108 or [::1]:29108"
-        raise ValueError(msg)
-    return bare, int(port)
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it. A host's name other than localhost may lead anywhere."""
     try:
@@ -163,17 +152,13 @@ def _url(text: str) -> str:
 
 
 def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
-    text = secret.get_secret_value()
+    base = (info.context or {}).get("base_dir")
     try:
-        url = parse_url(text)
+        parse_url(secret)
+        return secret if base is None else absolute_url(secret, Path(base))
     except ConfigError as error:
         message = re.sub(r"^database: (?:'[^']*' )?", "", str(error))
         raise ValueError(message) from None
-    base = (info.context or {}).get("base_dir")
-    if base is None or not url.drivername.startswith("sqlite") or not url.database:
-        return secret
-    place = str(Path(base) / Path(url.database).expanduser())
-    return SecretStr(url.set(drivername="sqlite", database=place).render_as_string(hide_password=False))
 
 
 class ByteCount(int):

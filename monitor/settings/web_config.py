@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 from monitor.errors import ConfigError
 from monitor.settings.validation import read_text, report_lines, validate_document
 from monitor.settings.yaml_document import DocumentError, EmptyDocumentError, parse_yaml
-from monitor.web import AccessOptions
+from monitor.web.access_options import AccessOptions
 
 _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
 _MAX_WEB_CONFIG_BYTES = 1 << 18

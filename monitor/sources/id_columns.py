@@ -1,4 +1,4 @@
-"""Ids of users and items, and Arrow columns of ids and ranks, in one spelling: 42, 42.0 and the text "42" agree."""
+"""Ids of users and items, and Arrow columns of ids and ranks, as `monitor.pairing.ids` says which are equal: 42, 42.0, "42"."""
 
 from __future__ import annotations
 

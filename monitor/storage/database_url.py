@@ -40,6 +40,16 @@ def parse_url(url: SecretStr | str) -> URL:
     return parsed.set(drivername=driver)
 
 
+def absolute_url(url: SecretStr, base: Path) -> SecretStr:
+    """The URL, with the file of a SQLite database at its place below ``base`` where its path is relative; see `parse_url`."""
+    parsed = parse_url(url)
+    file = file_of(parsed)
+    if file is None:
+        return url
+    place = parsed.set(drivername="sqlite", database=str(base / file.expanduser()))
+    return SecretStr(place.render_as_string(hide_password=False))
+
+
 def file_of(url: URL) -> Path | None:
     """The file of a SQLite database; None where there is none."""
     is_file = url.drivername.startswith("sqlite") and url.database and url.database != ":memory:"

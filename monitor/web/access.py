@@ -104,6 +104,11 @@ class Access:
         return tls if tls is not None and tls.is_on else None
 
     @property
+    def authenticates(self) -> bool:
+        """Whether strangers are kept out: by passwords, or by certificates that are asked for and verified."""
+        return self.options is not None and self.options.authenticates
+
+    @property
     def scheme(self) -> str:
         """``https`` or ``http``."""
         return "http" if self.certificates is None else "https"

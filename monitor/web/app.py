@@ -1,4 +1,4 @@
-"""The pages: /metrics, /-/healthy, /-/ready, and for people one of all comparisons and one of each."""
+"""The routes: /metrics, /-/healthy, /-/ready, /-/reload, and for people a page of all comparisons and one of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from monitor.model import LatestRun
 from monitor.web.pages import render_comparison, render_index
-from monitor.web.request_guard import IS_AUTHENTICATED
+from monitor.web.request_guard import IS_AUTHENTICATED, RELOAD
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
@@ -24,6 +24,9 @@ Latest = Callable[[], Sequence[LatestRun]]
 
 Notice = Callable[[], str | None]
 """What people should know of this daemon before all else, as that it stands by; None when there is nothing. From memory."""
+
+Reload = Callable[[], bool]
+"""Reads the configuration again; False when the old one stays in force. Called in a worker thread, one at a time."""
 
 _HEALTH_S = 5.0
 _RENDERERS = 2
@@ -45,11 +48,13 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, standing: Notice = lambda: None) -> Starlette:
-    """The application over these, to be served behind an `access.Guard`, which says who may read everything."""
+def create_app(
+    *, metrics: Metrics, health: Health, latest: Latest = tuple, notice: Notice = lambda: None, reload: Reload = lambda: False
+) -> Starlette:
+    """The application over these, to be served behind a `RequestGuard`, which says who may read everything, and may reload."""
 
     async def index(_: Request) -> Response:
-        return HTMLResponse(render_index(latest(), standing()), headers=_HTML)
+        return HTMLResponse(render_index(latest(), notice()), headers=_HTML)
 
     async def comparison(request: Request) -> Response:
         name = request.path_params["name"]
@@ -65,6 +70,7 @@ def create_app(*, metrics: Metrics, health: Health, latest: Latest = tuple, stan
             Route("/metrics", _MetricsPage(metrics).answer),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),
+            Route(RELOAD, _reloader(reload), methods=["POST"]),
         ]
     )
     app.router.redirect_slashes = False  # to whatever host the client names
@@ -100,7 +106,18 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
             return PlainTextResponse(f"{word}\n", headers=_HEADERS)
-        told = f": {reason}" if request.scope[IS_AUTHENTICATED] else ""
-        return PlainTextResponse(f"not {word}{told}\n", 503, headers=_HEADERS)
+        why = f": {reason}" if request.scope[IS_AUTHENTICATED] else ""
+        return PlainTextResponse(f"not {word}{why}\n", 503, headers=_HEADERS)
+
+    return page
+
+
+def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
+    threads = CapacityLimiter(1)
+
+    async def page(_: Request) -> Response:
+        if await run_sync(reload, limiter=threads):
+            return PlainTextResponse("configuration reloaded\n", headers=_HEADERS)
+        return PlainTextResponse("not reloaded, the old configuration stays in force: see the log\n", 500, headers=_HEADERS)
 
     return page

@@ -1,24 +1,29 @@
-"""How much of the server one client may take."""
+"""Connections before uvicorn: encryption chosen at each one, a deadline for every exchange, a bound on how many are open.
+
+uvicorn takes the protocol of its connections as an option; the one here hands everything on to uvicorn's own. By itself uvicorn
+has none of these: a client may take a minute to agree on encryption and for ever to read, as many of them as files can be open.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-import sys
-from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-import h11
+from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from monitor.web.access import Access
 
+_GOODBYE_S = 5.0
+_CONNECTION = "rankwatch.connection"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Bounds of the web server.
+    """How much of the server one client may take.
 
     ``handshake_s``: how long a client may take to agree on encryption. ``exchange_s``: from the first byte (or the connection)
     until the answer has left; whoever is slower is cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
@@ -32,50 +37,62 @@ class Limits:
     connections: int = 256
 
 
-_GOODBYE_S = 5.0
-_TOO_LARGE = 431
-
-
 @dataclass(slots=True)
-class Door:
-    """Whom connections are let in by; what is put in here holds for those that come next."""
+class Front:
+    """The connections of one server: uvicorn calls it for each. An ``access`` put in here holds for those that come next."""
 
+    limits: Limits
     access: Access
+    connections: set[Connection] = field(default_factory=set)
+
+    def __call__(self, *, app_state: dict[str, Any], **options: Any) -> Connection:  # noqa: ANN401 - uvicorn's, handed on
+        """A new connection; its requests find it in their ASGI state."""
+        connection = Connection(self)
+        connection.served = H11Protocol(app_state={**app_state, _CONNECTION: connection}, **options)
+        return connection
+
+    def make_room(self, newest: Connection) -> None:
+        """Where there are too many, one gives way: of those that wait for no answer the least regular, then the oldest."""
+        open_ones = [each for each in self.connections if not each.is_gone]
+        if len(open_ones) > self.limits.connections:
+            waiting = (each for each in open_ones if each is not newest and not each.is_answering)
+            min(waiting, key=lambda each: each.claim_to_stay, default=newest).abort()
+
+    def end_connections(self) -> None:
+        """End each connection once it has answered. May be called from any thread."""
+        for connection in list(self.connections):
+            with suppress(RuntimeError):  # its loop has ended, and so has it
+                connection.loop.call_soon_threadsafe(connection.shutdown)
 
 
-class GuardedProtocol(H11Protocol):
+class Connection(asyncio.Protocol):
     """One connection. Slow senders, slow readers and the silent are aborted; idle keep-alive is left to uvicorn's timer."""
 
-    limits = Limits()
-    door = Door(Access())
+    served: H11Protocol
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - uvicorn's arguments, passed through
-        super().__init__(*args, **kwargs)
-        self._deadline: asyncio.TimerHandle | None = None
-        self._is_busy = True
-        self._born = self.loop.time()
-        self._line: asyncio.Transport | None = None  # what encrypted bytes go through
+    def __init__(self, front: Front) -> None:
+        self.loop, self._front = asyncio.get_running_loop(), front
+        self._born, self._deadline = self.loop.time(), self.loop.call_later(front.limits.exchange_s, self._cut_off)
+        self._is_busy, self._has_asked, self._answering = True, False, 0
         self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # narrowed as uvicorn does
         """Take the connection, let another go where there are too many, and encrypt it where that is wanted."""
-        self.transport = transport
-        self.connections.add(self)
-        self._arm()
-        self._make_room()
-        access = self.door.access
+        self._line = self._transport = transport  # bytes on the wire, and behind encryption
+        self._front.connections.add(self)
+        self._front.make_room(self)
+        access = self._front.access
         try:
             context = access.context()
         except BaseException:
             self.abort()  # left alone, it would be served without encryption
             raise
         if context is None:
-            super().connection_made(transport)
+            self.served.connection_made(transport)
         elif not transport.is_closing():
-            self._line = transport
             transport.pause_reading()  # start_tls wants every byte
-            self._handshake = self.loop.create_task(self._encrypt(transport, context, access))
+            self._handshake = self.loop.create_task(self._encrypt(context, access))
 
     def data_received(self, data: bytes) -> None:
         """Start a new exchange if the last one is over; more bytes of the same do not extend its time."""
@@ -85,69 +102,72 @@ class GuardedProtocol(H11Protocol):
         if not self._is_busy and not self._unsent:
             self._arm()
         self._is_busy = True
-        super().data_received(data)
+        self.served.data_received(data)
 
-    def on_response_complete(self) -> None:
-        """End the exchange, or go on with a request that was sent ahead."""
-        self._is_busy = False
-        answered = self.cycle
-        super().on_response_complete()
-        if self.cycle is not answered:
-            self._is_busy = True
-            self._arm()
+    def eof_received(self) -> None:
+        """The client sends no more."""
+        self.served.eof_received()
 
-    def send_400_response(self, msg: str) -> None:
-        """Say 431 where the parser gave up for size."""
-        error = sys.exc_info()[1]
-        if not isinstance(error, h11.RemoteProtocolError) or error.error_status_hint != _TOO_LARGE:
-            super().send_400_response(msg)
-            return
-        headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"close")]
-        answer = h11.Response(status_code=_TOO_LARGE, headers=headers, reason=b"Request Header Fields Too Large")
-        for event in (answer, h11.Data(data=b"request header too large\n"), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+    def pause_writing(self) -> None:
+        """The client reads too slowly."""
+        self.served.pause_writing()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        self.served.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
-        self._disarm()
-        super().connection_lost(exc)
+        self._deadline.cancel()
+        self._front.connections.discard(self)
+        if self._handshake is None and self.served.transport is not None:
+            self.served.connection_lost(exc)
+
+    def begin_answer(self) -> None:
+        """A request has come; one that was sent ahead begins a new exchange."""
+        if not self._is_busy:
+            self._arm()
+        self._is_busy = self._has_asked = True
+        self._answering += 1
+
+    def end_answer(self) -> None:
+        """Its answer was handed over."""
+        self._is_busy = False
+        self._answering -= 1
 
     def shutdown(self) -> None:
         """End once the answer under way has left; at once before there was a request."""
-        if self._handshake is not None:
-            self.abort()
+        if self._handshake is None:
+            self.served.shutdown()
         else:
-            super().shutdown()
+            self.abort()
+
+    def abort(self) -> None:
+        """End it at once."""
+        self._line.abort()  # a transport of TLS that was closed twice knows no abort any more
 
     @property
     def is_answering(self) -> bool:
-        """Whether a whole request has come and its answer is being made; not whether its reader takes it."""
-        return self._has_asked and not self.cycle.response_complete and not self._unsent
-
-    @property
-    def _has_asked(self) -> bool:
-        return bool(self.cycle)  # uvicorn's annotation hides that it is None before the first request
-
-    @property
-    def _unsent(self) -> int:
-        if self._line is None:
-            return self.transport.get_write_buffer_size()
-        waiting = 0 if self.transport.is_closing() else self.transport.get_write_buffer_size()
-        return waiting + self._line.get_write_buffer_size()
+        """Whether a request has come and its answer is being made; not whether its reader takes it."""
+        return self._answering > 0 and not self._unsent
 
     @property
     def is_gone(self) -> bool:
         """Whether it holds nothing any more. One that is only being closed may wait for its client."""
-        return (self._line or self.transport).is_closing() and not self._unsent
+        return self._line.is_closing() and not self._unsent
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
         """Who is leaving goes before who has never asked anything, those before who has; then the older goes."""
-        return not self.transport.is_closing(), self._has_asked, self._born
+        return not self._transport.is_closing(), self._has_asked, self._born
 
-    async def _encrypt(self, line: asyncio.Transport, context: ssl.SSLContext, access: Access) -> None:
-        encrypted: asyncio.Transport | None = None
+    @property
+    def _unsent(self) -> int:
+        behind = 0 if self._transport is self._line or self._transport.is_closing() else self._transport.get_write_buffer_size()
+        return behind + self._line.get_write_buffer_size()
+
+    async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
+        line, encrypted = self._line, None
         if not line.is_closing():  # start_tls would wait for what is gone
             with suppress(OSError):  # ssl.SSLError, a time-out, and whoever went away
                 encrypted = await self.loop.start_tls(
@@ -155,48 +175,40 @@ class GuardedProtocol(H11Protocol):
                     self,
                     context,
                     server_side=True,
-                    ssl_handshake_timeout=self.limits.handshake_s,
+                    ssl_handshake_timeout=self._front.limits.handshake_s,
                     ssl_shutdown_timeout=_GOODBYE_S,
                 )
-        self._handshake = None
         if encrypted is None or encrypted.is_closing() or not access.admits(encrypted.get_extra_info("peercert")):
-            line.abort()
+            self.abort()
             self.connection_lost(None)
+            self._handshake = None
             return
-        super().connection_made(encrypted)
+        self._handshake, self._transport = None, encrypted
+        self.served.connection_made(encrypted)
         for data in self._early:
             self.data_received(data)
         self._early.clear()
 
-    def _make_room(self) -> None:
-        stay = [one for one in self.connections if isinstance(one, GuardedProtocol) and not one.is_gone]
-        if len(stay) > self.limits.connections:
-            stay.remove(self)
-            (_gives_way(stay) or self).abort()
-
     def _arm(self) -> None:
-        self._disarm()
-        self._deadline = self.loop.call_later(self.limits.exchange_s, self._cut_off)
-
-    def _disarm(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+        self._deadline.cancel()
+        self._deadline = self.loop.call_later(self._front.limits.exchange_s, self._cut_off)
 
     def _cut_off(self) -> None:
         if self._is_busy or self._unsent:
             self.abort()
 
-    def abort(self) -> None:
-        """End it at once."""
-        (self._line or self.transport).abort()  # a transport of TLS that was closed twice knows no abort any more
 
+class AnswerTracker:
+    """ASGI middleware that tells each connection when a request of it begins and when its answer ends."""
 
-def _gives_way(connections: Iterable[GuardedProtocol]) -> GuardedProtocol | None:
-    waiting = (one for one in connections if not one.is_answering)
-    return min(waiting, key=lambda one: one.claim_to_stay, default=None)
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
-
-def guarded(limits: Limits, door: Door) -> type[GuardedProtocol]:
-    """The protocol with these limits and this door, as uvicorn wants it: a class."""
-    return type("LimitedProtocol", (GuardedProtocol,), {"limits": limits, "door": door})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        connection: Connection = scope["state"][_CONNECTION]
+        connection.begin_answer()
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            connection.end_answer()

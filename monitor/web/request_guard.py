@@ -17,6 +17,9 @@ from monitor.web.access import Access, Credentials
 PROBES = frozenset({"/-/healthy", "/-/ready"})
 """Answered without credentials, which probes can hardly send; strangers are told yes or no, and no reason."""
 
+RELOAD = "/-/reload"
+"""Answered only where the web configuration file asks for credentials: whoever reaches the port must not change anything."""
+
 IS_AUTHENTICATED = "rankwatch.is_known"
 """In the scope of a request: whether who asks may read everything."""
 
@@ -52,6 +55,8 @@ class RequestGuard:
             return _say(431, "request header too large")
         if refusal := await self._identify(access.credentials, scope):
             return refusal
+        if scope["path"] == RELOAD and not access.authenticates:
+            return _say(403, "reloading needs a web configuration file with basic_auth_users or verified client certificates")
         if access.bucket is not None and scope["path"] not in PROBES and not access.bucket.take():
             return _say(429, "too many requests", {"Retry-After": "1"})
         return None

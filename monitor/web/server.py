@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import os
 import socket
-from threading import Event, Thread
+import time
+from threading import Thread
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from monitor.deadline import Deadline
 from monitor.errors import ConfigError, MonitorError
 from monitor.web.access import Access
-from monitor.web.connections import Door, GuardedProtocol, Limits, guarded
+from monitor.web.connections import AnswerTracker, Front, Limits
 from monitor.web.request_guard import RequestGuard
 
 _BACKLOG = 128  # asyncio accepts as many in one go, before any can be made to give way
 _START_S = 10.0
+_POLL_S = 0.005
 _LAST_PORT = 65535
 _EVERYWHERE = "::" if socket.has_dualstack_ipv6() else "0.0.0.0"  # noqa: S104 - only where the caller asks for it
 _ADVICE = {
@@ -39,9 +41,9 @@ class WebServer:
         self._host = host or _EVERYWHERE
         self._port = port
         limits = limits or Limits()
-        self._door = Door(access or Access())
-        self._guard = RequestGuard(app, self._door.access, header_bytes=limits.header_bytes)
-        self._server = _Server(_configuration(self._guard, guarded(limits, self._door), limits))
+        self._front = Front(limits=limits, access=access or Access())
+        self._guard = RequestGuard(app, self._front.access, header_bytes=limits.header_bytes)
+        self._server = uvicorn.Server(_configuration(AnswerTracker(self._guard), self._front))
         self._thread: Thread | None = None
 
     def start(self) -> None:
@@ -50,21 +52,24 @@ class WebServer:
         self._port = listener.getsockname()[1]
         self._thread = Thread(target=self._server.run, args=([listener],), name="web", daemon=True)
         self._thread.start()
-        if not self._server.is_serving.wait(_START_S):
-            self.stop()
-            listener.close()
-            msg = f"the web server on {_address(self._host, self._port)} did not start within {_START_S:g} s"
-            raise MonitorError(msg, permanent=False)
+        deadline = Deadline.after(_START_S)
+        while not self._server.started:
+            if deadline.is_past:
+                self.stop()
+                listener.close()
+                msg = f"the web server on {_address(self._host, self._port)} did not start within {_START_S:g} s"
+                raise MonitorError(msg, permanent=False)
+            time.sleep(_POLL_S)
 
     @property
     def url(self) -> str:
         """Where it serves, without a slash at the end; with the port really taken once started."""
-        return f"{self._door.access.scheme}://{_address(self._host, self._port)}"
+        return f"{self._front.access.scheme}://{_address(self._host, self._port)}"
 
     @property
     def access(self) -> Access:
         """Whom it lets in now."""
-        return self._door.access
+        return self._front.access
 
     @property
     def is_alive(self) -> bool:
@@ -73,44 +78,24 @@ class WebServer:
 
     def follow(self, access: Access) -> None:
         """Let in whom this lets in from now on. Connections made under another encryption end with what they are answering."""
-        is_same = access.tls == self._door.access.tls
-        self._door.access = self._guard.access = access
+        is_same = access.tls == self._front.access.tls
+        self._front.access = self._guard.access = access
         if not is_same:
-            self._server.end_connections()
+            self._front.end_connections()
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """Close the door, let answers under way finish, return after ``timeout_s`` at the latest; may be called twice."""
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
+        self._front.end_connections()  # uvicorn knows none that still agree on encryption
         if self._thread is not None:
             self._thread.join(timeout_s)
 
 
-class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_serving = Event()
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self._loop = asyncio.get_running_loop()
-        self.is_serving.set()
-
-    def end_connections(self) -> None:
-        """End each connection once it has answered."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._end_connections)
-
-    def _end_connections(self) -> None:
-        for connection in list(self.server_state.connections):
-            connection.shutdown()
-
-
-def _configuration(app: ASGIApp, protocol: type[GuardedProtocol], limits: Limits) -> uvicorn.Config:
+def _configuration(app: ASGIApp, front: Front) -> uvicorn.Config:
     return uvicorn.Config(
         app,
-        http=protocol,
+        http=front,  # type: ignore[arg-type]  # called as the class that uvicorn expects
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -121,8 +106,8 @@ def _configuration(app: ASGIApp, protocol: type[GuardedProtocol], limits: Limits
         server_header=False,
         proxy_headers=False,
         backlog=_BACKLOG,
-        timeout_keep_alive=limits.keep_alive_s,
-        h11_max_incomplete_event_size=limits.header_bytes,
+        timeout_keep_alive=front.limits.keep_alive_s,
+        h11_max_incomplete_event_size=front.limits.header_bytes,
         workers=1,
     )
 

@@ -25,7 +25,7 @@ from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
 from monitor import compare_many
-from monitor.frames.ids import encode
+from monitor.pairing.ids import encode
 from monitor.kernels.finding.engines import VARIABLE, Engine
 from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.model import PairBatch

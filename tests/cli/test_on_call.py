@@ -38,7 +38,7 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand(world: Pa
     assert (done["from"], done["to"], done["reason"]) == ("firing", "firing", "acknowledged by anna: known")
     state = drift(world)
     assert (state["state"], state["acknowledged_by"]) == ("firing", "anna")
-    assert "firing, anna looks after it" in rankwatch("alerts", cwd=world).stdout
+    assert "firing, acknowledged by anna" in rankwatch("alerts", cwd=world).stdout
 
     (done,) = objects(rankwatch("alerts", "resolve", "--alert", state["alert"], "--json", cwd=world))
     assert (done["to"], done["reason"]) == ("quiet", f"resolved by {getpass.getuser()}")
@@ -49,7 +49,7 @@ def test_who_acknowledges_is_shown_until_the_alert_is_resolved_by_hand(world: Pa
 @pytest.mark.parametrize("command", ["ack", "resolve"])
 def test_to_mean_nothing_that_fires_is_an_error(world: Path, command: str) -> None:
     done = rankwatch("alerts", command, "--segment", "country=UK", cwd=world)
-    assert (done.returncode, one_line(done)) == (2, "rankwatch: nothing that fires is meant: see `rankwatch alerts`")
+    assert (done.returncode, one_line(done)) == (2, "rankwatch: no firing alert matches: see `rankwatch alerts`")
 
 
 def test_silences_are_added_listed_and_ended(world: Path) -> None:

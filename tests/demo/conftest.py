@@ -123,8 +123,8 @@ class Make:
             "seen": cls.seen(),
             "segments": SEGMENTS,
             "notes": (),
-            "metrics_url": "http://127.0.0.1:29108/metrics",
-            "place": Workspace(Path("rankwatch-demo")),
+            "url": "http://127.0.0.1:29108",
+            "workspace": Workspace(Path("rankwatch-demo")),
         }
         return DemoStatus(**base | changes)
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from monitor.cli.main import app
-from monitor.demo.environment import UNWATCHED_STORY, DemoArms, run_recommenders, turn_days
+from monitor.demo.environment import UNWATCHED_STORY, DemoArms, run_recommenders, simulated_days
 from monitor.demo.recommenders import BROKEN_COUNTRY, DEPTH
 from monitor.demo.story import Chapter
 from monitor.demo.workspace import Workspace
@@ -25,12 +25,12 @@ from servers.daemon import STARTS_WITHIN_S, wait_for
 
 @pytest.fixture
 def arms(tmp_path: Path) -> DemoArms:
-    return DemoArms(place=Workspace(tmp_path), world=World(items=60, joining=2))
+    return DemoArms(workspace=Workspace(tmp_path), world=World(items=60, joining=2))
 
 
 def test_the_story_comes_back_again_and_again_without_anybody_watching(arms: DemoArms) -> None:
     story = replace(UNWATCHED_STORY, healthy_days=2, broken_days=1, calm_days=3)
-    scenes = itertools.islice(turn_days(arms, story), 11)
+    scenes = itertools.islice(simulated_days(arms, story), 11)
     chapters = [(chapter, len(list(days))) for chapter, days in itertools.groupby(scenes, lambda scene: scene.chapter)]
 
     broken, calm = (Chapter.BROKEN, 1), (Chapter.HEALED, 3)
@@ -38,7 +38,7 @@ def test_the_story_comes_back_again_and_again_without_anybody_watching(arms: Dem
 
 
 def test_a_day_is_served_when_it_is_told(arms: DemoArms) -> None:
-    days = turn_days(arms, UNWATCHED_STORY)
+    days = simulated_days(arms, UNWATCHED_STORY)
     for scene in itertools.islice(days, 8):
         expected = arms.train(scene.day, is_broken=scene.is_broken)
         assert arms.candidate.lists.items() >= expected.candidate.items()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from monitor.demo.http_servers import OnCallServer, serve
+from monitor.demo.http_servers import OnCallServer, serve_app
 
 SECRET = "not so secret"  # noqa: S105 - a test's
 
@@ -29,7 +29,7 @@ def on_call() -> OnCallServer:
 
 @pytest.fixture
 def url(on_call: OnCallServer) -> Iterator[str]:
-    with serve(on_call.app(), name="on-call") as url:
+    with serve_app(on_call.app()) as url:
         yield f"{url}/page"
 
 
@@ -42,22 +42,22 @@ def post(url: str, body: bytes, *, secret: str = SECRET) -> int:
 
 def test_a_signed_message_is_taken_and_understood(on_call: OnCallServer, url: str) -> None:
     assert post(url, BODY) == 204
-    (notice,) = on_call.notices
+    (notice,) = on_call.received
     assert (notice.is_signed, notice.status, notice.alert, notice.segment) == (True, "firing", "SimilarityLow", "country=DE")
 
 
 def test_what_a_later_message_tells_again_is_no_news(on_call: OnCallServer, url: str) -> None:
     for told in (BODY, BODY, body("firing", "a", "b"), body("resolved", "a")):
         assert post(url, told) == 204
-    assert [notice.status for notice in on_call.notices] == ["firing", "firing", "resolved"]
+    assert [notice.status for notice in on_call.received] == ["firing", "firing", "resolved"]
 
 
 def test_a_message_signed_with_another_secret_is_refused_and_kept_as_such(on_call: OnCallServer, url: str) -> None:
     assert post(url, BODY, secret="another secret") == 401  # noqa: S106 - a test's
-    (notice,) = on_call.notices
+    (notice,) = on_call.received
     assert (notice.is_signed, notice.alert) == (False, None)
 
 
 def test_a_message_without_a_signature_is_refused(on_call: OnCallServer, url: str) -> None:
     assert requests.post(url, data=BODY, timeout=5).status_code == 401
-    assert [notice.is_signed for notice in on_call.notices] == [False]
+    assert [notice.is_signed for notice in on_call.received] == [False]

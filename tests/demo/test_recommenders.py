@@ -1,11 +1,29 @@
+import threading
 import time
+from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pytest
+import requests
+from aiohttp import web
 
 from monitor import compare_many
-from monitor.demo.recommenders import BROKEN_COUNTRY, DEPTH, TrainedLists, retrain
+from monitor.demo.http_servers import serve_app
+from monitor.demo.recommenders import (
+    BROKEN_COUNTRY,
+    DEPTH,
+    RecommenderServer,
+    TrainedLists,
+    cosine_weights,
+    ease_weights,
+    popular,
+    retrain,
+    top_items,
+)
 from monitor.demo.world import World
+from monitor.errors import ConfigError
 
 DAYS = (0, 1, 2, 30)
 
@@ -91,3 +109,142 @@ def test_a_day_trains_in_well_under_a_second() -> None:
     retrain(World(), 5, is_broken=False)
     # Both cores' work together; a loaded machine makes this no slower.
     assert time.process_time() - start < 2.0
+
+
+Matrix = npt.NDArray[np.float32]
+
+
+@pytest.fixture(scope="module")
+def bought() -> Matrix:
+    return (np.random.default_rng(5).random((60, 17)) < 0.25).astype(np.float32)
+
+
+def test_ease_is_a_ridge_regression_of_each_item_on_all_others(bought: Matrix) -> None:
+    weights = ease_weights(bought, ridge=3.0)
+    for item in range(bought.shape[1]):
+        others = np.delete(np.arange(bought.shape[1]), item)
+        features = bought[:, others].astype(float)
+        # Ridge as ordinary least squares with one more row a feature.
+        stacked = np.vstack([features, np.sqrt(3.0) * np.eye(len(others))])
+        target = np.concatenate([bought[:, item], np.zeros(len(others))])
+        expected = np.linalg.lstsq(stacked, target, rcond=None)[0]
+        assert np.allclose(weights[others, item], expected, atol=1e-5)
+        assert weights[item, item] == 0.0
+
+
+def test_cosine_weights_are_the_shrunk_cosine_worked_by_hand() -> None:
+    bought = np.array([[1, 1, 0], [1, 1, 0], [1, 0, 1], [1, 0, 0]], dtype=np.float32)
+    weights = cosine_weights(bought, shrinkage=1.0, neighbours=3)
+    first_second = 2 / (np.sqrt(4 * 2) + 1)
+    first_third = 1 / (np.sqrt(4 * 1) + 1)
+    expected = [[0, first_second, first_third], [first_second, 0, 0], [first_third, 0, 0]]
+    assert np.allclose(weights, expected)
+
+
+def test_cosine_weights_agree_with_a_naive_double_loop(bought: Matrix) -> None:
+    weights = cosine_weights(bought, shrinkage=2.0, neighbours=4)
+    items = range(bought.shape[1])
+    for column in items:
+        cosines = []
+        for row in items:
+            together = float(bought[:, row] @ bought[:, column])
+            lengths = float(np.linalg.norm(bought[:, row]) * np.linalg.norm(bought[:, column]))
+            cosines.append(0.0 if row == column else together / (lengths + 2.0))
+        fourth = sorted(cosines, reverse=True)[3]
+        kept = weights[:, column]
+        assert np.count_nonzero(kept) <= 4
+        for row in items:
+            if cosines[row] > fourth + 1e-9:
+                assert kept[row] == pytest.approx(cosines[row], rel=1e-6)
+            elif cosines[row] < fourth - 1e-9:
+                assert kept[row] == 0.0
+
+
+def test_popular_counts_buyers_and_breaks_ties_by_item() -> None:
+    bought = np.array([[0, 1, 1, 1], [0, 0, 1, 1], [1, 0, 0, 0]], dtype=np.float32)
+    assert popular(bought, depth=3).tolist() == [2, 3, 0]
+
+
+def test_top_items_leaves_out_what_the_user_owns_and_falls_back_for_the_new_user() -> None:
+    bought = np.array([[1, 0, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
+    weights = np.array([[9, 1, 3, 2], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]], dtype=np.float32)
+    fallback = np.array([1, 0], dtype=np.intp)
+    assert top_items(bought, weights, fallback=fallback).tolist() == [[2, 3], [1, 0]]
+
+
+LISTS = {
+    "ann": tuple(f"item-{number:03d}" for number in range(20)),
+    "bob": tuple(f"item-{number:03d}" for number in range(40, 60)),
+}
+
+
+@pytest.fixture
+def arm() -> RecommenderServer:
+    return RecommenderServer(LISTS)
+
+
+@pytest.fixture
+def url(arm: RecommenderServer) -> Iterator[str]:
+    with serve_app(arm.app()) as url:
+        yield url
+
+
+def ask(url: str, user: str, n: str | None = None) -> requests.Response:
+    return requests.get(f"{url}/api/recommend/{user}", params=None if n is None else {"n": n}, timeout=5)
+
+
+def test_a_user_gets_the_first_n_items_as_a_json_list(url: str) -> None:
+    answer = ask(url, "ann", "3")
+    assert answer.status_code == 200
+    assert answer.headers["Content-Type"].startswith("application/json")
+    assert answer.json() == ["item-000", "item-001", "item-002"]
+
+
+def test_without_n_ten_items_are_given(url: str) -> None:
+    assert ask(url, "bob").json() == list(LISTS["bob"][:10])
+
+
+def test_an_unknown_user_is_not_found(url: str) -> None:
+    assert ask(url, "nobody", "3").status_code == 404
+
+
+@pytest.mark.parametrize("n", ["0", "-1", "21", "ten", "", "9" * 5000, "²"])
+def test_an_n_out_of_range_is_refused(url: str, n: str) -> None:
+    answer = ask(url, "ann", n)
+    assert answer.status_code == 400
+    assert answer.json() == {"error": "n must be a whole number from 1 to 20"}
+
+
+def test_new_lists_are_served_from_the_moment_they_are_put_in(arm: RecommenderServer, url: str) -> None:
+    assert ask(url, "ann", "1").json() == ["item-000"]
+    arm.lists = {"ann": ("item-799",)}
+    assert ask(url, "ann", "1").json() == ["item-799"]
+
+
+def test_two_servers_listen_side_by_side_and_stop_with_their_block(arm: RecommenderServer) -> None:
+    before = threading.active_count()
+    with serve_app(arm.app()) as one, serve_app(RecommenderServer({}).app()) as two:
+        assert one != two
+        assert ask(one, "ann").status_code == 200
+        assert ask(two, "ann").status_code == 404
+    assert threading.active_count() == before
+    with pytest.raises(requests.ConnectionError):
+        ask(one, "ann")
+
+
+def test_a_connection_kept_open_does_not_hold_up_the_end(arm: RecommenderServer) -> None:
+    session = requests.Session()
+    with session, serve_app(arm.app()) as url:
+        session.get(f"{url}/api/recommend/ann", timeout=5)
+        before = threading.active_count()
+    assert threading.active_count() == before - 1
+
+
+def test_an_application_that_cannot_start_says_so_instead_of_hanging() -> None:
+    async def fail(_: web.Application) -> None:
+        raise OSError(24, "Too many open files")
+
+    app = web.Application()
+    app.on_startup.append(fail)
+    with pytest.raises(ConfigError, match="Too many open files"), serve_app(app):
+        pass

@@ -1,9 +1,10 @@
+import io
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from monitor.demo.screen import render_frame, sparkline
+from monitor.demo.screen import NewLines, open_view, render_frame, sparkline
 from monitor.demo.simulation import LogNote, NoteKind
 from monitor.demo.story import CHAPTER_TEXTS, Chapter, Scene
 from monitor.model import RunStatus, State
@@ -25,7 +26,7 @@ def full(make: Any) -> Any:
         make.alert(State.PENDING, alert="ManyUsersApart", segment="all"),
         make.alert(State.FIRING, since=make.at(20)),
     )
-    notes = tuple(LogNote(at=make.at(n), kind=NoteKind.TOLD, text=f"note {n} " + "long " * 40) for n in range(20))
+    notes = tuple(LogNote(at=make.at(n), kind=NoteKind.NOTIFIED, text=f"note {n} " + "long " * 40) for n in range(20))
     scene = Scene(day=7, chapter=Chapter.BROKEN, since_day=5)
     return make.status(scene=scene, seen=make.seen_runs(60, alerts=alerts), notes=notes)
 
@@ -48,7 +49,8 @@ def test_the_frame_says_day_time_story_and_where_everything_is(full: Any, width:
     assert "day 7, 1:01" in text
     assert CHAPTER_TEXTS[Chapter.BROKEN].split(":")[0] in text
     for part in (
-        "http://127.0.0.1:29108/metrics",
+        "http://127.0.0.1:29108/",
+        "/metrics",
         "rankwatch.yaml",
         "rankwatch.db",
         "rankwatch-demo",
@@ -94,7 +96,7 @@ def test_before_the_first_run_the_frame_says_when_one_is_due(make: Any) -> None:
 
 
 def test_the_newest_notes_are_shown_each_cut_to_one_line(full: Any) -> None:
-    lines = [line for line in drawn(full, 80, 23) if "TOLD" in line]
+    lines = [line for line in drawn(full, 80, 23) if "NOTIFIED" in line]
     assert ["note 18" in lines[0], "note 19" in lines[1], len(lines)] == [True, True, 2]
     assert all(len(line) == 80 and line.endswith("…") for line in lines)
 
@@ -120,3 +122,72 @@ def test_a_sparkline_keeps_the_newest_values_and_stays_within_its_bars() -> None
     assert sparkline([-1.0, 0.124, 0.125, 7.0], 9) == "▁▁▂█"
     assert sparkline([], 5) == ""
     assert sparkline([0.3], 0) == ""
+
+
+def clock(make: Any, seconds: float) -> str:
+    return f"{make.at(seconds).astimezone():%H:%M:%S}"
+
+
+def test_the_first_lines_say_where_everything_is(make: Any) -> None:
+    assert NewLines().new(make.status()) == [
+        "Configuration rankwatch-demo/rankwatch.yaml, database rankwatch-demo/rankwatch.db, log rankwatch-demo/rankwatch.log",
+        "Page http://127.0.0.1:29108/, metrics http://127.0.0.1:29108/metrics",
+    ]
+
+
+def test_each_run_and_each_note_is_printed_once_in_order_of_time(make: Any) -> None:
+    lines = NewLines()
+    lines.new(make.status())
+    note = LogNote(at=make.at(1), kind=NoteKind.FIRING, text="SimilarityLow country=DE: why")
+    status = make.status(seen=make.seen_runs(2), notes=(note,))
+    assert lines.new(status) == [
+        f"{clock(make, 0)} RUN      ok paired 399/400 extended_tau 0.670 rbo(p=0.9) 0.670 overlap 0.670",
+        f"{clock(make, 1)} FIRING   SimilarityLow country=DE: why",
+        f"{clock(make, 2)} RUN      ok paired 399/400 extended_tau 0.670 rbo(p=0.9) 0.670 overlap 0.670",
+    ]
+    assert lines.new(status) == []
+
+
+def test_a_run_is_printed_only_when_it_has_ended_and_its_means_are_known(make: Any) -> None:
+    lines = NewLines()
+    lines.new(make.status())
+    running = make.run(0, status=RunStatus.RUNNING, finished_at=None)
+    assert lines.new(make.status(seen=make.seen(runs=(running,)))) == []
+    assert lines.new(make.status(seen=make.seen(runs=(make.run(0),)))) == []
+    assert len(lines.new(make.status(seen=make.seen_runs(1)))) == 1
+
+
+def test_a_failed_run_is_printed_with_its_reason(make: Any) -> None:
+    lines = NewLines()
+    lines.new(make.status())
+    run = make.run(0, status=RunStatus.FAILED, asked=None, paired=None, reason="the baseline is down")
+    (line,) = lines.new(make.status(seen=make.seen(runs=(run,))))
+    assert line.endswith("RUN      failed paired 0/0 the baseline is down")
+
+
+def test_what_is_no_terminal_gets_plain_unwrapped_lines_without_markup(make: Any) -> None:
+    out = io.StringIO()
+    note = LogNote(at=make.at(0), kind=NoteKind.RESOLVED, text="[bold]as it is[/bold] " + "long " * 60)
+    with open_view(Console(file=out, width=80)) as view:
+        view(make.status(notes=(note,)))
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert text.splitlines()[2].startswith(f"{clock(make, 0)} RESOLVED [bold]as it is[/bold] long")
+    assert len(text.splitlines()) == 3
+
+
+def test_a_terminal_gets_a_frame_that_stays_when_the_view_closes(make: Any) -> None:
+    out = io.StringIO()
+    console = Console(file=out, width=80, height=30, force_terminal=True, _environ={"TERM": "xterm-256color"})
+    with open_view(console) as view:
+        view(make.status())
+    text = out.getvalue()
+    assert "Ctrl-C stops everything" in text
+    assert text.rstrip().endswith("\x1b[?25h")  # the cursor is shown again
+
+
+def test_a_dumb_terminal_gets_lines(make: Any) -> None:
+    out = io.StringIO()
+    with open_view(Console(file=out, width=80, force_terminal=True, _environ={"TERM": "dumb"})) as view:
+        view(make.status())
+    assert "Page http://127.0.0.1:29108/, metrics http://127.0.0.1:29108/metrics\n" in out.getvalue()

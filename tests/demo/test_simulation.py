@@ -12,7 +12,7 @@ from monitor.demo.simulation import SEGMENTS, NoteKind, Simulation, StoreReader
 from monitor.demo.story import Chapter, Story
 from monitor.demo.workspace import Workspace
 from monitor.demo.world import World
-from monitor.model import State
+from monitor.model import RunStatus, State
 
 STORY = Story(day_s=10.0, every="1s", healthy_days=1, broken_days=1, calm_days=None, runs_first=1)
 
@@ -36,20 +36,20 @@ def clock(make: Any) -> Clock:
 
 
 @pytest.fixture
-def stage(tmp_path: Path) -> Environment:
+def environment(tmp_path: Path) -> Environment:
     small = World(items=60, joining=2)
-    arms = DemoArms(place=Workspace(tmp_path), world=small)
+    arms = DemoArms(workspace=Workspace(tmp_path), world=small)
     arms.serve(arms.train(0, is_broken=False))
-    return Environment(place=arms.place, arms=arms, on_call=OnCallServer("secret"))
+    return Environment(workspace=arms.workspace, arms=arms, on_call=OnCallServer("secret"))
 
 
 @pytest.fixture
-def play(stage: Environment, store: Any, clock: Clock) -> Simulation:
+def play(environment: Environment, store: Any, clock: Clock) -> Simulation:
     play = Simulation(
-        stage=stage,
+        environment=environment,
         story=STORY,
-        watcher=StoreReader(store),
-        metrics_url="http://x/metrics",
+        reader=StoreReader(store),
+        url="http://x",
         now=clock.now,
         monotonic=clock.monotonic,
     )
@@ -58,31 +58,31 @@ def play(stage: Environment, store: Any, clock: Clock) -> Simulation:
 
 
 def test_within_a_day_nothing_is_retrained(play: Simulation, clock: Clock) -> None:
-    lists = play.stage.arms.baseline.lists
+    lists = play.environment.arms.baseline.lists
     clock.seconds = 9.9
     status = play.step()
     assert status.scene.day == 0
     assert status.elapsed_s == pytest.approx(9.9)
-    assert play.stage.arms.baseline.lists is lists
+    assert play.environment.arms.baseline.lists is lists
 
 
 def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Simulation, clock: Clock) -> None:
     clock.seconds = 10.0
     status = play.step()
-    expected = retrain(play.stage.arms.world, 1, is_broken=False)
+    expected = retrain(play.environment.arms.world, 1, is_broken=False)
     assert status.scene.day == 1
-    assert play.stage.arms.baseline.lists.items() >= expected.baseline.items()
-    assert play.stage.arms.candidate.lists.items() >= expected.candidate.items()
-    users = play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]
+    assert play.environment.arms.baseline.lists.items() >= expected.baseline.items()
+    assert play.environment.arms.candidate.lists.items() >= expected.candidate.items()
+    users = play.environment.workspace.users.read_text(encoding="utf-8").splitlines()[1:]
     assert [line.split(",")[0] for line in users] == expected.history.users.ids
 
 
 def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(play: Simulation, clock: Clock) -> None:
-    first = dict(play.stage.arms.baseline.lists)
+    first = dict(play.environment.arms.baseline.lists)
     for day in (1, 2):
         clock.seconds = 10.0 * day
         play.step()
-    world, served = play.stage.arms.world, play.stage.arms.baseline.lists
+    world, served = play.environment.arms.world, play.environment.arms.baseline.lists
     assert set(served) == set(world.users(1).ids) | set(world.users(2).ids)
     assert set(first) - set(served) == set(world.left_on(1))
 
@@ -94,8 +94,11 @@ def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
     clock.seconds = 10.0
     status = play.step()
     assert status.scene.chapter is Chapter.BROKEN
-    assert play.stage.arms.candidate.lists.items() >= retrain(play.stage.arms.world, 1, is_broken=True).candidate.items()
-    assert (play.turns[-1].chapter, play.turns[-1].at) == (Chapter.BROKEN, make.at(10))
+    assert (
+        play.environment.arms.candidate.lists.items()
+        >= retrain(play.environment.arms.world, 1, is_broken=True).candidate.items()
+    )
+    assert (play.chapters[-1].chapter, play.chapters[-1].at) == (Chapter.BROKEN, make.at(10))
     assert BROKEN_COUNTRY in status.notes[-1].text
 
 
@@ -121,12 +124,12 @@ def test_starts_ends_and_messages_are_noted_in_order_and_pending_is_not(
     )
     told = ReceivedAlert(at=make.at(6), is_signed=True, status="firing", alert="SimilarityLow", segment="country=DE")
     forged = replace(told, at=told.at + timedelta(seconds=1), is_signed=False)
-    monkeypatch.setattr(play.stage.on_call, "_notices", [told, forged])
+    monkeypatch.setattr(play.environment.on_call, "_received", [told, forged])
     notes = play.step().notes
     assert [note.kind for note in notes] == [
         NoteKind.STORY,
         NoteKind.FIRING,
-        NoteKind.TOLD,
+        NoteKind.NOTIFIED,
         NoteKind.WRONG,
         NoteKind.RESOLVED,
     ]
@@ -135,6 +138,49 @@ def test_starts_ends_and_messages_are_noted_in_order_and_pending_is_not(
 
 
 def test_the_segments_shown_are_those_of_the_users_file(play: Simulation) -> None:
-    rows = [line.split(",") for line in play.stage.place.users.read_text(encoding="utf-8").splitlines()[1:]]
+    rows = [line.split(",") for line in play.environment.workspace.users.read_text(encoding="utf-8").splitlines()[1:]]
     named = {f"activity={row[1]}" for row in rows} | {f"country={row[2]}" for row in rows}
     assert named <= set(SEGMENTS)
+
+
+def test_means_of_earlier_runs_are_remembered_beside_the_newest(make: Any, store: Any) -> None:
+    watcher = StoreReader(store)
+    first, second = make.run(0), make.run(2)
+    store.shown, store.newest = (first,), (make.latest(first, make.summary("all", "rbo(p=0.9)", 0.7)),)
+    watcher.read()
+    store.shown, store.newest = (second, first), (make.latest(second, make.summary("all", "rbo(p=0.9)", 0.2)),)
+    seen = watcher.read()
+    assert seen.trend("all") == (0.7, 0.2)
+    assert seen.trend("country=DE") == ()
+
+
+def test_a_metric_with_its_depth_is_found_by_the_name_in_the_configuration(make: Any, store: Any) -> None:
+    run = make.run(0)
+    store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)@10", 0.7)),)
+    assert StoreReader(store).read().means == {run.slot: {("all", "rbo(p=0.9)"): 0.7}}
+
+
+def test_a_mean_that_does_not_exist_is_left_out(make: Any, store: Any) -> None:
+    run = make.run(0)
+    store.shown, store.newest = (run,), (make.latest(run, make.summary("all", "rbo(p=0.9)", None)),)
+    assert StoreReader(store).read().trend("all") == ()
+
+
+def test_what_the_store_no_longer_lists_is_forgotten(make: Any, store: Any) -> None:
+    watcher = StoreReader(store)
+    old, new = make.run(0), make.run(2)
+    store.shown, store.newest = (old,), (make.latest(old, make.summary("all", "rbo(p=0.9)", 0.7)),)
+    watcher.read()
+    store.shown, store.newest = (new,), (make.latest(new),)
+    assert set(watcher.read().means) == {new.slot}
+
+
+def test_only_firing_alerts_count_as_firing(make: Any) -> None:
+    alerts = tuple(make.alert(state) for state in (State.QUIET, State.PENDING, State.FIRING))
+    assert make.seen(alerts=alerts).firing == 1
+
+
+def test_a_running_run_leaves_no_gap_in_the_trend(make: Any) -> None:
+    seen = make.seen_runs(2)
+    running = make.run(4, status=RunStatus.RUNNING, finished_at=None)
+    assert make.seen(runs=(running, *seen.runs), means=seen.means).trend("all") == (0.67, 0.67)

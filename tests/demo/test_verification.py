@@ -31,13 +31,13 @@ def good(make: Any) -> DemoRecord:
         for status in ("firing", "resolved")
     ]
     return DemoRecord(
-        turns=[
+        chapters=[
             ChapterStart(at=make.at(0), chapter=Chapter.HEALTHY),
             ChapterStart(at=make.at(10), chapter=Chapter.BROKEN),
             ChapterStart(at=make.at(20), chapter=Chapter.HEALED),
         ],
         seen=make.seen_runs(5, transitions=(pending, *transitions)),
-        notices=notices,
+        received=notices,
         exposition="".join(f'{name}{{comparison="home-feed",x="y"}} 1.0\n' for name in GAUGES),
     )
 
@@ -63,12 +63,12 @@ def test_an_alert_that_never_fired_is_named(good: DemoRecord) -> None:
 
 def test_a_story_that_never_came_to_the_repair_says_so(good: DemoRecord, make: Any) -> None:
     stuck = with_transitions(good, starts(make, LOW), starts(make, APART))
-    stuck = replace(stuck, turns=good.turns[:2], notices=[one for one in good.notices if one.status == "firing"])
+    stuck = replace(stuck, chapters=good.chapters[:2], received=[one for one in good.received if one.status == "firing"])
     assert unmet_expectations(stuck) == (
         "ManyUsersApart all never resolved, for it was never repaired.",
         "SimilarityLow country=DE never resolved, for it was never repaired.",
-        "On-call was never told that ManyUsersApart all is resolved.",
-        "On-call was never told that SimilarityLow country=DE is resolved.",
+        "On-call was never notified that ManyUsersApart all is resolved.",
+        "On-call was never notified that SimilarityLow country=DE is resolved.",
     )
 
 
@@ -88,14 +88,14 @@ def test_an_alert_elsewhere_is_named(good: DemoRecord, make: Any) -> None:
 
 
 def test_a_message_on_call_never_got_is_named(good: DemoRecord) -> None:
-    assert unmet_expectations(replace(good, notices=good.notices[1:])) == (
-        "On-call was never told that SimilarityLow country=DE is firing.",
+    assert unmet_expectations(replace(good, received=good.received[1:])) == (
+        "On-call was never notified that SimilarityLow country=DE is firing.",
     )
 
 
 def test_a_message_without_a_signature_is_counted(good: DemoRecord, make: Any) -> None:
     forged = ReceivedAlert(at=make.at(1), is_signed=False)
-    assert unmet_expectations(replace(good, notices=[*good.notices, forged])) == (
+    assert unmet_expectations(replace(good, received=[*good.received, forged])) == (
         "1 messages reached on-call without a valid signature.",
     )
 
@@ -122,7 +122,7 @@ def test_no_run_at_all_is_named(good: DemoRecord) -> None:
 
 
 def test_it_is_over_once_healed_quiet_and_told_of_everything(good: DemoRecord, make: Any) -> None:
-    told = tuple(LogNote(at=make.at(23), kind=NoteKind.TOLD, text=str(number)) for number in range(4))
+    told = tuple(LogNote(at=make.at(23), kind=NoteKind.NOTIFIED, text=str(number)) for number in range(4))
     over = make.status(scene=Scene(day=9, chapter=Chapter.HEALED), seen=good.seen, notes=told)
     assert is_over(over)
     assert not is_over(replace(over, scene=Scene(day=9, chapter=Chapter.BROKEN)))

@@ -1,25 +1,40 @@
 import csv
 import socket
 import stat
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from monitor.demo.workspace import choose_port, open_workspace, write_secret, write_users
+from monitor.demo.story import FAST_STORY, NORMAL_STORY
+from monitor.demo.workspace import (
+    DEMO_COMPARISON,
+    DEMO_METRICS,
+    EXPECTED_ALERTS,
+    Workspace,
+    choose_port,
+    open_workspace,
+    write_configuration,
+    write_secret,
+    write_users,
+)
 from monitor.demo.world import World
 from monitor.errors import ConfigError
+from monitor.model import CONDITION, Direction
+from monitor.settings import Settings, load_settings, to_comparison, to_schedule
+from monitor.sources import open_users
 
 
 def test_a_new_directory_is_made_and_ignored_by_git(tmp_path: Path) -> None:
-    with open_workspace(tmp_path / "a" / "b") as place:
-        assert place.directory.is_dir()
-        assert (place.directory / ".gitignore").read_text(encoding="utf-8") == "*\n"
+    with open_workspace(tmp_path / "a" / "b") as workspace:
+        assert workspace.directory.is_dir()
+        assert (workspace.directory / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 def test_what_an_earlier_demo_left_is_removed_and_what_somebody_added_stays(tmp_path: Path) -> None:
-    with open_workspace(tmp_path) as place:
-        wal = place.database.with_name("rankwatch.db-wal")
-        ours = (place.config, place.database, wal, place.users, place.secret, place.log)
+    with open_workspace(tmp_path) as workspace:
+        wal = workspace.database.with_name("rankwatch.db-wal")
+        ours = (workspace.config, workspace.database, wal, workspace.users, workspace.secret, workspace.log)
         for path in (*ours, tmp_path / "notes.txt"):
             path.write_text("old", encoding="utf-8")
     with open_workspace(tmp_path):
@@ -35,11 +50,11 @@ def test_a_directory_with_other_files_is_refused_and_left_alone(tmp_path: Path) 
 
 
 def test_a_second_demo_in_the_same_directory_is_refused_while_the_first_runs(tmp_path: Path) -> None:
-    with open_workspace(tmp_path) as place:
-        place.config.write_text("the first one's", encoding="utf-8")
+    with open_workspace(tmp_path) as workspace:
+        workspace.config.write_text("the first one's", encoding="utf-8")
         with pytest.raises(ConfigError, match="another demo is running"), open_workspace(tmp_path):
             pass
-        assert place.config.exists()
+        assert workspace.config.exists()
     with open_workspace(tmp_path):
         pass
 
@@ -57,21 +72,21 @@ def test_a_file_in_the_way_is_a_one_line_error(tmp_path: Path) -> None:
 def test_the_secret_is_new_each_time_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
     secrets = []
     for name in ("one", "two"):
-        with open_workspace(tmp_path / name) as place:
-            secrets.append(write_secret(place))
-            assert place.secret.read_text(encoding="utf-8") == secrets[-1] + "\n"
-            assert stat.S_IMODE(place.secret.stat().st_mode) == 0o600
+        with open_workspace(tmp_path / name) as workspace:
+            secrets.append(write_secret(workspace))
+            assert workspace.secret.read_text(encoding="utf-8") == secrets[-1] + "\n"
+            assert stat.S_IMODE(workspace.secret.stat().st_mode) == 0o600
     assert len(set(secrets)) == 2
     assert all(len(secret) == 64 for secret in secrets)
 
 
 def test_the_users_file_lists_everyone_with_activity_and_country_and_is_replaced_whole(tmp_path: Path) -> None:
     world = World()
-    with open_workspace(tmp_path) as place:
-        write_users(place, world.history(0))
+    with open_workspace(tmp_path) as workspace:
+        write_users(workspace, world.history(0))
         history = world.history(1)
-        write_users(place, history)
-        with place.users.open(encoding="utf-8", newline="") as file:
+        write_users(workspace, history)
+        with workspace.users.open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
     assert [row["user_id"] for row in rows] == history.users.ids
     assert {row["activity"] for row in rows} == {"low", "mid", "high"}
@@ -90,3 +105,50 @@ def test_a_taken_port_is_not_chosen() -> None:
         port = choose_port()
     assert port != 29108
     assert port > 1023
+
+
+LISTEN, URL = "127.0.0.1:29108", "http://127.0.0.1:1001"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Workspace:
+    workspace = Workspace(tmp_path)
+    write_secret(workspace)
+    write_users(workspace, World().history(0))
+    write_configuration(workspace, listen=LISTEN, url=URL, every="2s")
+    return workspace
+
+
+@pytest.fixture
+def settings(workspace: Workspace) -> Settings:
+    return load_settings(workspace.config)
+
+
+@pytest.mark.parametrize("every", [NORMAL_STORY.every, FAST_STORY.every])
+def test_the_configuration_loads_at_each_storys_pace(workspace: Workspace, every: str) -> None:
+    write_configuration(workspace, listen=LISTEN, url=URL, every=every)
+    (comparison,) = load_settings(workspace.config).comparisons
+    assert to_schedule(comparison).interval.total_seconds() == float(every.removesuffix("s"))
+
+
+def test_database_listen_address_and_comparison_are_those_of_the_demo(workspace: Workspace, settings: Settings) -> None:
+    assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
+    assert settings.listen_address == ("127.0.0.1", 29108)
+    comparison = to_comparison(settings.comparisons[0])
+    assert (comparison.name, comparison.k, comparison.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
+
+
+def test_rules_are_those_that_the_fault_should_break(settings: Settings) -> None:
+    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).rules if rule.metric != CONDITION)
+    assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED_ALERTS}
+    assert (low.direction, low.threshold, low.resolve_at, low.segments, low.for_runs) == (Direction.BELOW, 0.4, 0.5, "each", 2)
+    assert (apart.direction, apart.threshold, apart.resolve_at, apart.segments) == (Direction.ABOVE, 0.1, 0.05, "all")
+    assert apart.statistic == "share_below(0.3)"
+
+
+def test_the_users_file_is_read_by_the_users_source_it_names(settings: Settings) -> None:
+    source = open_users(settings.comparisons[0].users, settings.comparisons[0].baseline)
+    table = source.users(datetime(2026, 3, 1, tzinfo=UTC), ("country", "activity"))
+    assert len(table) == 1500
+    assert set(table.segments["country"].categories) == {"DE", "FR", "UK", "US"}
+    source.close()

@@ -15,7 +15,7 @@ from typing import Any
 from deploy.grafana_variables import Page
 from drift_lists import lists_folder
 from monitor.export import PrometheusPublisher
-from monitor.service.wiring import one_shot
+from monitor.service.commands.one_shot import open_one_shot
 from servers import require
 from servers.prometheus import Prometheus, running_prometheus
 
@@ -93,7 +93,7 @@ def _scraped(page: str, since: datetime) -> Iterator[str]:
 def _run(config: Path) -> Iterator[str]:
     """Run every slot in order; the lines of all scrapes."""
     publisher = PrometheusPublisher(version="1.2.3")
-    with one_shot(config, settles=False) as service:
+    with open_one_shot(config, reconciles=False) as service:
         names = tuple(service.watched)
         publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
         for day in range((END - BEGIN).days + 1):

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from monitor.export import PrometheusPublisher
-from monitor.web import WebServer, create_app
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 
 class _Well:

@@ -29,7 +29,7 @@ PARTS = ("_bucket", "_sum", "_count", "_gsum", "_gcount")
 
 
 def left() -> bytes:
-    return write_families(published.filled().standing())
+    return write_families(published.filled().final())
 
 
 def names_in(page: bytes) -> set[str]:
@@ -60,7 +60,7 @@ def test_a_distribution_is_whole_for_those_who_take_it_for_a_histogram() -> None
 
 def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
     publisher = published.filled()
-    before = publisher.standing()
+    before = publisher.final()
     shown = [list(family.samples) for family in before]
 
     write_families(families_of_comparison(before, "home-feed"))
@@ -69,7 +69,7 @@ def test_writing_what_is_left_changes_nothing_on_the_page() -> None:
 
 
 def test_each_series_left_is_of_one_comparison_or_of_none() -> None:
-    families = published.filled().standing()
+    families = published.filled().final()
     one, none = (
         write_families(families_of_comparison(families, "home-feed")),
         write_families(families_of_comparison(families, None)),

@@ -84,10 +84,10 @@ def test_a_record_batch_and_lists_of_a_fixed_size_are_read() -> None:
     assert found["overlap"].to_dict() == {7: 1.0, 8: 0.5}
 
 
-def test_integers_and_text_do_not_mix_in_arrow_either() -> None:
+def test_integers_equal_their_text_in_arrow_too() -> None:
     table = pa.table({"user": ["u"], "items": pa.array([["1"]])})
 
-    assert monitor.compare_many(table, {"u": [1]}, metrics="overlap")["overlap"].tolist() == [0.0]
+    assert monitor.compare_many(table, {"u": [1]}, metrics="overlap")["overlap"].tolist() == [1.0]
 
 
 def test_one_arrow_array_is_a_list() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import monitor
 from monitor.errors import InputError
-from monitor.frames import batches
+from monitor.frames import chunks
 
 LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
 OTHERS = {"u3": ["g", "f"], "u1": ["a", "c", "x"], "u9": ["z"]}
@@ -94,7 +94,8 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("baseline", "candidate", "expected"),
     [
-        (["1"], [1], 0.0),
+        (["1"], [1], 1.0),
+        (["1", "b"], [1, "c"], 0.5),
         ([1], [1.0], 1.0),
         ([1.5], [1.5], 1.0),
         ([True], [1], 1.0),
@@ -106,7 +107,7 @@ def test_columns_may_have_other_names_and_ranks_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     "shape", [lambda items: {"u": items}, lambda items: long({"u": items}), lambda items: np.array([items])]
 )
-def test_item_ids_are_equal_as_python_says(shape: Any, baseline: list[Any], candidate: list[Any], expected: float) -> None:
+def test_item_ids_are_equal_as_in_compare(shape: Any, baseline: list[Any], candidate: list[Any], expected: float) -> None:
     found = monitor.compare_many(shape(baseline), shape(candidate), metrics="overlap")
 
     assert found["overlap"].tolist() == [expected]
@@ -127,7 +128,7 @@ def test_many_users_of_any_length_in_chunks_score_like_each_alone(
 ) -> None:
     rng = np.random.default_rng(5)
     arms = [{i: rng.integers(0, 60, rng.choice([0, 1, 2, 5, 80])).tolist() for i in rng.permutation(40).tolist()} for _ in "ab"]
-    monkeypatch.setattr(batches, "_CHUNK_CELLS", cells)
+    monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
     done: list[int] = []
 
     found = monitor.compare_many(arms[0], arms[1], k=k, progress=done.append)

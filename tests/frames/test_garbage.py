@@ -20,8 +20,12 @@ OVERLAP = "overlap"
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
-        ("1", 1, False),
-        ("1", np.int64(1), False),
+        ("1", 1, True),
+        ("1", np.int64(1), True),
+        ("1", 1.0, True),
+        (2**100, str(2**100), True),
+        ("01", 1, False),
+        ("1.0", 1, False),
         (b"1", "1", False),
         (np.True_, 1, True),
         (True, "True", False),
@@ -37,7 +41,7 @@ OVERLAP = "overlap"
         ((), (), True),
         (frozenset("ab"), frozenset("ba"), True),
         (UUID(int=5), UUID(int=5), True),
-        (UUID(int=5), str(UUID(int=5)), False),
+        (UUID(int=5), str(UUID(int=5)), True),
         ("", "", True),
         ("a", "A", False),
         ("\u00e9", "e\u0301", False),
@@ -48,7 +52,8 @@ OVERLAP = "overlap"
         (-1, 2**32 - 1, False),
     ],
 )
-def test_ids_of_any_hashable_type_are_equal_as_python_says(one: Any, other: Any, is_same: bool) -> None:  # noqa: FBT001
+@pytest.mark.filterwarnings("ignore:no item is in both arms")
+def test_ids_of_any_hashable_type_are_equal_as_python_and_spelling_say(one: Any, other: Any, is_same: bool) -> None:  # noqa: FBT001
     expected = {OVERLAP: float(is_same)}
 
     assert monitor.compare([one], [other], OVERLAP) == expected
@@ -140,10 +145,30 @@ def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
 
 
 def test_users_of_one_arm_are_left_out_and_told() -> None:
-    found = monitor.compare_many({"a": [1], 2: [1], (3,): [1]}, {"b": [1], "2": [1], (3,): [1]}, OVERLAP)
+    found = monitor.compare_many({"a": [1], 2: [1], (3,): [1]}, {"b": [1], "02": [1], (3,): [1]}, OVERLAP)
 
     assert found.index.tolist() == [(3,)]
-    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "2"))
+    assert (found.attrs["only_baseline"], found.attrs["only_candidate"]) == (("a", 2), ("b", "02"))
+
+
+def test_users_are_equal_as_items_are() -> None:
+    found = monitor.compare_many({1: ["a"], "x": ["b"]}, {"x": ["b"], "1": ["a"]}, OVERLAP)
+
+    assert found[OVERLAP].to_dict() == {1: 1.0, "x": 1.0}
+
+
+@pytest.mark.parametrize("lists", [{1: ["a"], "1": ["b"]}, pd.DataFrame({"user": [1, "1"], "items": [["a"], ["b"]]})])
+def test_a_user_both_as_number_and_as_text_is_refused(lists: Any) -> None:
+    with pytest.raises(InputError, match=r"^baseline has user '1' both as a number and as text"):
+        monitor.compare_many(lists, lists, OVERLAP)
+
+
+@pytest.mark.parametrize("other", [["01", "b"], pd.Series(["01", "b"], dtype="category")])
+def test_numbers_on_one_side_and_text_on_the_other_that_share_nothing_are_warned_of(other: Any) -> None:
+    with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are numbers such as 1, .*alike$"):
+        assert monitor.compare([1, 2], other, OVERLAP) == {OVERLAP: 0.0}
+    with pytest.warns(UserWarning, match=r"^no item is in both arms: the baseline's ids are text such as 01, .*alike$"):
+        monitor.compare_many({"u": other}, {"u": [1, 2]}, OVERLAP)
 
 
 def test_duplicates_count_once_at_their_first_place_and_are_told() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 import monitor
 from monitor.errors import InputError, MetricError
-from monitor.frames import batches
+from monitor.frames import chunks
 from monitor.metrics import METRICS as REGISTRY
 from monitor.metrics import Need
 
@@ -167,7 +167,7 @@ def test_many_users_with_all_that_can_be_known_score_like_each_alone(
     grades = {i: {int(item): float(grade) for item, grade in rng.integers(0, 4, (i % 5, 2))} for i in range(0, 40, 2)}
     weights = {item: float(item + 1) for item in range(20)}
     metrics = (WEIGHTED, "ndcg(arm=candidate)", "map", "overlap")
-    monkeypatch.setattr(batches, "_CHUNK_CELLS", cells)
+    monkeypatch.setattr(chunks, "_CHUNK_CELLS", cells)
 
     found = monitor.compare_many(arms[0], arms[1], metrics, k, item_weights=weights, relevance=grades)
 

@@ -1,20 +1,125 @@
-"""Both arms' ids as codes: the same by either engine, and 42 is "42"."""
+"""Ids as codes: equal where Python says so, and 42 is "42", whatever the arms are made of and whoever codes them."""
 
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from monitor.frames.lists import from_array, from_objects
 from monitor.kernels.finding.engines import VARIABLE
-from monitor.pairing.ids import encode
+from monitor.pairing import ids
+
+PARTS: dict[str, Any] = {
+    "text": pd.Series(["1", "b", "1", "a"], dtype="str"),
+    "numbers": np.array([1, 3, 1, 2]),
+    "narrow numbers": np.array([1, 3, 1, 2], dtype=np.int32),
+    "narrow negative numbers": np.array([1, -3, 1, 2], dtype=np.int32),
+    "negative numbers": np.array([1, -3, 1, 2]),
+    "numbers beyond codes": np.array([1, 2**40, 1, 2]),
+    "fractions": np.array([1.0, 0.5, 1.0, 2.0]),
+    "categories": pd.Series(["a", "b", "1", "a"], dtype="category"),
+    "categories of numbers": pd.Series([2, 1, 2], dtype="category"),
+    "mixed": pd.Series(["a", 1, 2.0, ("a",)], dtype=object),
+    "nothing": pd.Series([], dtype=object),
+}
+
+
+def spelt(item: Any) -> Any:
+    """The id with whole numbers as text."""
+    return str(int(item)) if isinstance(item, int | float) and item == int(item) else item
+
+
+@pytest.fixture(params=["numpy", "numba"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Code by this engine."""
+    monkeypatch.setenv(VARIABLE, request.param)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("threads", [False, True])
+@pytest.mark.parametrize("theirs", PARTS)
+@pytest.mark.parametrize("ours", PARTS)
+def test_codes_are_equal_exactly_where_ids_are(
+    ours: str,
+    theirs: str,
+    threads: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)
+    parts = [from_array(PARTS[name], "ids") for name in (ours, theirs, "text")]
+
+    codes, vocabulary = ids.encode(*parts)
+
+    flat = [spelt(item) for part in parts for item in part.tolist()]
+    coded = np.concatenate(codes).tolist()
+    assert all((coded[i] == coded[j]) == (flat[i] == flat[j]) for i in range(len(flat)) for j in range(len(flat)))
+    assert [spelt(item) for item in ids.ids_of(np.array(coded), vocabulary)] == flat
+    assert all(0 <= code < 2**31 for code in coded)
+
+
+def test_whole_numbers_that_can_be_codes_are_their_own() -> None:
+    given_ids = np.array([5, 2**31 - 1, 0])
+
+    (codes,), vocabulary = ids.encode(given_ids)
+
+    assert codes is given_ids or codes.base is given_ids
+    assert ids.ids_of(codes[:2], vocabulary) == [5, 2**31 - 1]
+
+
+@given(items=st.lists(st.one_of(st.integers(-2, 12), st.text("ab1", max_size=2), st.booleans())))
+def test_ranks_by_text_follow_text_then_the_name_of_the_type(items: list[Any]) -> None:
+    (codes,), vocabulary = ids.encode(from_objects(items, "ids"))
+    known = np.unique(codes)
+
+    by_rank = [ids.ids_of(known[[place]], vocabulary)[0] for place in np.argsort(ids.rank_by_text(known, vocabulary))]
+
+    assert by_rank == sorted(by_rank, key=lambda item: (str(item), type(item).__name__))
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("top", [3, 2**26, 2**31 - 1])
+def test_distinct_codes_are_counted(top: int) -> None:
+    assert ids.count_distinct(np.array([0, top, 0]), np.array([top, 1])) == 3
+    assert ids.count_distinct(np.array([], dtype=np.int64)) == 0
+
+
+@given(parts=st.lists(st.lists(st.text("ab", max_size=3) | st.text(max_size=20), min_size=1), min_size=1, max_size=3))
+def test_both_engines_give_the_same_codes(parts: list[list[str]]) -> None:
+    found = []
+    for engine in ("numpy", "numba"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv(VARIABLE, engine)
+            codes, vocabulary = ids.encode(*(from_objects(part, "ids") for part in parts))
+        found.append(([part.tolist() for part in codes], ids.ids_of(np.unique(np.concatenate(codes)), vocabulary)))
+
+    assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("engine")
+def test_what_is_given_is_never_overwritten() -> None:
+    numbers, texts = np.array([2**40, 5, 2**40]), pd.array(["b", "a", "b"], dtype="str")
+
+    names = [f"item-{number}" for number in range(40_000)]  # so many that pandas codes them in 32 bits
+    categories = pd.Categorical(names, categories=names)
+
+    (_, coded), vocabulary = ids.encode(pd.array(names[::-1], dtype="str"), categories)
+    assert ids.ids_of(coded, vocabulary) == names == categories.tolist()
+    ids.encode(np.array([5, 2**40]), numbers)
+    ids.encode(pd.array(["a", "b"], dtype="str"), texts)
+
+    assert (numbers.tolist(), texts.tolist()) == ([2**40, 5, 2**40], ["b", "a", "b"])
+
 
 TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
 
 
 @pytest.mark.parametrize("engine", ["numpy", "numba"])
 @pytest.mark.parametrize(
-    ("baseline", "candidate", "codes", "ids"),
+    ("baseline", "candidate", "codes", "known"),
     [
         (TEXT, pd.array(["b", "c"], dtype="str"), ([0, 1, 2], [1, 3]), ["7", "b", "42", "c"]),
         (TEXT, NUMBERS, ([0, 1, 2], [2, 0, 2]), ["7", "b", "42"]),
@@ -24,13 +129,60 @@ TEXT, NUMBERS = pd.array(["7", "b", "42"], dtype="str"), np.array([42, 7, 42])
     ],
 )
 def test_codes_follow_first_appearance(
-    baseline: Any, candidate: Any, codes: Any, ids: Any, engine: str, monkeypatch: pytest.MonkeyPatch
+    baseline: Any, candidate: Any, codes: Any, known: Any, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, engine)
 
-    found, vocabulary = encode(baseline, candidate)
+    found, vocabulary = ids.encode(baseline, candidate)
 
     assert tuple(part.tolist() for part in found) == codes
-    assert all(part.dtype == np.int32 for part in found)
     assert vocabulary is not None
-    assert vocabulary.tolist() == ids
+    assert vocabulary.tolist() == known
+
+
+@pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
+def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
+    assert ids.codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("arm", [name for name in PARTS if name not in {"numbers", "narrow numbers"}])
+def test_ids_from_elsewhere_find_the_codes_of_their_equals(arm: str, part: str) -> None:
+    own, others = from_array(PARTS[arm], "ids"), from_array(PARTS[part], "ids")
+    (codes,), vocabulary = ids.encode(own)
+    code_of = {spelt(item): code for item, code in zip(own.tolist(), codes.tolist(), strict=True)}
+
+    assert ids.codes_of(others, vocabulary).tolist() == [code_of.get(spelt(item), -1) for item in others.tolist()]
+
+
+def test_where_codes_are_the_ids_a_number_from_elsewhere_is_its_own_code() -> None:
+    for others in ([3, -1, 2**31], ["3", "-1", "b"], [3.0, 0.5, 1e300], [3, ("a",), "x"]):
+        assert ids.codes_of(from_array(pd.Series(others), "ids"), None).tolist() == [3, -1, -1]
+
+
+@pytest.mark.parametrize("wanted", [["7", "b", "42"], [7, 42], [7.0, 42.0], ["7", 42, ("a",)]], ids=str)
+@pytest.mark.parametrize("present", [["42", "7"], [42, 7], [42.0, 7.0], [("a",), 42, "7"]], ids=str)
+def test_users_are_found_by_the_same_rule(wanted: list[Any], present: list[Any]) -> None:
+    found = ids.find_users(pd.Index(wanted, tupleize_cols=False), pd.Index(present, tupleize_cols=False))
+    row_of = {spelt(user): row for row, user in enumerate(present)}
+
+    assert found.tolist() == [row_of.get(spelt(user), -1) for user in wanted]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "candidate", "note"),
+    [
+        ([1, 2], ["a", "01"], "the baseline's ids are numbers such as 1, the candidate's text such as a"),
+        (["x"], [1.5], "the baseline's ids are text such as x, the candidate's numbers such as 1.5"),
+        ([1, 2], ["a", "2"], None),
+        ([1, 2], [3, 4], None),
+        (["1"], ["a"], None),
+        ([], ["a"], None),
+        ([("a",)], ["a"], None),
+    ],
+)
+def test_numbers_and_text_that_share_nothing_are_noted(baseline: list[Any], candidate: list[Any], note: str | None) -> None:
+    arms = [from_array(pd.Series(each), "ids") for each in (baseline, candidate)]
+    codes, _ = ids.encode(*arms)
+
+    assert ids.unlike_ids_note(arms, codes) == (note and f"no item is in both arms: {note}; spell them alike")

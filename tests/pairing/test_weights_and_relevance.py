@@ -99,11 +99,6 @@ def test_a_user_whom_nobody_graded_has_nothing_relevant() -> None:
     assert labels.relevant.tolist() == [0]
 
 
-@pytest.mark.parametrize("spelling", ["042", "42.0", " 42", "+42", "-0", "99999999999", "٤٢"])
-def test_only_the_one_spelling_of_a_number_is_that_number(spelling: str) -> None:
-    assert codes_of(pd.array([spelling, "42"], dtype="str"), None).tolist() == [-1, 42]
-
-
 @pytest.mark.parametrize("lists", [([3, 42], [7]), ([BIG, 42], [-7]), (["x", "42"], [7])], ids=["own", "numbers", "texts"])
 def test_ids_from_elsewhere_find_their_codes(lists: tuple[list[Any], list[Any]]) -> None:
     (baseline, candidate), vocabulary = encode(ids(lists[0]), ids(lists[1]))

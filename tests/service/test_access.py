@@ -70,7 +70,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))
 
     with command(["serve", "--config", str(world.config)], {}, world.log) as process:
-        found = wait_for(lambda: world.log.exists() and re.search(r"serves (https://\S+)/metrics", world.log.read_text()), "it")
+        found = wait_for(lambda: world.log.exists() and re.search(r"serves (https://\S+)/ ", world.log.read_text()), "it")
         assert found
         url = found[1]
         scrape = {

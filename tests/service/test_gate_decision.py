@@ -89,7 +89,7 @@ def test_constant_scores_at_the_margin_leave_it_open_and_say_what_to_do(world: G
     found = world.ask(margin=0.05)
     assert said(found) == ("inconclusive", "too_few")
     assert "leave both open" in found.words
-    assert "more runs will tell" in found.words
+    assert "more runs will decide" in found.words
 
 
 def test_no_run_at_all_is_no_data(world: Gated) -> None:
@@ -143,16 +143,16 @@ def test_without_a_noise_floor_the_distance_from_identical_lists_is_judged(tmp_p
     with gated(tmp_path, noise_floor=None) as world:
         world.run(constant(0.7), series=METRIC)
         found = world.ask(margin=0.5)
-        assert found.quantity.yardstick is Yardstick.IDENTICAL
+        assert found.question.excess.yardstick is Yardstick.IDENTICAL
         assert found.segments[0].mean_best == pytest.approx(0.3)
         assert said(found) == ("safe", "decided")
-        assert "noise is NOT taken off" in str(found.quantity)
+        assert "noise is NOT taken off" in str(found.question.excess)
 
 
 def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(world: Gated) -> None:
     world.run(constant(0.4), series=METRIC)
     found = world.ask(margin=0.3, reference=0.5)
-    assert found.quantity.yardstick is Yardstick.REFERENCE
+    assert found.question.excess.yardstick is Yardstick.REFERENCE
     assert found.segments[0].mean_best == pytest.approx(0.1)
     assert found.verdict == "safe"
 
@@ -279,14 +279,14 @@ def test_waiting_ends_with_the_first_verdict(world: Gated) -> None:
         if len(told) == 3:
             world.run(constant(-0.9))
 
-    found = wait_for_verdict(asked.answer, world.clock, timeout_s=3600, sleep=sleep, tell=told.append)
+    found = wait_for_verdict(asked.answer, world.clock, timeout_s=3600, sleep=sleep, report=told.append)
     assert found.verdict == "safe"
     assert [each.verdict for each in told] == ["inconclusive"] * 3
     assert world.clock.passed == 15
 
 
 def test_waiting_ends_inconclusive_when_the_time_is_up(world: Gated) -> None:
-    found = wait_for_verdict(world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.sleep, tell=lambda _: None)
+    found = wait_for_verdict(world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.sleep, report=lambda _: None)
     assert said(found) == ("inconclusive", "no_data")
     assert world.clock.passed == 12
 
@@ -300,12 +300,12 @@ def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(w
             raise troubles.pop()
         return answer()
 
-    assert wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.sleep, tell=lambda _: None).verdict == "safe"
+    assert wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.sleep, report=lambda _: None).verdict == "safe"
     troubles.append(DatabaseError("broken", permanent=True))
     with pytest.raises(DatabaseError, match="broken"):
-        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.sleep, tell=lambda _: None)
+        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.sleep, report=lambda _: None)
 
 
 def test_what_is_judged_is_named_as_it_is_stored(world: Gated) -> None:
     world.run(constant(-0.4))
-    assert world.ask().quantity.series == OVER
+    assert world.ask().question.excess.series == OVER

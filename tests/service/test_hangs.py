@@ -104,7 +104,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
     with working(clock) as jobs:
         jobs.follow({"one": daily(work)})
         wait_for(lambda: count, "its begin")
-        jobs.hasten("one")
+        jobs.run_now("one")
         wait_for(lambda: jobs._repeated, "that it is still at work")
         assert jobs.overdue() == ()
         clock.let_pass(timedelta(seconds=61))
@@ -113,7 +113,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
         jobs.abandon("one")
         jobs.begin_repeated()
         wait_for(lambda: len(count) == 2, "the begin of its successor")
-        jobs.hasten("one")
+        jobs.run_now("one")
         wait_for(lambda: jobs._repeated, "that its successor is at work")
         ended.set()
         wait_for(lambda: len(count) == 3, "one more as it fell due meanwhile")
@@ -130,7 +130,7 @@ def test_a_job_that_raises_is_logged_and_can_be_begun_again(monkeypatch: pytest.
     with working(SteppedClock()) as jobs:
         jobs.follow({"bad": daily(fail)})
         wait_for(lambda: lines.entries, "its end")
-        jobs.hasten("bad")
+        jobs.run_now("bad")
         wait_for(lambda: len(count) == 2, "its second begin")
     assert [(line["event"], line["job"]) for line in lines.entries][:1] == [("job failed", "bad")]
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 
 from monitor.errors import ConfigError
 from monitor.settings import Settings, load_settings, parse_settings
-from monitor.web import AccessOptions, open_access
-from monitor.web.access_options import TlsOptions
+from monitor.web.access import open_access
+from monitor.web.access_options import AccessOptions, TlsOptions
 from settings.minimal import MINIMAL
 
 BAD = sorted((Path(__file__).parents[1] / "web" / "bad").glob("*.yaml"))

@@ -10,7 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 import published
-from monitor.web import Limits, WebServer, create_app
+from monitor.web.app import create_app
+from monitor.web.connections import Limits
+from monitor.web.server import WebServer
 
 
 class Health:

@@ -10,7 +10,10 @@ from typing import Any
 import bcrypt
 from pydantic import SecretStr
 
-from monitor.web import Access, AccessOptions, WebServer, create_app, open_access
+from monitor.web.access import Access, open_access
+from monitor.web.access_options import AccessOptions
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 KIM = ("kim", "correct horse")
 Answer = tuple[int, dict[str, str], bytes]
@@ -33,16 +36,16 @@ class Site:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
 
-    def get(self, path: str = "/metrics", user: tuple[str, str] | None = None, **headers: str) -> Answer:
+    def get(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> Answer:
         if user is not None:
             headers["Authorization"] = basic(*user)
         with closing(self.connect()) as connection:
-            connection.request("GET", path, headers=headers)
+            connection.request(method, path, headers=headers)
             answer = connection.getresponse()
             return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
 
-    def status(self, path: str = "/metrics", user: tuple[str, str] | None = None, **headers: str) -> int:
-        return self.get(path, user, **headers)[0]
+    def status(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> int:
+        return self.get(path, user, method, **headers)[0]
 
 
 def basic(user: str, password: str) -> str:
@@ -56,9 +59,10 @@ def access_of(**options: Any) -> Access:
 
 @contextmanager
 def serving(health: Any, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
-    """A server; its client uses ``tls``. ``limits`` and ``page`` are the server's, other options those of the file."""
+    """A server; its client uses ``tls``. ``limits``, ``page`` and ``reload`` are the server's, other options the file's."""
     limits, page = options.pop("limits", None), options.pop("page", b"page\n")
-    app = create_app(metrics=lambda _accept, _encoding: (page, {}), health=health)
+    reload = options.pop("reload", lambda: False)
+    app = create_app(metrics=lambda _accept, _encoding: (page, {}), health=health, reload=reload)
     server = WebServer(app, "127.0.0.1", 0, access=access or access_of(**options), limits=limits)
     server.start()
     try:

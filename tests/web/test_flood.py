@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from monitor.web import Access, Limits
+from monitor.web.access import Access
+from monitor.web.connections import Limits
 from servers.certificates import Authority, Pair, authority, server_pair  # noqa: F401 - fixtures
 from web.sites import KIM, Site, basic, serving
 

@@ -6,7 +6,7 @@ import http.client
 import selectors
 import socket
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
@@ -17,8 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from monitor.web import Access, AccessOptions, Limits, open_access
-from monitor.web.access import Credentials, TokenBucket
+from monitor.web.access import Access, Credentials, TokenBucket, open_access
+from monitor.web.access_options import AccessOptions
+from monitor.web.connections import Limits
 from web.sites import KIM, Site, basic, hashed, serving
 
 
@@ -239,10 +240,12 @@ def test_oversized_headers_are_refused_though_they_come_in_one_piece(client: Any
         assert raw.recv(12) == b"HTTP/1.1 431"
 
 
-@pytest.mark.parametrize("ending", [b"", b" HTTP/1.1\r\nHost: x\r\n\r\n"], ids=["without end", "whole"])
-def test_an_oversized_request_line_is_refused(client: Any, ending: bytes) -> None:
+@pytest.mark.parametrize(
+    ("ending", "status"), [(b"", b"400"), (b" HTTP/1.1\r\nHost: x\r\n\r\n", b"431")], ids=["without end", "whole"]
+)
+def test_an_oversized_request_line_is_refused(client: Any, ending: bytes, status: bytes) -> None:
     with client.open(b"GET /" + b"x" * 20_000 + ending) as raw:
-        assert raw.recv(12) == b"HTTP/1.1 431"
+        assert raw.recv(12) == b"HTTP/1.1 " + status
 
 
 @pytest.mark.parametrize("limits", [Limits(exchange_s=5)])
@@ -297,3 +300,26 @@ def test_a_reload_forgets_passwords_and_the_rate_only_where_these_change() -> No
     assert other_rate.bucket is not first.bucket
     assert (bool(none.credentials), none.bucket) == (False, None)
     assert not open_access(None, old=first).credentials
+
+
+def reloading(*, outcome: bool, reloads: list[bool]) -> Callable[[], bool]:
+    def reload() -> bool:
+        reloads.append(outcome)
+        return outcome
+
+    return reload
+
+
+@pytest.mark.parametrize(("outcome", "status"), [(True, 200), (False, 500)])
+def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any, outcome: bool, status: int) -> None:  # noqa: FBT001 - a column
+    reloads: list[bool] = []
+    with serving(health, reload=reloading(outcome=outcome, reloads=reloads)) as site:
+        assert site.status("/-/reload", KIM) == 405
+        assert (site.status("/-/reload", method="POST"), reloads) == (401, [])
+        assert (site.status("/-/reload", KIM, method="POST"), reloads) == (status, [outcome])
+
+
+def test_nobody_reloads_where_nobody_is_asked_for_a_password(health: Any) -> None:
+    reloads: list[bool] = []
+    with serving(health, Access(), reload=reloading(outcome=True, reloads=reloads)) as site:
+        assert (site.status("/-/reload", method="POST"), reloads) == (403, [])

@@ -19,11 +19,12 @@ from structlog.testing import LogCapture
 from logs import captured
 from monitor.errors import ConfigError
 from monitor.files import read_bounded
-from monitor.web import Access, AccessOptions, Limits, open_access
 from monitor.web import certificates as rotating
 from monitor.web import certificates as tls
-from monitor.web.access_options import TlsOptions
+from monitor.web.access import Access, open_access
+from monitor.web.access_options import AccessOptions, TlsOptions
 from monitor.web.certificates import CertificateStore, alternative_names, tls_context
+from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
     Pair,
@@ -383,7 +384,7 @@ def test_a_connection_for_which_there_is_no_encryption_is_ended_and_never_spoken
         with suppress(ConnectionError):
             raw.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
             assert raw.recv(1) == b""
-        wait_for(lambda: not site.server._server.server_state.connections, "the connection to be forgotten")
+        wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
 def test_a_changed_certificate_is_shown_to_the_next_connection_and_a_broken_one_is_not(
@@ -496,13 +497,13 @@ def test_a_handshake_that_is_not_finished_is_ended_in_time(health: Any, server_p
                 pass
         except ConnectionError:
             pass
-        wait_for(lambda: not site.server._server.server_state.connections, "the connection to be forgotten")
+        wait_for(lambda: not site.server._front.connections, "the connection to be forgotten")
 
 
 def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -> None:
     with serving(health, tls_server_config=tls_of(server_pair)) as site:
         with socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw:
-            wait_for(lambda: site.server._server.server_state.connections, "the connection")
+            wait_for(lambda: site.server._front.connections, "the connection")
             started = time.monotonic()
             site.server.stop(timeout_s=20)
             assert raw.recv(1) == b""
@@ -522,8 +523,8 @@ def test_an_encrypted_reader_that_takes_no_answer_is_cut_off(health: Any, author
         raw.connect(("127.0.0.1", site.port))
         with authority.client_context().wrap_socket(raw, server_hostname="127.0.0.1") as secure:
             secure.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
-            connections = site.server._server.server_state.connections
-            wait_for(lambda: any(one.cycle for one in connections), "the request")  # type: ignore[union-attr] # h11's
+            connections = site.server._front.connections
+            wait_for(lambda: any(one.claim_to_stay[1] for one in connections), "the request")
             wait_for(lambda: not connections, "the slow reader's end")
 
 
@@ -534,16 +535,17 @@ def test_connections_that_give_way_before_their_handshake_begins_leave_nothing_b
         site = many.enter_context(
             serving(health, tls=authority.client_context(), limits=Limits(connections=2), tls_server_config=tls_of(server_pair))
         )
-        loop, release = site.server._server._loop, threading.Event()
+        connections, release = site.server._front.connections, threading.Event()
         many.callback(release.set)
-        assert loop is not None
+        with socket.create_connection(("127.0.0.1", site.port), timeout=20):
+            wait_for(lambda: connections, "the first connection")
+            (loop,) = {each.loop for each in connections}
         loop.call_soon_threadsafe(release.wait, 20)  # all of them are accepted in one go
         for _ in range(40):
             many.enter_context(socket.create_connection(("127.0.0.1", site.port), timeout=20))
         release.set()
 
         assert is_let_in(site)
-        connections = site.server._server.server_state.connections
         wait_for(lambda: len(connections) <= 2, "room")
     left = [each for each in gc.get_objects() if isinstance(each, _SSLProtocolTransport) and not each.is_closing()]
     assert left == []

@@ -13,8 +13,8 @@ import pandas as pd
 from monitor.arm_metrics import count_listed
 from monitor.attribution import average_parts, classify, share_kinds, split_distances
 from monitor.errors import InputError, SourceError
-from monitor.frames.chance import chance_scores, typical_length
 from monitor.metrics import Metric, score_all
+from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import (
     Arm,
     Change,
@@ -144,7 +144,7 @@ def compare_files(
     listed, length = count_listed(batch), _typical_length(batch)
     size = _catalogue(catalogue, listed)
     evidence = gather_evidence(comparison, pairing, scores, metrics)
-    segments, note = rows_of_segments(panel, pairing.panel_rows), unweighted_note(batch)
+    segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
         summaries=summarize_scores(comparison, segments, scores, metrics),
@@ -153,7 +153,7 @@ def compare_files(
         length=length,
         by_chance=chance_scores(metrics, length, size),
         apart=break_down_changes(batch, metrics[0], segments),
-        notes=notes if note is None else (*notes, note),
+        notes=(*notes, *filter(None, (pairing.unlike_ids, unweighted_note(batch)))),
     )
 
 

@@ -27,9 +27,9 @@ _CONTENT = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """Where to push to, and as whom; ``instance`` tells groups apart that would else be one.
+    """A Pushgateway and the credentials for it; ``instance`` separates groups that would else be one.
 
-    ``secrets``: what the gateway's answer may repeat and nobody is shown.
+    ``secrets``: what is masked where the gateway's answer repeats it.
     """
 
     url: str = field(repr=False)
@@ -39,18 +39,16 @@ class Gateway:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
     def put(self, page: bytes, comparison: str, *, now: datetime) -> None:
-        """Put the page in place of all that is there of the comparison, or for "" of none in particular.
-
-        DeliveryError when it is not taken.
-        """
+        """Replace the group of a comparison, or for "" of none, by the page; DeliveryError when it is rejected."""
         url = self.url + group_path(instance=self.instance, comparison=comparison)
         ca_file = None if self.ca_file is None else str(self.ca_file)
-        with closing(HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)) as guard:
-            answer = guard.put(page, {**_CONTENT, **self.headers})
-            require_accepted(answer, who=guard.who, now=now, said=self._fit((answer.body or b"").decode(errors="replace")))
+        with closing(HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)) as client:
+            answer = client.put(page, {**_CONTENT, **self.headers})
+            require_accepted(answer, who=client.who, now=now, said=self._fit((answer.body or b"").decode(errors="replace")))
 
     def _fit(self, text: str) -> str:
-        """The beginning of what the gateway said, *** for secrets; masked before it is cut, or half of one would be shown."""
+        """The beginning of the gateway's answer, *** for secrets."""
+        # Masked before it is cut, or half of a secret would be shown.
         for secret in self.secrets:
             text = text.replace(secret, "***")
         return escape_controls(text.strip()[:_REPLY_SHOWN])
@@ -69,16 +67,16 @@ def gateway_at(text: str, *, ca_file: Path | None = None, instance: str = "") ->
 
 
 def _split_url(text: str) -> SplitResult:
-    told = "--push (or RANKWATCH_PUSH) "
+    option = "--push (or RANKWATCH_PUSH) "
     try:
         parts = urlsplit(text)
         check_url(parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl())
         (parts.hostname or "").encode("idna")  # no part of the name is empty or too long
     except ValueError:
-        msg = f"{told}must be a URL such as http://pushgateway.internal:9091"
+        msg = f"{option}must be a URL such as http://pushgateway.internal:9091"
         raise ConfigError(msg) from None
     if parts.query or "@" in parts.path:
-        msg = f"{told}must end with its path: write special characters of user and password as %XX, / as %2F"
+        msg = f"{option}must end with its path: write special characters of user and password as %XX, / as %2F"
         raise ConfigError(msg)
     return parts
 
@@ -102,26 +100,26 @@ def _secrets(credentials: str, headers: Mapping[str, str]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsOutput:
-    """Where it is left."""
+    """Where a command writes the metrics before it ends."""
 
     textfile: Path | None = None
     gateway: Gateway | None = None
 
-    def leave(self, service: OneShot, comparison: str | None) -> Iterator[MonitorError | OSError]:
-        """Tell how things stand with the chosen comparisons, or with all, as the database has it; what went wrong."""
+    def write(self, service: OneShot, comparison: str | None) -> Iterator[MonitorError | OSError]:
+        """Write the stored state of the selected comparison, or of all; what went wrong."""
         if self.textfile is None and self.gateway is None:
             return
-        for tell in (self._write, self._push):
+        for output in (self._write_textfile, self._push):
             try:
-                tell(service, comparison)
+                output(service, comparison)
             except (MonitorError, OSError) as error:
                 yield error
 
-    def _write(self, service: OneShot, comparison: str | None) -> None:
-        """Of one comparison nothing but its own series: another file may hold the others."""
+    def _write_textfile(self, service: OneShot, comparison: str | None) -> None:
+        """For one comparison its own series alone: another file may hold the others."""
         if self.textfile is not None:
             service.publish(comparison)
-            families = service.publisher.standing()
+            families = service.publisher.final()
             write_textfile(
                 self.textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
             )
@@ -129,7 +127,7 @@ class MetricsOutput:
     def _push(self, service: OneShot, comparison: str | None) -> None:
         if self.gateway is not None:
             names, now = service.publish(comparison), service.clock.now()
-            families = service.publisher.standing()
+            families = service.publisher.final()
             for name in (*names, None):
                 self.gateway.put(write_families(families_of_comparison(families, name)), name or "", now=now)
 
@@ -137,7 +135,7 @@ class MetricsOutput:
 def metrics_output_of(
     textfile: Path | None, push: str | None, *, ca_file: Path | None = None, instance: str = ""
 ) -> MetricsOutput:
-    """The places that a command was given; ConfigError for one that cannot be."""
+    """The outputs that a command was given; ConfigError for one that cannot be used."""
     return MetricsOutput(
         textfile=None if textfile is None else require_textfile(textfile),
         gateway=None if push is None else gateway_at(push, ca_file=ca_file, instance=instance),

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from pathlib import Path
 
+from monitor import __version__
 from monitor.alerts import NotificationPolicy
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export import PrometheusPublisher
@@ -15,8 +18,12 @@ from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.daemon.housekeeping import show_stored
+from monitor.service.interrupts import termination_raised
 from monitor.service.relevance_backfill import backfill_runs
-from monitor.service.runner import Runner, Watched, chosen, whoami
+from monitor.service.runner import Runner, Watched, select_watched, whoami
+from monitor.service.wiring import Wiring, reconcile, wire
+from monitor.settings import load_settings
+from monitor.storage import open_store
 
 MOST_SLOTS = 1_000_000
 DRAIN_S = 30.0
@@ -27,7 +34,7 @@ DATABASE_PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShot:
-    """Runs slots outside the daemon, against the same database. ``pings`` hear of each run that is not replayed."""
+    """Runs slots outside the daemon, against the same database. ``pings`` watch each run that is not replayed."""
 
     watched: Mapping[str, Watched]
     receivers: tuple[Receiver, ...]
@@ -38,36 +45,35 @@ class OneShot:
     pings: tuple[RunWatcher, ...] = ()
 
     def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
-        """Run one slot of each chosen comparison (the newest where none is given), measuring it anew if it was run before.
+        """Run one slot of each selected comparison, the newest where none is given; a slot that was run before is run again.
 
-        Gives the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Receivers are
-        owed what fires or ends: call `deliver` afterwards. ConfigError when the slot lies in the future.
+        Yields the error of a comparison that could not be run, such as SlotTakenError, and goes on with the next. Firings and
+        ends are left in the outbox: call `deliver` afterwards. ConfigError when the slot lies in the future.
         """
         if slot is not None:
             self._require_past(slot, "--slot")
-        for watched in chosen(self.watched, comparison):
+        for watched in select_watched(self.watched, comparison):
             try:
                 yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
             except MonitorError as error:
                 yield error
 
     def slots(self, comparison: str | None, start: datetime, end: datetime) -> list[tuple[datetime, Watched]]:
-        """All slots of the chosen comparisons from start to end, both included, in order of time.
+        """All slots of the selected comparisons from start to end, both included, in order of time.
 
         ConfigError when the end lies in the future.
         """
         self._require_past(end, "--to")
-        for watched in chosen(self.watched, comparison):
+        selected = select_watched(self.watched, comparison)
+        for watched in selected:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
                 raise ConfigError(msg)
-        slots = [
-            (slot, watched) for watched in chosen(self.watched, comparison) for slot in watched.schedule.between(start, end)
-        ]
+        slots = [(slot, watched) for watched in selected for slot in watched.schedule.between(start, end)]
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
-        """Run these slots in order; transitions carry the slot's time. Receivers are owed them only if ``is_announced``.
+        """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``.
 
         Results come without per-user scores, lists, evidence and explanation, so that a long period takes no more memory than
         a short one.
@@ -77,32 +83,30 @@ class OneShot:
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
-        """Measure relevance that has arrived since; what became of each run that waited. ConfigError without a source of it."""
-        (watched,) = chosen(self.watched, comparison)
+        """Back-fill relevance that has arrived since, run by run; ConfigError when the comparison has no source of it."""
+        (watched,) = select_watched(self.watched, comparison)
         if watched.arms.relevance is None:
             msg = f"comparison {comparison!r} has no `relevance:` in the configuration, so no run of it waits for labels"
             raise ConfigError(msg)
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
-        """Send what is owed, for at most DRAIN_S in all; DeliveryError when something is still owed then.
+        """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then.
 
-        Receivers that want firing alerts again and again are told those first: with cron there is nobody else who would.
+        Firing alerts are first sent again to the receivers that want that: under cron nobody else would.
         """
-        outlets = [self._outlet(receiver) for receiver in self.receivers]
-        troubles = [trouble for outlet in outlets if (trouble := _resend(outlet))]
-        drain(outlets, budget_s=DRAIN_S)
-        owed = self.store.outbox(self.clock.now())
-        if late := [f"{owed[each.name][0]} to {each.name}" for each in self.receivers if each.name in owed]:
-            troubles.append(
-                f"messages not delivered: {', '.join(late)}; they stay owed, and the daemon or run-once tries again"
-            )
+        senders = [self._sender(receiver) for receiver in self.receivers]
+        troubles = [trouble for sender in senders if (trouble := _resend(sender))]
+        drain(senders, budget_s=DRAIN_S)
+        pending = self.store.outbox(self.clock.now())
+        if late := [f"{pending[each.name][0]} to {each.name}" for each in self.receivers if each.name in pending]:
+            troubles.append(f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or run-once tries again")
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
 
     def publish(self, comparison: str | None) -> tuple[str, ...]:
-        """Show what is stored of the chosen comparisons; their names. DatabaseError when it cannot be read."""
-        names = tuple(watched.comparison.name for watched in chosen(self.watched, comparison))
+        """Publish what is stored of the selected comparisons; their names. DatabaseError when it cannot be read."""
+        names = tuple(watched.comparison.name for watched in select_watched(self.watched, comparison))
         show_stored(self.store, self.publisher, names, self.clock.now())
         return names
 
@@ -120,21 +124,21 @@ class OneShot:
         )
         result = runner.run(watched, slot, receivers=receivers, rerun=True, judged_at=judged_at)
         if result is None:
-            raise SlotTakenError(self._tell_taken(watched.comparison.name, slot), permanent=False)
+            raise SlotTakenError(self._explain_taken(watched.comparison.name, slot), permanent=False)
         return result
 
-    def _tell_taken(self, comparison: str, slot: datetime) -> str:
-        told = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
+    def _explain_taken(self, comparison: str, slot: datetime) -> str:
+        taken = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
         holder = self.store.holding(comparison, slot)
         if holder is None:
-            return f"{told}, or was until just now: try again"
+            return f"{taken}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
         return (
-            f"{told}: {holder.owner} (host:process) holds it until {until}; try again when it has ended, or after that time if "
-            "it was killed: the slot is taken over then"
+            f"{taken}: {holder.owner} (host:process) holds it until {until}; try again when it has ended, or after that time "
+            "if it was killed: the slot is taken over then"
         )
 
-    def _outlet(self, receiver: Receiver) -> OutboxSender:
+    def _sender(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
             store=self.store,
             receiver=receiver,
@@ -145,11 +149,46 @@ class OneShot:
         )
 
 
-def _resend(outlet: OutboxSender) -> str | None:
-    """Tell again what lasts; why that was not possible."""
+@contextmanager
+def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
+    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration.
+
+    SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
+    """
+    with (
+        termination_raised(),
+        closing(wire(load_settings(config))) as wiring,
+        closing(open_store(wiring.settings.database, create=True)) as store,
+    ):
+        if reconciles:
+            reconcile(wiring, store, SystemClock())
+        yield OneShot(
+            watched=wiring.watched,
+            receivers=wiring.receivers,
+            store=store,
+            publisher=_publisher_of(wiring),
+            policy=wiring.policy,
+            pings=wiring.pings,
+        )
+
+
+def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
+    publisher = PrometheusPublisher(version=__version__)
+    publisher.watch(
+        tuple(wiring.watched),
+        wiring.receiver_names,
+        intervals=wiring.intervals,
+        stale_after=wiring.stale_after,
+        max_series=wiring.settings.max_series,
+    )
+    return publisher
+
+
+def _resend(sender: OutboxSender) -> str | None:
+    """Resend and repeat what still fires; why that was not possible."""
     try:
-        outlet.resend_told()
-        outlet.repeat_due()
+        sender.resend_told()
+        sender.repeat_due()
     except DeliveryError as error:
         return str(error)
     return None

@@ -22,7 +22,7 @@ _OVER = "The test is over: nothing was wrong and nothing has to be done"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReceiverReply:
-    """What became of one message of the test; ``trouble`` says why it was not taken, and it ``may_be_known`` all the same."""
+    """The outcome of one test message; ``trouble``: why it was not accepted, though it ``may_be_known`` all the same."""
 
     receiver: str
     status: MessageStatus
@@ -33,25 +33,25 @@ class ReceiverReply:
 def send_test(
     settings: Settings, name: str | None, clock: Clock, *, wait: timedelta, pause: Callable[[float], None] = time.sleep
 ) -> Iterator[ReceiverReply]:
-    """Tell the named receiver, or all of them, that the test fires; wait; tell those that may know it that it is over.
+    """Send a test firing to the named receiver, or to all; wait; send its end to those that may have got the firing.
 
     ConfigError when there is none of that name, or none at all.
     """
     with ExitStack() as opened:
-        receivers = [opened.enter_context(closing(each)) for each in _chosen_receivers(settings, name)]
+        receivers = [opened.enter_context(closing(each)) for each in _select_receivers(settings, name)]
         start, end = _test_messages(clock)
-        knowing: list[Receiver] = []
+        reached: list[Receiver] = []
         for receiver in receivers:
-            told = _send(receiver, start, clock)
-            knowing += [receiver] if told.may_be_known else []
-            yield told
-        if knowing and wait:
+            reply = _send(receiver, start, clock)
+            reached += [receiver] if reply.may_be_known else []
+            yield reply
+        if reached and wait:
             pause(wait.total_seconds())
-        for receiver in knowing:
+        for receiver in reached:
             yield _send(receiver, end, clock)
 
 
-def _chosen_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
+def _select_receivers(settings: Settings, name: str | None) -> Sequence[Receiver]:
     entries = [entry for entry in settings.receivers if name is None or name in entry.receiver_names]
     if not entries:
         there = ", ".join(each for entry in settings.receivers for each in entry.receiver_names) or "none"

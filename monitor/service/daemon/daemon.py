@@ -27,10 +27,19 @@ from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
-from monitor.service.wiring import Wiring, open_web_access, require_reloadable, settle, settle_quietly, wire, with_new_receivers
+from monitor.service.wiring import (
+    Wiring,
+    open_web_access,
+    reconcile,
+    reconcile_logged,
+    reopen_receivers,
+    require_reloadable,
+    wire,
+)
 from monitor.settings import Settings, load_settings
 from monitor.storage import SqlStore, unopened_store
-from monitor.web import WebServer, create_app
+from monitor.web.app import create_app
+from monitor.web.server import WebServer
 
 STOP_S = 10.0
 """How long running runs and deliveries may go on after a stop was asked for; then slots are given back."""
@@ -166,7 +175,7 @@ class Daemon:
             wiring=lambda: self._wiring,
             leads=lambda: self._role.leads,
             is_stopping=self._stopping.is_set,
-            hasten=self._scheduler.hasten,
+            run_now=self._scheduler.run_now,
             open=self._open,
             probe=self._probe,
         )
@@ -184,7 +193,8 @@ class Daemon:
             metrics=self._publisher.render,
             health=self,
             latest=lambda: self._housekeeping.latest,
-            standing=self._role.leadership.describe,
+            notice=self._role.leadership.describe,
+            reload=self.reload,
         )
 
     def stop(self) -> None:
@@ -208,7 +218,7 @@ class Daemon:
                 access = open_web_access(settings, self._web.access)
                 new = wire(settings, on_ping=self._publisher.pinged)
                 if self._role.leads:
-                    settle(new, self._store, self._clock)
+                    reconcile(new, self._store, self._clock)
             except MonitorError as error:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
@@ -248,7 +258,7 @@ class Daemon:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            settle_quietly(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
+            reconcile_logged(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
             self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
@@ -281,16 +291,16 @@ class Daemon:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
             self._loops.stop(STOP_S)
-            self._wiring = with_new_receivers(self._wiring)
+            self._wiring = reopen_receivers(self._wiring)
             self._begin_work()
 
     def _probe(self) -> None:
         ended = look_again(self._store, self._database)
         if ended is not None:
-            self._scheduler.hasten("-refresh")
+            self._scheduler.run_now("-refresh")
         if ended is not None and ended.may_have_cost_runs:
             for name in self._wiring.watched:
-                self._scheduler.hasten(name)
+                self._scheduler.run_now(name)
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""

@@ -20,7 +20,7 @@ from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
 from monitor.service.relevance_backfill import backfill_logged
 from monitor.service.runner import STORING, Runner
-from monitor.service.wiring import Wiring, settle_quietly
+from monitor.service.wiring import Wiring, reconcile_logged
 from monitor.storage import SqlStore
 
 REFRESH = timedelta(seconds=15)
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 class DaemonJobs:
     """Each method is one job, in a thread of its own. ``wiring`` is the one in force at the moment.
 
-    ``open`` and ``probe`` look for a database that is away; ``hasten`` lets a job be due at once.
+    ``open`` and ``probe`` look for a database that is away; ``run_now`` makes a job due at once.
     """
 
     store: SqlStore
@@ -58,7 +58,7 @@ class DaemonJobs:
     wiring: Callable[[], Wiring]
     leads: Callable[[], bool]
     is_stopping: Callable[[], bool]
-    hasten: Callable[[str], None]
+    run_now: Callable[[str], None]
     open: Callable[[], object]
     probe: Callable[[], object]
     staleness: StalenessMonitor = field(init=False)
@@ -121,11 +121,11 @@ class DaemonJobs:
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():  # a run that began before a reload may have raised alerts of rules that are gone since
-            settle_quietly(self.wiring(), self.store, self.clock)
+            reconcile_logged(self.wiring(), self.store, self.clock)
         self.refresh()
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
-        self.hasten(f"-backfill-{name}")
+        self.run_now(f"-backfill-{name}")
 
     def backfill(self, name: str) -> None:
         """Measure relevance that has arrived since for this comparison's runs."""
@@ -145,7 +145,7 @@ class DaemonJobs:
         wiring, leads = self.wiring(), self.leads()
         if self.housekeeping.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self.runner.claims)):
             for name in wiring.watched:
-                self.hasten(name)
+                self.run_now(name)
         if leads and self.staleness.look(wiring.watched.values(), self.housekeeping.latest, wiring.receiver_names):
             self.loops.wake()
 

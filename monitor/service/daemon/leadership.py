@@ -15,7 +15,7 @@ from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.runner import whoami
-from monitor.service.wiring import Wiring, settle
+from monitor.service.wiring import Wiring, reconcile
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
@@ -222,12 +222,12 @@ class DaemonRole:
         return True
 
     def _lead(self, lease: Lease, wiring: Wiring) -> None:
-        """Give up, and count, what an earlier leader left; then settle the store."""
+        """Abandon, and count, the runs of an earlier leader; then bring the store in line with the configuration."""
         abandoned = self._store.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)
-        settle(wiring, self._store, self._clock)
+        reconcile(wiring, self._store, self._clock)
         self._led = lease
 
     def stop(self) -> None:

@@ -126,7 +126,7 @@ class JobScheduler:
         """The jobs that are planned."""
         return self._plans
 
-    def hasten(self, name: str) -> None:
+    def run_now(self, name: str) -> None:
         """Let it be due at once, if it is planned; if it is at work, once it has ended."""
         with self._planning:
             if name in self._due_s:
@@ -151,7 +151,7 @@ class JobScheduler:
             names = [name for name in self._repeated if name not in self._at_work]
             self._repeated.difference_update(names)
         for name in names:
-            self.hasten(name)
+            self.run_now(name)
 
     @property
     def at_work(self) -> frozenset[str]:

@@ -126,7 +126,7 @@ class Watchdog:
         finally:
             self.jobs.abandon(name)
             self._rescued.discard(name)
-            self.jobs.hasten(name)
+            self.jobs.run_now(name)
 
     def _rescue_housekeeping(self, name: str) -> None:
         log.error("housekeeping hung; begun anew", job=name)

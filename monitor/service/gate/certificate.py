@@ -1,4 +1,4 @@
-"""The certificate, a gate's answer with all that it rests on, and its reason in words. The same stored data give the same certificate, but for its time."""
+"""The certificate: a gate's answer with all that it rests on, and its reason in words. The same data give the same one."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from datetime import datetime
 
 from monitor.model import format_instant
 from monitor.sequential import GateReason, GateVerdict
-from monitor.service.gate.judged_runs import LEFT_OUT_TEXTS, LeftOut, RunSelection
-from monitor.service.gate.question import Excess, Question
+from monitor.service.gate.judged_runs import LEFT_OUT_TEXTS, LeftOut
+from monitor.service.gate.question import Question
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,6 @@ class Certificate:
     """What was asked, what was judged, and what may be said; ``looks``: runs of a census so far, else 1."""
 
     question: Question
-    quantity: Excess
     runs: tuple[JudgedRun, ...]
     left_out: Mapping[LeftOut, int]
     looks: int
@@ -101,17 +100,18 @@ def explain_verdict(question: Question, verdict: GateVerdict, segments: Sequence
         open_one = worst or next(each for each in segments if each.verdict is GateVerdict.INCONCLUSIVE)
         return _open(question.margin, open_one)
     named = [each for each in segments if each.verdict is verdict]
-    told = "; ".join(_decided(question.margin, each) for each in named[:_NAMED])
-    return told + (f"; and {len(named) - _NAMED} more segments" if len(named) > _NAMED else "")
+    texts = "; ".join(_decided(question.margin, each) for each in named[:_NAMED])
+    return texts + (f"; and {len(named) - _NAMED} more segments" if len(named) > _NAMED else "")
 
 
-def explain_no_runs(question: Question, chosen: RunSelection) -> str:
-    """Why there was no run to judge."""
+def explain_no_runs(question: Question, left_out: Mapping[LeftOut, int], trouble: str | None) -> str:
+    """Why there was no run to judge; ``trouble``: why the newest bad run was bad."""
     since = f" since {format_instant(question.since)}" if question.since else ""
-    told = f"no run of {question.comparison.name}{since} can be judged"
-    reasons = ", ".join(f"{count:,} {LEFT_OUT_TEXTS[reason]}" for reason, count in chosen.left_out.items())
-    trouble = f" (the newest: {chosen.trouble})" if chosen.trouble else ""
-    return told + (f": {reasons}{trouble}" if reasons else ": none is stored yet")
+    reasons = ", ".join(f"{count:,} {LEFT_OUT_TEXTS[reason]}" for reason, count in left_out.items())
+    newest = f" (the newest: {trouble})" if trouble else ""
+    return f"no run of {question.comparison.name}{since} can be judged" + (
+        f": {reasons}{newest}" if reasons else ": none is stored yet"
+    )
 
 
 def _decided(margin: float, each: JudgedSegment) -> str:
@@ -130,8 +130,8 @@ def _open(margin: float, each: JudgedSegment) -> str:
             f"{each.mean_best:.4g} with the best for them and {each.mean_worst:.4g} with the worst, against {margin:g}"
         )
     return (
-        f"{_prefix(each)}{each.users:,} users leave both open: the mean excess lies between {each.low:.4g} and {each.high:.4g}, "
-        f"and {margin:g} between these; more runs will tell"
+        f"{_prefix(each)}{each.users:,} users leave both open: the mean excess lies between {each.low:.4g} and "
+        f"{each.high:.4g}, and {margin:g} between these; more runs will decide"
     )
 
 

@@ -24,8 +24,8 @@ from monitor.service.gate.certificate import (
     explain_verdict,
     overall_verdict,
 )
-from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, ScoreReader, select_runs
-from monitor.service.gate.question import EACH, Excess, Question, choose_excess
+from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, read_run, select_runs
+from monitor.service.gate.question import EACH, Question
 from monitor.settings import Settings
 from monitor.sources import open_users
 from monitor.storage import open_store
@@ -37,7 +37,7 @@ _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 class Gate:
     """Answers one question as often as wanted; a run is read once for each time that it was measured.
 
-    ``users`` and ``dimensions`` tell segments of runs whose lists were not kept; needed for segments other than ``all``.
+    ``users`` and ``dimensions`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for.
     """
 
     store: Store
@@ -49,67 +49,56 @@ class Gate:
 
     def answer(self) -> Certificate:
         """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
-        chosen = select_runs(self.store, self.question)
-        quantity = choose_excess(self.question)
-        margin = quantity.scale.margin(self.question.margin)
-        reads, left_out = self._judged(chosen, quantity)
-        looks = max(len(chosen.runs), 1) if self.question.is_census else 1
-        segments = _judge(self.question, quantity.scale, margin, reads, looks)
+        question = self.question
+        selected = select_runs(self.store, question)
+        sampled, left_out = self._sampled(selected)
+        looks = max(len(selected.runs), 1) if question.is_census else 1
+        segments = _judge(question, sampled, looks)
         verdict, reason = overall_verdict(segments)
         return Certificate(
-            question=self.question,
-            quantity=quantity,
-            runs=tuple(_run(read) for read in reads),
+            question=question,
+            runs=tuple(map(_run, sampled)),
             left_out=left_out,
             looks=looks,
             segments=segments,
             verdict=verdict,
             reason=reason,
-            words=explain_verdict(self.question, verdict, segments) if segments else _no_runs(self.question, chosen, left_out),
+            words=explain_verdict(question, verdict, segments)
+            if segments
+            else explain_no_runs(question, left_out, selected.trouble),
             version=__version__,
             at=self.clock.now(),
         )
 
-    def _judged(self, chosen: RunSelection, quantity: Excess) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
+    def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
         """The runs that are judged, oldest first, and how many are not: of a census only the newest, and no other is read."""
-        reads: list[SampledRun] = []
+        found: list[SampledRun] = []
         without = 0
-        for run in reversed(chosen.runs):
-            read = self._read_once(run, quantity)
-            if read is None:
+        for run in reversed(selected.runs):
+            if (sampled := self._read_once(run)) is None:
                 without += 1
                 continue
-            reads.append(read)
+            found.append(sampled)
             if self.question.is_census:
                 break
-        more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(chosen.runs) - without - len(reads)}
-        return tuple(reversed(reads)), {**chosen.left_out, **{reason: count for reason, count in more.items() if count}}
+        more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found)}
+        return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
 
-    def _read_once(self, run: Run, quantity: Excess) -> SampledRun | None:
+    def _read_once(self, run: Run) -> SampledRun | None:
         key = run.id, run.attempt
         if key not in self._read:
-            asks_all = self.question.segments == (ALL,)
-            reader = ScoreReader(
-                store=self.store,
-                comparison=self.question.comparison,
-                quantity=quantity,
-                users=None if asks_all else self.users,
-                dimensions=self.dimensions,
-            )
-            self._read[key] = reader.read(run)
+            self._read[key] = read_run(run, self.store, self.question, self.users, self.dimensions)
         return self._read[key]
 
 
-def _judge(
-    question: Question, scale: Scale, margin: float, reads: Sequence[SampledRun], looks: int
-) -> tuple[JudgedSegment, ...]:
+def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[JudgedSegment, ...]:
     """Each wanted segment over all runs; the t-th look at a census may err with alpha / (t (t + 1))."""
-    if not reads:
+    if not runs:
         return ()
-    names = _wanted(question, list(dict.fromkeys(name for read in reads for name in read.segments)))
-    samples = [_pool([read.segments.get(name, _NOBODY) for read in reads]) for name in names]
-    share = alpha_share(question, looks)
-    found = gate_samples(samples, margin, question.alpha, share=share)
+    names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
+    samples = [_pool([run.segments.get(name, _NOBODY) for run in runs]) for name in names]
+    share, scale = alpha_share(question, looks), question.excess.scale
+    found = gate_samples(samples, scale.margin(question.margin), question.alpha, share=share)
     return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
 
 
@@ -129,10 +118,10 @@ def _pool(parts: Sequence[SampledSegment]) -> UserSample:
     return UserSample(tally(np.concatenate([part.unit for part in parts])), sum(part.missing for part in parts))
 
 
-def _run(read: SampledRun) -> JudgedRun:
-    whole = read.segments[ALL]
+def _run(sampled: SampledRun) -> JudgedRun:
+    whole = sampled.segments[ALL]
     users = len(whole.unit) + whole.missing
-    return JudgedRun(run_id=read.run.id, slot=read.run.slot, users=users, missing=whole.missing, digest=read.digest)
+    return JudgedRun(run_id=sampled.run.id, slot=sampled.run.slot, users=users, missing=whole.missing, digest=sampled.digest)
 
 
 def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> JudgedSegment:
@@ -153,10 +142,6 @@ def _segment(name: str, gated: GateResult, scale: Scale, share: float) -> Judged
 
 def _mean(unit: float, scale: Scale) -> float | None:
     return None if math.isnan(unit) else scale.from_unit(unit)
-
-
-def _no_runs(question: Question, chosen: RunSelection, left_out: Mapping[LeftOut, int]) -> str:
-    return explain_no_runs(question, RunSelection(runs=(), left_out=left_out, trouble=chosen.trouble))
 
 
 @contextmanager
@@ -182,9 +167,9 @@ def wait_for_verdict(
     *,
     timeout_s: float,
     sleep: Callable[[float], None],
-    tell: Callable[[Certificate], None],
+    report: Callable[[Certificate], None],
 ) -> Certificate:
-    """The first certificate with a verdict, or the last one when the time is up; ``tell`` hears of each on the way.
+    """The first certificate with a verdict, or the last one when the time is up; ``report`` is called with each on the way.
 
     A database that is briefly away is asked again. What the promise covers does not change with the looks taken.
     """
@@ -195,7 +180,7 @@ def wait_for_verdict(
             found = answer()
             if found.verdict is not GateVerdict.INCONCLUSIVE or left <= 0:
                 return found
-            tell(found)
+            report(found)
         except DatabaseError as error:
             if error.permanent or left <= 0:
                 raise

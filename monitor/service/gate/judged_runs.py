@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
@@ -17,7 +16,8 @@ from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
 from monitor.model.arrays import Floats, Rows
 from monitor.ports import Store, UserSource
 from monitor.sampling import draw, fixed_among
-from monitor.service.gate.question import Excess, Question
+from monitor.sequential import Scale
+from monitor.service.gate.question import Question
 
 _LOOKED_THROUGH = 100_000
 
@@ -108,67 +108,56 @@ class SampledRun:
     digest: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScoreReader:
-    """Reads runs of one comparison. ``users`` tells segments of runs whose lists were not kept; None asks for ``all`` only."""
+def read_run(
+    run: Run, store: Store, question: Question, users: UserSource | None, dimensions: Sequence[str]
+) -> SampledRun | None:
+    """The run's rotating users; None where it stored no score of what is judged.
 
-    store: Store
-    comparison: Comparison
-    quantity: Excess
-    users: UserSource | None = None
-    dimensions: Collection[str] = ()
-
-    def read(self, run: Run) -> SampledRun | None:
-        """The run's rotating users; None where it stored no score of what is judged.
-
-        A user counts as missing who was asked and has no defined score. The fixed users among those without a score
-        cannot be told from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError
-        for a score out of its range, and where segments of the run cannot be told any more.
-        """
-        scores = self.store.run_scores(run.id, [self.quantity.series])
-        if not scores.by_metric:
-            return None
-        values = scores.by_metric[self.quantity.series]
-        excess = self.quantity.excess(values)
-        is_rotating = ~fixed_among(scores.users, self.comparison)
-        segments = {
-            name: self._segment(excess, rows, is_rotating, asked)
-            for name, (rows, asked) in self._members(run, scores.users).items()
+    A user counts as missing who was asked and has no defined score. The fixed users among those without a score cannot be told
+    from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError for a score out of its
+    range, and where the run's segments are no longer known.
+    """
+    excess = question.excess
+    scores = store.run_scores(run.id, [excess.series])
+    if not scores.by_metric:
+        return None
+    values = scores.by_metric[excess.series]
+    is_rotating = ~fixed_among(scores.users, question.comparison)
+    whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
+    members: dict[str, tuple[Rows, int]] = {ALL: whole}
+    covered = None if users is None or question.segments == (ALL,) else store.coverage(run.id)
+    if users is not None and covered is not None:
+        panel = _panel(run, store, question.comparison, scores.users, users, dimensions)
+        members |= {
+            row.segment: (_rows(panel, row.segment, scores.users), row.asked) for row in covered.rows if row.segment != ALL
         }
-        return SampledRun(run=run, segments=segments, digest=_digest(run, scores.users, values))
+    excesses = excess.of(values)
+    segments = {
+        name: _segment(excesses[rows][is_rotating[rows]], asked - len(rows), excess.scale)
+        for name, (rows, asked) in members.items()
+    }
+    return SampledRun(run=run, segments=segments, digest=_digest(run, scores.users, values))
 
-    def _segment(self, excess: Floats, rows: Rows, is_rotating: npt.NDArray[np.bool_], asked: int) -> SampledSegment:
-        rotating = excess[rows][is_rotating[rows]]
-        has_score = ~np.isnan(rotating)
-        missing = asked - len(rows) + int((~has_score).sum())
-        return SampledSegment(unit=self.quantity.scale.to_unit(rotating[has_score]), missing=max(missing, 0))
 
-    def _drawn_again(self, users: UserSource, run: Run) -> Panel:
-        return draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
+def _segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
+    has_score = ~np.isnan(rotating)
+    return SampledSegment(unit=scale.to_unit(rotating[has_score]), missing=max(unscored + int((~has_score).sum()), 0))
 
-    def _members(self, run: Run, scored: pd.Index[str]) -> Mapping[str, tuple[Rows, int]]:
-        """By segment: rows of the scored users, and how many users were asked."""
-        whole = {ALL: (np.arange(len(scored), dtype=np.intp), run.asked or 0)}
-        covered = None if self.users is None else self.store.coverage(run.id)
-        if self.users is None or covered is None:
-            return whole
-        panel = self._panel(run, scored, self.users)
-        return whole | {
-            row.segment: (_rows(panel, row.segment, scored), row.asked) for row in covered.rows if row.segment != ALL
-        }
 
-    def _panel(self, run: Run, scored: pd.Index[str], users: UserSource) -> Panel:
-        """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
-        if (kept := self.store.kept_lists(run.id)) is not None:
-            return kept.panel
-        panel = draw(users.users(run.slot, list(self.dimensions)), self.comparison, run.slot)
-        if len(panel) != run.asked or not scored.isin(panel.users).all():
-            msg = (
-                f"segments of the run of {format_instant(run.slot)} cannot be told any more: the users are others by now. "
-                "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
-            )
-            raise InputError(msg)
-        return panel
+def _panel(
+    run: Run, store: Store, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
+) -> Panel:
+    """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
+    if (kept := store.kept_lists(run.id)) is not None:
+        return kept.panel
+    panel = draw(users.users(run.slot, list(dimensions)), comparison, run.slot)
+    if len(panel) != run.asked or not scored.isin(panel.users).all():
+        msg = (
+            f"segments of the run of {format_instant(run.slot)} are not known any more: the users are others by now. "
+            "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
+        )
+        raise InputError(msg)
+    return panel
 
 
 def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:

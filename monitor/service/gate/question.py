@@ -1,4 +1,4 @@
-"""The question that a gate answers, checked against the configuration before anything is read, and the excess that is held against its margin."""
+"""The question that a gate answers, checked before anything is read, and the excess that is held against its margin."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Excess:
     reference: float | None = None
     sign: float = 1.0
 
-    def excess(self, scores: Floats) -> Floats:
+    def of(self, scores: Floats) -> Floats:
         """The users' excess from their stored scores; NaN stays."""
         return scores if self.reference is None else self.sign * (self.reference - scores)
 
@@ -89,7 +89,7 @@ EACH = "each"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """Is the mean excess of this metric below ``margin``, which is in the metric's own units? See `put`."""
+    """Is the mean excess of this metric below ``margin``, which is in the metric's own units? See `make_question`."""
 
     comparison: Comparison
     metric: Metric
@@ -103,6 +103,19 @@ class Question:
     def is_census(self) -> bool:
         """Whether every run asks everybody, so that no user is drawn and the same ones come back."""
         return self.comparison.sample is None
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether the excess over the noise floor is judged; measures of relevance have no floor."""
+        is_wanted = self.comparison.noise_floor is not None and self.reference is None
+        return is_wanted and self.metric.need is not Need.RELEVANCE
+
+    @property
+    def excess(self) -> Excess:
+        """The excess over the noise floor where there is one and no reference was given, else the distance from a value."""
+        if self.has_floor:
+            return over_floor(self.metric, self.comparison.k)
+        return from_value(self.metric, self.comparison.k, self.reference)
 
 
 def make_question(  # noqa: PLR0913 - the words of the command
@@ -134,25 +147,9 @@ def make_question(  # noqa: PLR0913 - the words of the command
         since=since,
         reference=reference,
     )
-    choose_excess(question).scale.margin(margin)
+    question.excess.scale.margin(margin)  # raises for a margin that the metric cannot have
     _require_floor_of_rotating(question)
     return question
-
-
-def choose_excess(question: Question) -> Excess:
-    """The excess over the noise floor where there is one and no reference was given, else the distance from a value.
-
-    Measures of relevance have no floor.
-    """
-    metric, k = question.metric, question.comparison.k
-    if _has_floor(question):
-        return over_floor(metric, k)
-    return from_value(metric, k, question.reference)
-
-
-def _has_floor(question: Question) -> bool:
-    is_wanted = question.comparison.noise_floor is not None and question.reference is None
-    return is_wanted and question.metric.need is not Need.RELEVANCE
 
 
 def _require_answerable(comparison: Comparison) -> None:
@@ -169,7 +166,7 @@ def _require_answerable(comparison: Comparison) -> None:
 
 def _require_floor_of_rotating(question: Question) -> None:
     is_temporal = question.comparison.noise_floor is NoiseFloor.TEMPORAL
-    if is_temporal and _has_floor(question) and not question.is_census:
+    if is_temporal and question.has_floor and not question.is_census:
         msg = (
             "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
             "take {serve: true} or {retrain: SOURCE}, or say by --reference VALUE what counts as no excess"
@@ -181,8 +178,8 @@ def _choose(comparison: Comparison, metric: str | None) -> Metric:
     if metric is not None and (series := parse_derived(metric.strip()))[0] is not None:
         msg = (
             f"{metric} is a series, and the gate takes the metric itself, {series[1]}: where there is a noise floor, it judges "
+            "the excess over it"
         )
-        msg += "the excess over it"
         raise InputError(msg)
     wanted = parse(comparison.metrics[0] if metric is None else metric)
     if str(wanted) not in comparison.metrics:

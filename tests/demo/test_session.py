@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from monitor.demo import run_demo
-from monitor.demo import run_demo as running
+from monitor.demo import run_demo, session
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
@@ -78,7 +77,7 @@ def test_the_fast_demo_plays_the_whole_story_on_the_real_daemon(played: Played) 
     assert told[1].startswith("fault let into the candidate")
     assert told[2:4] == ["FIRING", "FIRING"]
     assert told.index("fault repaired") < told.index("RESOLVED")
-    assert told.count("TOLD") == 4
+    assert told.count("NOTIFIED") == 4
     assert "The demo went as it should" in played.text
 
 
@@ -97,7 +96,7 @@ def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
 def test_a_fast_demo_in_which_nothing_happens_ends_with_1_and_says_what_was_missing(
     tmp_path: Path, made: tuple[Factory, list[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(session, "_PATIENCE_S", 0.5)
     code, text = perform(tmp_path, made[0], fast=True)
     assert code == 1
     assert "demo failed: No run ended ok." in text

@@ -1,0 +1,132 @@
+"""The commands of `silence`: add, list and expire silences, which hold alerts back for a time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from monitor.cli.output import instant, pick, print_json, print_line, print_table
+from monitor.cli.parameters import (
+    DEFAULT_CONFIG,
+    AsJson,
+    Author,
+    Comment,
+    Config,
+    ListingGroup,
+    author_name,
+    opened_database,
+    parse_instant,
+    parse_span,
+)
+from monitor.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from monitor.model import Silence
+
+app = typer.Typer(
+    cls=ListingGroup,
+    help="Hold alerts back that on-call knows already: add, list and expire silences. Without a command: `ls`.",
+)
+
+
+@app.command("add")
+def add_silence(  # noqa: PLR0913 - the command's options
+    matchers: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="MATCHER...",
+            help="All of them must match: name=value, name!=value, name=~regex or name!~regex, of alert, comparison, segment, "
+            "severity, metric, statistic or a label of the rule.",
+        ),
+    ],
+    *,
+    span: Annotated[str | None, typer.Option("--for", help="How long, such as 2h.")] = None,
+    until: Annotated[str | None, typer.Option("--until", help="Instead of --for: its end, ISO 8601.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Its beginning, ISO 8601; default now.")] = None,
+    by: Author = None,
+    comment: Comment = "",
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Hold alerts back for a time. What still fires when it ends is sent then; what ended meanwhile never is."""
+    from monitor.alerts import Matcher
+    from monitor.model import Silence
+
+    now = datetime.now(UTC)
+    starts_at = now if start is None else parse_instant(start)
+    silence = Silence(
+        id=0,
+        matchers=tuple(str(Matcher.parse(text)) for text in matchers),
+        author=author_name(by),
+        comment=comment,
+        created_at=now,
+        starts_at=starts_at,
+        ends_at=_end(starts_at, now, span, until),
+    )
+    with opened_database(config) as (store, _):
+        _print([store.add_silence(silence)], as_json=as_json)
+
+
+@app.command("ls")
+def list_silences(
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """List silences that hold now or later."""
+    with opened_database(config) as (store, _):
+        found = store.silences(ending_after=None if every else datetime.now(UTC))
+    _print(found, as_json=as_json)
+
+
+@app.command("expire")
+def expire_silences(
+    numbers: Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of silences, as `silence ls` shows them.")],
+    config: Config = DEFAULT_CONFIG,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """End silences now. What still fires is sent."""
+    now = datetime.now(UTC)
+    with opened_database(config) as (store, _):
+        missing = [str(number) for number in numbers if not store.expire_silence(number, now=now)]
+    if missing:
+        msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
+        raise ConfigError(msg)
+    if as_json:
+        print_json({"ended": numbers})
+    else:
+        print_line(f"ended: {', '.join(map(str, numbers))}")
+
+
+def _print(found: Iterable[Silence], *, as_json: bool) -> None:
+    if as_json:
+        for each in found:
+            print_json(pick(each, "id", "matchers", "author", "comment", "starts_at", "ends_at"))
+        return
+    columns = ("id>", "matchers", "from", "until", "by", "comment")
+    rows = (
+        (str(each.id), " ".join(each.matchers), instant(each.starts_at), instant(each.ends_at), each.author, each.comment)
+        for each in found
+    )
+    print_table(columns, rows)
+
+
+def _end(starts_at: datetime, now: datetime, span: str | None, until: str | None) -> datetime:
+    if (span is None) == (until is None):
+        msg = "give either --for or --until: a silence without an end is forgotten"
+        raise typer.BadParameter(msg)
+    try:
+        end = starts_at + parse_span(span) if span is not None else parse_instant(until or "")
+    except OverflowError:
+        msg = f"--for {span} ends after all time: give a shorter one"
+        raise typer.BadParameter(msg) from None
+    if end <= max(starts_at, now):
+        msg = f"its end {instant(end)} is not after its beginning and now: nothing would be held back"
+        raise typer.BadParameter(msg)
+    return end

@@ -1,0 +1,86 @@
+"""Single keys of a configuration, for commands that need no more: quick to load, and the other keys need not be right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import SecretStr
+
+from monitor.errors import ConfigError
+from monitor.settings.problems import Problem
+from monitor.settings.validation import read_mapping, read_text, report_lines
+from monitor.settings.yaml_document import YamlDocument
+from monitor.storage import absolute_url
+
+DEFAULT_LISTEN = "127.0.0.1:29108"
+_PORTS = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatabaseSettings:
+    """The database's URL, and the names of the configured comparisons."""
+
+    database: SecretStr
+    comparison_names: tuple[str, ...]
+
+
+def load_database_settings(path: Path, environ: Mapping[str, str] | None = None) -> DatabaseSettings:
+    """Read the database and the names of comparisons from a configuration file.
+
+    Whoever looks at what is stored may lack the variables and secrets that the daemon runs with. Where these two keys are not
+    plainly right the whole file is checked, and the ConfigError lists everything that is wrong with it.
+    """
+    text, base = read_text(path), path.absolute().parent
+    if (found := _read_keys(read_mapping(text, str(path), environ), base)) is not None:
+        return found
+    from monitor.settings.loader import parse_settings  # noqa: PLC0415 - it loads every source and receiver there is
+
+    settings = parse_settings(text, name=str(path), base_dir=base, environ=environ)
+    return DatabaseSettings(database=settings.database, comparison_names=tuple(each.name for each in settings.comparisons))
+
+
+def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
+    """Return the two keys, None where one of them is missing or odd."""
+    data: Any = document.data
+    comparisons = data.get("comparisons")
+    entries = comparisons if isinstance(comparisons, list) else []
+    names: list[Any] = [each.get("name") if isinstance(each, dict) else None for each in entries]
+    url = data.get("database")
+    has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
+    if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
+        return None
+    try:
+        return DatabaseSettings(database=absolute_url(SecretStr(url), base), comparison_names=tuple(names))
+    except ConfigError:
+        return None
+
+
+def listen_address(path: Path, environ: Mapping[str, str] | None = None) -> tuple[str, int]:
+    """Host and port of `listen`; ConfigError when it cannot be read.
+
+    Nothing else of the file need be right: who only asks the daemon may lack the variables and secrets that it runs with.
+    """
+    document = read_mapping(read_text(path), str(path), environ)
+    problems = [each for each in document.problems if each.path == ("listen",)]
+    data: Any = document.data
+    found = data.get("listen", DEFAULT_LISTEN)
+    try:
+        return split_address(found if isinstance(found, str) and not problems else "")
+    except ValueError as error:
+        lines = report_lines(document, problems or [Problem(("listen",), str(error))], str(path))
+        raise ConfigError("\n".join(lines)) from None
+
+
+def split_address(text: str) -> tuple[str, int]:
+    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:29108`` has the host ``""``, all."""
+    host, separator, port = text.rpartition(":")
+    bare = host.removeprefix("[").removesuffix("]")
+    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
+    if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
+        msg = "must be host:port, such as 127.0.0.1:29108 or [::1]:29108"
+        raise ValueError(msg)
+    return bare, int(port)
