@@ -5,7 +5,7 @@ from typing import Literal
 from alembic import context
 from alembic.autogenerate.api import AutogenContext
 
-from monitor.storage.partitions import without_partitions
+from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.tables import metadata
 
 # A migration spells out its types: it must stay as it is when those of the program change.
@@ -30,6 +30,7 @@ context.configure(
     compare_server_default=True,
     render_as_batch=True,  # SQLite changes a table by copying it
     include_name=without_partitions(context.config.attributes["connection"]),
+    include_object=is_of_dialect(context.config.attributes["connection"]),
     render_item=spell,
     transactional_ddl=True,  # on SQLite too, since we begin transactions ourselves
 )

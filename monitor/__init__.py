@@ -26,20 +26,15 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "METRICS": "monitor.metrics",
-    "compare": "monitor.frames",
-    "compare_many": "monitor.frames",
-    "expected_by_chance": "monitor.metrics",
-    "parse": "monitor.metrics",
-    "rbo_persistence": "monitor.metrics",
-    "rbo_weight": "monitor.metrics",
-    "summarize": "monitor.frames",
-}
+_FRAMES = ("compare", "compare_many", "summarize")
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module("monitor.frames" if name in _FRAMES else "monitor.metrics"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -121,7 +121,7 @@ def _drop(explanation: Explanation) -> float:
 
 
 def _of(amount: float, drop: float) -> str:
-    """A share of the drop; of a rise there is none to tell."""
+    """A share of the drop; of a rise there is none."""
     return f"{amount / drop:.0%}" if drop > 0 else "-"
 
 
@@ -135,7 +135,7 @@ def _words(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmRow:
-    """One arm-wide metric over one segment in both arms, None where undefined; ``n``: lists that it speaks of, at most."""
+    """One arm-wide metric over one segment in both arms, None where undefined; ``n``: lists that it measures, at most."""
 
     segment: str
     metric: str

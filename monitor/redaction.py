@@ -23,7 +23,7 @@ def display_url(url: str | SecretStr) -> str:
     if not separator or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
         return "..."
     credentials, _, rest = rest.rpartition("@")
-    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: nobody can tell
+    if re.search(r"[/?#]", credentials):  # an @ in the path, or a password that was not escaped: unknown
         return f"{scheme}://..."
     place, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
     return f"{scheme}://{place}{slash}{path}" if scheme.startswith(_DATABASES) else f"{scheme}://{place}"
@@ -44,7 +44,7 @@ def require_whole_password(url: URL) -> None:
 
 
 def without_secrets(text: str, url: URL) -> str:
-    """What a database's driver said, with *** for the URL's password and the values of its query, percent-encoded or not."""
+    """The text of a database's driver with *** for the URL's password and the values of its query, percent-encoded or not."""
     values = [value for values in url.normalized_query.values() for value in values]
     secrets = {str(secret) for secret in (url.password, *values) if secret}
     forms = {form for secret in secrets for form in (secret, quote(secret, safe=""), quote_plus(secret))}

@@ -22,24 +22,28 @@ def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
     number of the others, and a user who joins displaces at most one. Without a sample size everybody is asked.
     """
     order = users.users.argsort() if not users.users.is_monotonic_increasing else np.arange(len(users), dtype=np.intp)
-    chosen = order if comparison.sample is None else order[_sample(users.users[order], comparison.sample, comparison, slot)]
+    chosen = (
+        order
+        if comparison.measuring.sample is None
+        else order[_sample(users.users[order], comparison.measuring.sample, comparison, slot)]
+    )
     segments = {name: categories.take(chosen) for name, categories in users.segments.items()}
     # Judged on all users, not on those drawn: which values have a segment must not change with the draw.
-    kept = {name: frequent(categories, comparison.max_segment_values) for name, categories in users.segments.items()}
+    kept = {name: frequent(categories, comparison.measuring.max_segment_values) for name, categories in users.segments.items()}
     return Panel(users=users.users[chosen], segments=split(len(chosen), segments, kept))
 
 
 def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.bool_]:
-    """Which of a run's users are its fixed ones, told from these users alone: bool (n,).
+    """Which of a run's users are its fixed ones, found from these users alone: bool (n,).
 
     Exact over all users that a run asked. Where some are left out, such as those without a score, every fixed one is still
     found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
     Without a sample nobody is fixed.
     """
     is_fixed = np.zeros(len(users), dtype=np.bool_)
-    if comparison.sample is not None:
+    if comparison.measuring.sample is not None:
         names = users.to_numpy(dtype=object)
-        is_fixed[_smallest(names, comparison.sample.fixed, _fixed_salt(comparison))] = True
+        is_fixed[_smallest(names, comparison.measuring.sample.fixed, _fixed_salt(comparison))] = True
     return is_fixed
 
 
@@ -55,7 +59,7 @@ def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot
 
 
 def _fixed_salt(comparison: Comparison) -> str:
-    return f"{comparison.seed}\0{comparison.name}"
+    return f"{comparison.measuring.seed}\0{comparison.name}"
 
 
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
@@ -65,9 +69,9 @@ def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDAr
     return np.argsort(hashes, kind="stable")[:count]
 
 
-UNKNOWN = "unknown"
+UNKNOWN_VALUE = "unknown"
 """Value of a user who has none in a dimension."""
-OTHER = "other"
+OTHER_VALUE = "other"
 """Value that takes in the rarest values when a dimension has too many."""
 
 
@@ -89,8 +93,8 @@ def split(
         named: dict[str, list[npt.NDArray[np.intp]]] = {}
         for code in kept[dimension]:
             named.setdefault(_shortened(str(categories.categories[code])), []).append(np.flatnonzero(codes == code))
-        named.setdefault(OTHER, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
-        named.setdefault(UNKNOWN, []).append(np.flatnonzero(codes < 0))
+        named.setdefault(OTHER_VALUE, []).append(np.flatnonzero((codes >= 0) & ~np.isin(codes, list(kept[dimension]))))
+        named.setdefault(UNKNOWN_VALUE, []).append(np.flatnonzero(codes < 0))
         for value in sorted(named):
             positions = np.sort(np.concatenate(named[value]))
             if len(positions):
@@ -107,7 +111,7 @@ def frequent(categories: pd.Categorical[Any], most: int) -> tuple[int, ...]:
 
 
 def _shortened(value: str) -> str:
-    """The value, or the begin of a long one with a hash that tells it from others."""
+    """The value, or the begin of a long one with a hash that distinguishes it from others."""
     if len(value) <= _LONGEST:
         return value
     return f"{value[: _LONGEST - 9]}~{hashlib.sha256(value.encode(errors='surrogatepass')).hexdigest()[:8]}"

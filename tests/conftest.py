@@ -1,10 +1,14 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
+import fcntl
 import os
 import re
 import signal
+import subprocess
+import sys
 
 import hypothesis
+import pytest
 
 os.environ["RANKWATCH_ENGINE"] = "numpy"  # no test compiles in the background; those of the engines choose for themselves
 
@@ -25,3 +29,17 @@ pytest_plugins = ["servers.postgres"]
 
 hypothesis.settings.register_profile("steady", deadline=None)  # timing decides no test
 hypothesis.settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What numba compiles lies in its cache: one worker compiles it, and the others wait."""
+    with (tmp_path_factory.getbasetemp().parent / "compiling").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        load = "from monitor.kernels.engines.choice import load; load()"
+        subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the random order, but begin with what takes long."""
+    items.sort(key=lambda item: item.get_closest_marker("early") is None)

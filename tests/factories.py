@@ -1,61 +1,106 @@
 """Values for tests, each complete, each field open to change."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from monitor.alerts import evaluate_rules
 from monitor.model import (
+    AlertState,
+    ArmScore,
     Claim,
     Comparison,
+    Coverage,
     CoverageReason,
+    CoverageRule,
+    CoverageShare,
     Direction,
+    Expectation,
+    Findings,
+    FixedLimit,
     Histogram,
+    JudgingPlan,
+    LearnedLimit,
+    Learning,
+    Limit,
+    MeasuredRun,
+    MeasuringPlan,
     Message,
+    PastRun,
     Pull,
     RankingTable,
-    Rule,
+    RunStatus,
     Severity,
+    SimilarityRule,
+    Standstill,
     State,
+    Statistic,
     Summary,
     Transition,
 )
+from monitor.pipeline.expectations import compute_expectations
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
 
 
-def rule(**changes: Any) -> Rule:
-    base = Rule(
+def limit(
+    direction: Direction = Direction.BELOW,
+    threshold: float = 0.35,
+    resolve_at: float | None = None,
+    learned: Learning | None = None,
+) -> Limit:
+    if learned is not None:
+        return LearnedLimit(learning=learned, direction=direction, value=threshold)
+    return FixedLimit(direction=direction, value=threshold, resolve_at=threshold if resolve_at is None else resolve_at)
+
+
+def rule(**changes: Any) -> SimilarityRule:
+    """A rule on similarity; parts of its limit, and the statistic by its name, are given like its own fields."""
+    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
+    base = SimilarityRule(
         alert="SimilarityLow",
         metric="extended_tau",
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.35,
-        resolve_at=0.35,
+        statistic=Statistic.parse(changes.pop("statistic", "mean")),
+        limit=limit(**limits),
         for_runs=2,
         severity=Severity.CRITICAL,
     )
     return replace(base, **changes)
 
 
+def coverage_rule(share: str, *, alert: str = "ListsMissing", **changes: Any) -> CoverageRule:
+    limits = {name: changes.pop(name) for name in ("direction", "threshold", "resolve_at", "learned") if name in changes}
+    limits = {"direction": Direction.ABOVE, "threshold": 1.0, **limits}
+    return replace(CoverageRule(alert=alert, share=CoverageShare.parse(share), limit=limit(**limits)), **changes)
+
+
 def comparison(**changes: Any) -> Comparison:
-    base = Comparison(
-        name="home-feed",
+    """A comparison; fields of its plans are given like its own."""
+    measuring = MeasuringPlan(
         k=10,
         metrics=("extended_tau", "rbo(p=0.9)"),
-        rules=(rule(),),
         sample=None,
         seed=0,
-        deadline=timedelta(seconds=10),
-        min_paired_share=0.5,
         max_segment_values=50,
-        evidence_users=3,
+        deadline=timedelta(seconds=10),
         keep_scores=True,
-        config_hash="0" * 64,
+        evidence_users=3,
     )
-    return replace(base, **changes)
+    judging = JudgingPlan(rules=(rule(),), min_paired_share=0.5)
+    base = Comparison(name="home-feed", config_hash="0" * 64, measuring=measuring, judging=judging)
+    return changed(base, **changes)
+
+
+def changed(what: Comparison, **changes: Any) -> Comparison:
+    """The comparison with other values of these fields, its own or its plans'."""
+    own = {name: value for name, value in changes.items() if name in ("name", "config_hash")}
+    judging = {each.name: changes[each.name] for each in fields(JudgingPlan) if each.name in changes}
+    measuring = {name: value for name, value in changes.items() if name not in own and name not in judging}
+    return replace(what, **own, measuring=replace(what.measuring, **measuring), judging=replace(what.judging, **judging))
 
 
 def claim(**changes: Any) -> Claim:
@@ -134,3 +179,42 @@ def message(*changes: Transition, **fields: Any) -> Message:
         firing=tuple(change for change in told if change.is_start),
     )
     return replace(base, **fields)
+
+
+def findings(
+    slot: datetime = SLOT,
+    *,
+    status: RunStatus = RunStatus.OK,
+    run_reason: str | None = None,
+    summaries: Sequence[Summary] = (),
+    coverage: Coverage | None = None,
+    arm_scores: Sequence[ArmScore] = (),
+) -> Findings:
+    measured = MeasuredRun(coverage=coverage, summaries=tuple(summaries), arm_scores=tuple(arm_scores))
+    return Findings(slot=slot, status=status, reason=run_reason, measured=measured)
+
+
+def evaluate(
+    what: Comparison,
+    *,
+    slot: datetime = SLOT,
+    at: datetime | None = None,
+    states: Sequence[AlertState] = (),
+    expectations: Sequence[Expectation] = (),
+    standstills: Sequence[Standstill] = (),
+    **found: Any,
+) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
+    """All rules evaluated, at the time of the slot unless another is given."""
+    run = findings(slot, **found)
+    return evaluate_rules(what, run, states, at or slot, expectations=expectations, standstills=standstills)
+
+
+def expect(
+    what: Comparison,
+    slot: datetime,
+    summaries: Sequence[Summary],
+    past: Sequence[PastRun],
+    states: Sequence[AlertState] = (),
+    **found: Any,
+) -> tuple[Expectation, ...]:
+    return compute_expectations(what, findings(slot, summaries=summaries, **found), past, states)

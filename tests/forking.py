@@ -15,6 +15,9 @@ from pathlib import Path
 
 Done = subprocess.CompletedProcess[str]
 
+NOBODY = Path("a pipe whose reader has gone")
+"""As a file for output."""
+
 
 @cache
 def context() -> ForkServerContext:
@@ -33,17 +36,20 @@ def context() -> ForkServerContext:
     return forking
 
 
-def rankwatch(*args: str, cwd: Path, env: Mapping[str, str] | None = None, timeout_s: float = 60.0) -> Done:
-    """What ``python -m monitor`` with these arguments prints, and its exit code."""
+def rankwatch(
+    *args: str, cwd: Path, env: Mapping[str, str] | None = None, out: Path | None = None, timeout_s: float = 60.0
+) -> Done:
+    """What ``python -m monitor`` with these arguments prints, and its exit code; ``out`` takes its output instead."""
     with tempfile.TemporaryDirectory() as aside:
-        out, err = Path(aside, "out"), Path(aside, "err")
-        process = started(args, cwd=cwd, env=env, out=out, err=err)
+        printed, err = Path(aside, "out"), Path(aside, "err")
+        process = started(args, cwd=cwd, env=env, out=out or printed, err=err)
         process.join(timeout_s)
         if process.is_alive():
             process.kill()
             process.join()
             raise subprocess.TimeoutExpired(args, timeout_s)
-        return Done(args, process.exitcode or 0, out.read_text(encoding="utf-8"), err.read_text(encoding="utf-8"))
+        shown = printed.read_text(encoding="utf-8") if out is None else ""
+        return Done(args, process.exitcode or 0, shown, err.read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -73,9 +79,16 @@ def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out:
     os.environ.clear()
     os.environ.update(environment)
     for number, path in ((1, out), (2, err)):
-        opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        opened = _unread() if path == str(NOBODY) else os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         os.dup2(opened, number)
         os.close(opened)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, encoding="utf-8", closefd=False) for number in (1, 2))
+    sys.stdout = os.fdopen(1, "w", encoding=os.environ.get("PYTHONIOENCODING", "utf-8"), closefd=False)
+    sys.stderr = os.fdopen(2, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)
     sys.argv = ["rankwatch", *args]
     main()
+
+
+def _unread() -> int:
+    reading, writing = os.pipe()
+    os.close(reading)
+    return writing

@@ -112,7 +112,14 @@ def hostile_message(text: str) -> Message:
     item = ExposedItem(item=text, title=text, before=0.1, after=0.7, share_before=0.03, share_after=0.61)
     lists = ExampleLists(user=text, baseline=(text, "b"), candidate=(text,))
     group = UserGroup(change=Change.REPLACED, users=1, share=1.0, share_before=None, distance=0.5, examples=(lists,))
-    told = explanation(sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text)
+    hostile = explanation(sentence=text, segment=text, gained=(item,), lost=(item,), groups=(group,), metric=text)
     names = {"comparison": text, "alert": text, "segment": text, "reason": text, "metric": text, "statistic": text}
     change = start(**names, explanation=text, runbook_url=text, labels={"team": text})
-    return message(change, comparison=text, briefing=Briefing(explanation=told, examples=(lists, lists)))
+    return message(change, comparison=text, briefing=Briefing(explanation=hostile, examples=(lists, lists)))
+
+
+FIRING = transition(explanation="All of the drop: everywhere, items moved.", interval=(0.241, 0.267), normal=0.512)
+ENDED = transition(from_state=State.FIRING, to_state=State.QUIET, value=None, reason="fine again", runbook_url=None)
+SEEN = transition(from_state=State.FIRING, to_state=State.FIRING, reason="acknowledged by kim")
+OTHER = transition(segment="country=DE", dedup_key="fedcba9876543210fedcba9876543210")
+START, END = message(FIRING), message(ENDED)

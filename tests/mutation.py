@@ -6,11 +6,12 @@ Each mutant is applied to a scratch copy of the checkout, in which the tests tha
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import random
+import re
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -20,17 +21,16 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
-_COMPARISONS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq}
-_MEMBERSHIP = {ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In}
-_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {**_COMPARISONS, **_MEMBERSHIP}
+import pandas as pd  # noqa: F401 - for the tests, as are those below
+import pytest
+import scipy.stats  # noqa: F401
+import sqlalchemy  # noqa: F401
+
+_PAIRS = ((ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.Is, ast.IsNot), (ast.In, ast.NotIn))
+_OPPOSITE: dict[type[ast.cmpop], type[ast.cmpop]] = {one: other for pair in _PAIRS for one, other in (pair, pair[::-1])}
 _ARITHMETIC: dict[type[ast.operator], type[ast.operator]] = {
-    ast.Add: ast.Sub,
-    ast.Sub: ast.Add,
-    ast.Mult: ast.Div,
-    ast.Div: ast.Mult,
-    ast.FloorDiv: ast.Mult,
-    ast.Mod: ast.Mult,
-}
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult
+}  # fmt: skip
 _NOT_CODE = {"annotation", "returns", "decorator_list", "type_params"}
 _SLOW = {"bench", "cli", "demo", "deploy", "killing", "service"}
 """Folders whose tests run only for mutants of the package of the same name: they start processes."""
@@ -112,50 +112,55 @@ def _mutated(source: str, site: int) -> str:
 
 
 def tests_of(root: Path, file: str) -> list[str]:
-    """All tests of the module's package, and files elsewhere that import it; those that name the module come first."""
+    """Tests of the package that name the module or what it defines, or all of them; and files elsewhere that import it."""
     package, dotted, stem = Path(file).parts[1], ".".join(Path(file).with_suffix("").parts), Path(file).stem
-    found = []
-    for path in sorted((root / "tests").rglob("test_*.py")):
-        folder, text = path.relative_to(root).parts[1], path.read_text(encoding="utf-8")
-        if folder == package or (dotted in text and folder not in _SLOW):
-            found.append((dotted not in text, stem not in text, str(path.relative_to(root))))
-    return [path for *_, path in sorted(found)]
+    defined = {getattr(node, "name", "_") for node in ast.parse((root / file).read_text(encoding="utf-8")).body}
+    named = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in (dotted, *defined) if not name.startswith("_")))
+    texts = {path.relative_to(root): path.read_text(encoding="utf-8") for path in sorted((root / "tests").rglob("test_*.py"))}
+    own = [path for path in texts if path.parts[1] == package]
+    near = [path for path in own if named.search(texts[path]) or stem in path.stem]
+    far = [path for path in texts if path.parts[1] not in {package, *_SLOW} and dotted in texts[path]]
+    return [str(path) for path in (*(near or own), *far)]
 
 
 def _run(folder: Path, tests: Sequence[str], limit_s: float) -> str:
-    command = [sys.executable, "-m", "pytest", *_OPTIONS, *tests]
-    environment, nowhere = os.environ | {"PYTHONPATH": str(folder)}, subprocess.DEVNULL
-    child = subprocess.Popen(
-        command, cwd=folder, env=environment, start_new_session=True, stdin=nowhere, stdout=nowhere, stderr=nowhere
-    )
-    try:
-        return "caught" if child.wait(limit_s) else "missed"
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
+    """Run the tests in a process forked from this one, which has loaded what takes long to load, but not the program."""
+    child = multiprocessing.get_context("fork").Process(target=_pytest, args=(folder, tests))
+    child.start()
+    child.join(limit_s)
+    if child.is_alive():
+        os.killpg(child.pid or 0, signal.SIGKILL)
+        child.join()
         return "hung"
+    return "caught" if child.exitcode else "missed"
 
 
-def _try(folder: Path, mutant: Mutant, limit_s: float) -> str:
-    file = folder / mutant.file
-    source, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
-    try:
-        file.write_text(_mutated(source, mutant.site), encoding="utf-8")
-        return _run(folder, tests_of(folder, mutant.file), limit_s)
-    finally:
-        file.write_text(source, encoding="utf-8")
-        os.utime(file, ns=times)  # machine code that was compiled from it stays good
+def _pytest(folder: Path, tests: Sequence[str]) -> None:
+    os.setsid()
+    os.chdir(folder)
+    os.environ["PYTHONPATH"] = str(folder)
+    sys.path.insert(0, str(folder))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in range(3):
+        os.dup2(nowhere, number)
+    sys.exit(pytest.main([*_OPTIONS, *tests]))
 
 
 def _outcomes(folder: Path, drawn: Sequence[Mutant]) -> Iterator[tuple[Mutant, str]]:
     """Each mutant's; a file's tests run once without a fault, which says how long they may take with one."""
-    limits: dict[tuple[str, ...], float] = {}
+    limits: dict[str, float] = {}
     for mutant in drawn:
-        tests, began = tuple(sorted(tests_of(folder, mutant.file))), time.monotonic()
-        if tests not in limits and _run(folder, tests, 1200) != "missed":
+        file, tests, began = folder / mutant.file, tests_of(folder, mutant.file), time.monotonic()
+        if mutant.file not in limits and _run(folder, tests, 1200) != "missed":
             sys.exit(f"tests fail without a fault: {' '.join(tests)}")
-        limit_s = limits.setdefault(tests, 20 + 3 * (time.monotonic() - began))
-        yield mutant, _try(folder, mutant, limit_s)
+        limit_s = limits.setdefault(mutant.file, 20 + 3 * (time.monotonic() - began))
+        source, times = file.read_text(encoding="utf-8"), (file.stat().st_atime_ns, file.stat().st_mtime_ns)
+        try:
+            file.write_text(_mutated(source, mutant.site), encoding="utf-8")
+            yield mutant, _run(folder, tests, limit_s)
+        finally:
+            file.write_text(source, encoding="utf-8")
+            os.utime(file, ns=times)  # machine code that was compiled from it stays good
 
 
 def main() -> None:
@@ -172,7 +177,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="mutation-") as home:
         folder = Path(home) / "checkout"
         shutil.copytree(given.root, folder, ignore=shutil.ignore_patterns(".git", ".venv", ".hypothesis", ".*_cache"))
-        for mutant, outcome in _outcomes(folder, sorted(drawn)):
+        for mutant, outcome in _outcomes(folder, drawn):
             counts[outcome] += 1
             sys.stdout.write(json.dumps({"outcome": outcome, **mutant._asdict()}) + "\n")
             sys.stdout.flush()

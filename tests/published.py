@@ -206,7 +206,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.outbox({"pager": 3}, {"pager": 7.5}, {"pager": 2}, {"pager": 1})
     publisher.database(is_up=True)
     publisher.database_sizes({DataKind.SCORES: 4096})
-    publisher.pruned(Pruned(aged={DataKind.SCORES: 6}, early={DataKind.LISTS: 2}), at=SLOT)
+    publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
     publisher.led_by(lambda: (True, 7))
     return publisher
 

@@ -15,7 +15,7 @@ with DAG(
     "rankwatch_home_feed",
     schedule="*/15 * * * *",  # as in the configuration: the slot is the time that Airflow scheduled
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,  # what a recommender answers now says nothing of an hour ago
+    catchup=False,  # what a recommender answers now is not what it answered an hour ago
     max_active_runs=1,
 ):
     # Any exit code but 0 fails the task. Tried again, it runs the same slot again, which alerts nobody twice.

@@ -5,7 +5,6 @@ from monitor.alerts.incidents import GROUP_FOR, assign_incidents
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.matchers import Matcher
 from monitor.alerts.notification_policy import (
-    Addressee,
     Dispatch,
     MaintenanceWindow,
     NotificationPolicy,
@@ -14,15 +13,14 @@ from monitor.alerts.notification_policy import (
     compose_repetitions,
 )
 from monitor.alerts.retirement import find_outdated, retire_alerts
-from monitor.alerts.rule_evaluation import evaluate_rules, segments_of
+from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
-from monitor.alerts.verdicts import CHURN, LEAST_CHANGES, find_churn, judge_similarity, other_arm
+from monitor.alerts.verdicts import CHURN, find_churn, other_arm
 
 __all__ = [
     "CHURN",
     "GROUP_FOR",
-    "LEAST_CHANGES",
-    "Addressee",
+    "JUDGES",
     "Dispatch",
     "Evaluation",
     "MaintenanceWindow",
@@ -38,10 +36,10 @@ __all__ = [
     "evaluate_rules",
     "find_churn",
     "find_outdated",
-    "judge_similarity",
     "judge_stale",
     "next_attempt",
     "other_arm",
     "retire_alerts",
     "segments_of",
+    "thin_segments",
 ]

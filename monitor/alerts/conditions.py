@@ -1,11 +1,11 @@
-"""What a rule on a condition says: whether anything could be said of drift in a run, and if not, why."""
+"""Verdicts of rules on conditions: whether drift can be judged after a run, and if not, why."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
 from monitor.alerts.verdicts import judge_status, undecided
-from monitor.model import Condition, Outcome, Rule, RunStatus, Verdict
+from monitor.model import Condition, ConditionRule, Outcome, RunStatus, Verdict
 
 _CLEAR_WORDS = {
     Condition.ERROR: "the run did not fail",
@@ -16,40 +16,41 @@ _CLEAR_WORDS = {
 
 
 def judge_condition(
-    rule: Rule, status: RunStatus, run_reason: str | None, verdicts: Sequence[Verdict], *, is_strange: bool = False
+    rule: ConditionRule, status: RunStatus, run_reason: str | None, verdicts: Sequence[Verdict], *, is_unknown: bool = False
 ) -> Verdict | None:
-    """Judge one segment by the ``verdicts`` of the other rules on it; None where a run says nothing of the condition.
+    """Judge one segment by the ``verdicts`` of the other rules on it; None where a run decides nothing about the condition.
 
     ``error``: the run failed. ``no_data``: too little was compared as a whole, or no rule had data to judge by, or nobody asked
-    belongs to the segment any more (``is_strange``). ``too_few``: some rule had too few users. What a rule has yet to learn is
-    neither. Of these two a run that failed says nothing. Of ``stale`` a run tells the end only, when it is ok.
+    belongs to the segment any more (``is_unknown``). ``too_few``: some rule had too few users. What a rule has yet to learn is
+    neither. A failed run decides neither of these two. A run only ever ends ``stale``, and only when it is ok.
     """
-    condition = Condition(rule.statistic)
+    condition = rule.condition
     unjudged = judge_status(status, run_reason)
     if condition is Condition.STALE:
         return _clear(condition) if unjudged is None else None
     if unjudged is not None:
         return _judge_unjudged(condition, unjudged)
-    if condition is Condition.NO_DATA and is_strange:
+    if condition is Condition.NO_DATA and is_unknown:
         return _in_condition("no user of the panel belongs to the segment any more", 0)
-    told = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
-    is_judged = condition is Condition.NO_DATA and len(told) < len(verdicts)  # what one rule lacks does not silence the others
-    if not told or is_judged:
+    lacking = [each for each in verdicts if each.outcome.value == condition.value and not each.is_learning]
+    # Where any rule had data something was judged: what the others lack does not make it a segment without data.
+    is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
+    if not lacking or is_judged:
         return _clear(condition)
-    others = f" ({len(told):,} rules say so)" if len(told) > 1 else ""
-    return _in_condition(f"{told[0].reason}{others}", told[0].users)
+    others = f" ({len(lacking):,} rules report it)" if len(lacking) > 1 else ""
+    return _in_condition(f"{lacking[0].reason}{others}", lacking[0].users)
 
 
 def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
-    """The verdict, which ends what stands where the configuration ignores the reason for its silence."""
+    """The verdict; where the configuration ignores the condition that it reports, one that ends pending and firing alerts."""
     if verdict.outcome in (Outcome.OK, Outcome.BREACH) or verdict.is_learning or Condition(verdict.outcome) not in ignored:
         return verdict
     reason = f"{verdict.reason}; not waited for, since {verdict.outcome} is ignored"
-    return Verdict(outcome=verdict.outcome, reason=reason, value=verdict.value, users=verdict.users, is_given_up=True)
+    return Verdict(outcome=verdict.outcome, reason=reason, value=verdict.value, users=verdict.users, is_ignored=True)
 
 
 def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
-    """Of a run that is not ok; ``unjudged`` says which of the two it is."""
+    """The verdict for a run that is not ok, of which ``unjudged`` has outcome and reason."""
     if unjudged.outcome.value == condition.value:
         return _in_condition(unjudged.reason, 0)
     if condition is Condition.ERROR:

@@ -1,4 +1,4 @@
-"""Which firings are told as one."""
+"""Incidents: which firings are notified as one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from monitor.model import AlertState, Severity, State, Transition
 
 GROUP_FOR = timedelta(days=1)
-"""How long after the last one firings join an incident, unless told otherwise."""
+"""How long after the last one firings join an incident, unless configured otherwise."""
 MOST_PERIODS = 7
-"""So many times as long after its beginning none joins it any more."""
+"""An incident accepts no firing later than so many times `GROUP_FOR` after its beginning."""
 
 
 def assign_incidents(
@@ -26,8 +26,8 @@ def assign_incidents(
     """The states and transitions of one run with their incidents; ``before`` are the comparison's states as stored.
 
     What begins to fire joins the newest incident of the same severity if the last of its firings that last began at most
-    ``group_for`` before, and the first at most `LONGEST` times that; else what begins makes a new one together. What goes on
-    stays where it is, with who looks after it.
+    ``group_for`` before, and the first at most `LONGEST` times that; else what begins makes a new one together. A firing that
+    lasts stays in its incident, with its acknowledgement.
     """
     stored = {(state.alert, state.segment): state for state in before}
     open_ones = [state for state in stored.values() if state.state is State.FIRING and state.incident]
@@ -50,7 +50,7 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
 
 
 def _new(comparison: str, severity: Severity, slot: datetime) -> str:
-    """The same whenever and wherever it is worked out."""
+    """The same whenever and wherever it is computed."""
     named = json.dumps([comparison, severity.value, slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]
 

@@ -12,16 +12,20 @@ from monitor.model import AlertState, Outcome, Rule, State, Transition, Verdict
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One look at one segment: of which comparison, for which slot, and at what time it was taken."""
+    """One evaluation of one rule: of which comparison and segment, for which slot, and at what time.
+
+    ``learned_limit``: the limit that the rule has learned for this run, None where it has learned none.
+    """
 
     comparison: str
     segment: str
     slot: datetime
     at: datetime
+    learned_limit: float | None = None
 
 
 def advance(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, look: Evaluation
+    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation
 ) -> tuple[AlertState, Transition | None]:
     """Move the state by one verdict; the transition if it changed, else None.
 
@@ -35,23 +39,23 @@ def advance(
     ============  ======================================  ============================================  ====================
 
     ``no_data``, ``too_few`` and ``error`` hold the state: they neither reset nor advance the streak, and the state carries
-    their outcome and reason. Where they are given up they make it quiet, and an end says that nobody saw it recover. A slot
+    their outcome and reason. Where they are ignored they make it quiet, with the reason that nobody saw it recover. A slot
     that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold or ``for`` was changed goes on
     from the stored state: what fires keeps firing, under its key and its severity.
     """
-    if previous is not None and look.slot <= previous.judged_slot:
+    if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
     was, streak = (previous.state, previous.streak) if previous else (State.QUIET, 0)
     now, streak = _step(was, streak, verdict, rule)
-    if verdict.is_given_up and now is not was:
+    if verdict.is_ignored and now is not was:
         verdict = replace(verdict, reason=f"{verdict.reason}: ended, but not seen to recover")
-    state = _state(rule, verdict, previous, look, now, streak)
-    return state, None if now is was else _transition(rule, previous, state, look)
+    state = _state(rule, verdict, previous, evaluation, now, streak)
+    return state, None if now is was else _transition(rule, previous, state, evaluation)
 
 
 def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
-        return (State.QUIET, 0) if verdict.is_given_up else (state, streak)
+        return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
     if state is State.FIRING:
         recovered = streak + 1 if verdict.outcome is Outcome.OK and verdict.is_recovered else 0
         return (State.QUIET, 0) if recovered >= rule.resolve_after else (state, recovered)
@@ -61,56 +65,56 @@ def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[Stat
 
 
 def _state(
-    rule: Rule, verdict: Verdict, previous: AlertState | None, look: Evaluation, state: State, streak: int
+    rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation, state: State, streak: int
 ) -> AlertState:
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
     return AlertState(
-        comparison=look.comparison,
+        comparison=evaluation.comparison,
         alert=rule.alert,
-        segment=look.segment,
+        segment=evaluation.segment,
         state=state,
-        since=held.since if held else look.slot,
+        since=held.since if held else evaluation.slot,
         streak=streak,
-        judged_slot=look.slot,
+        judged_slot=evaluation.slot,
         outcome=verdict.outcome,
         reason=verdict.reason,
         value=verdict.value,
         users=verdict.users,
-        threshold=rule.threshold,
+        threshold=rule.threshold if evaluation.learned_limit is None else evaluation.learned_limit,
         severity=firing.severity if firing else rule.severity,
-        dedup_key=firing.dedup_key if firing else _dedup_key(rule, look, state),
+        dedup_key=firing.dedup_key if firing else _dedup_key(rule, evaluation, state),
     )
 
 
-def _transition(rule: Rule, previous: AlertState | None, state: AlertState, look: Evaluation) -> Transition:
+def _transition(rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation) -> Transition:
     ended = previous if previous is not None and previous.state is State.FIRING else None
     return Transition(
-        comparison=look.comparison,
+        comparison=evaluation.comparison,
         alert=rule.alert,
-        segment=look.segment,
-        slot=look.slot,
-        at=look.at,
+        segment=evaluation.segment,
+        slot=evaluation.slot,
+        at=evaluation.at,
         from_state=previous.state if previous else State.QUIET,
         to_state=state.state,
         reason=state.reason,
         value=state.value,
         direction=rule.direction,
-        threshold=rule.threshold,
+        threshold=state.threshold,
         users=state.users,
-        metric=rule.metric,
-        statistic=rule.statistic,
+        metric=rule.subject.metric,
+        statistic=rule.subject.statistic,
         severity=ended.severity if ended else rule.severity,
-        since=look.slot if previous is None or previous.state is State.QUIET else previous.since,
+        since=evaluation.slot if previous is None or previous.state is State.QUIET else previous.since,
         dedup_key=ended.dedup_key if ended else state.dedup_key,
         runbook_url=rule.runbook_url,
         labels=rule.labels,
     )
 
 
-def _dedup_key(rule: Rule, look: Evaluation, state: State) -> str | None:
-    """Name of the firing that begins in this slot: the same whenever and wherever it is worked out."""
+def _dedup_key(rule: Rule, evaluation: Evaluation, state: State) -> str | None:
+    """Name of the firing that begins in this slot: the same whenever and wherever it is computed."""
     if state is not State.FIRING:
         return None
-    named = json.dumps([look.comparison, rule.alert, look.segment, look.slot.astimezone(UTC).isoformat()])
+    named = json.dumps([evaluation.comparison, rule.alert, evaluation.segment, evaluation.slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]

@@ -13,10 +13,10 @@ _LOST = "unknown"
 def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison]) -> tuple[AlertState, ...]:
     """Pending and firing states that no rule of these comparisons looks at any more.
 
-    Under ``segments: each`` a segment is never outdated, however long nobody has seen it. Quiet states are left out: nothing
-    has to be ended or told, and they would go on where they stand if their rule came back.
+    Under ``segments: each`` a segment is never outdated, however long it has had no users. Quiet states are left out: there is
+    nothing to end, and they would go on from where they are if their rule came back.
     """
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
     return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
 
 
@@ -26,13 +26,13 @@ def retire_alerts(
     """Transitions to quiet for every outdated state; those that end a firing are announced as any other end.
 
     ``comparisons`` are all that the configuration holds now. ``causes`` are stored transitions, oldest first: the last one
-    of an alert and segment tells the metric and labels under which receivers know it, now that the rule cannot. Such an end
+    of an alert and segment has the metric and labels under which receivers know it, now that the rule is gone. Such an end
     belongs to no slot; ``at`` stands for it.
     """
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.rules} for comparison in comparisons}
-    told = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
+    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
+    last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
     return tuple(
-        _end(state, told.get((state.comparison, state.alert, state.segment)), _why(state, rules) or "", at)
+        _end(state, last.get((state.comparison, state.alert, state.segment)), _why(state, rules) or "", at)
         for state in find_outdated(states, comparisons)
     )
 

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from monitor.alerts.conditions import apply_ignored, judge_condition
-from monitor.alerts.limits import apply_bounds, judge_learned
+from monitor.alerts.limits import apply_bounds, judge_reading
 from monitor.alerts.machine import Evaluation, advance
-from monitor.alerts.verdicts import judge_coverage, judge_similarity, judge_standstill, judge_unknown_segment
+from monitor.alerts.verdicts import judge_standstill, judge_unknown_segment, read_coverage, read_similarity
 from monitor.model import (
     ALL,
-    COVERAGE,
-    FROZEN,
-    UNMEASURED,
     AlertState,
-    ArmScore,
     Comparison,
+    ConditionRule,
     Coverage,
     CoverageRow,
+    CoverageRule,
     Expectation,
+    Findings,
     Outcome,
     Rule,
     RuleKind,
     RunStatus,
+    SimilarityRule,
+    Standstill,
+    StandstillRule,
     State,
     Summary,
     Transition,
@@ -35,126 +38,170 @@ from monitor.model import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Run:
-    """One run as rules look at it: by segment, by segment and metric, by alert and segment."""
+    """One run as rules look at it: by segment, by segment and metric, by alert and segment.
 
-    status: RunStatus
-    reason: str | None
+    ``verdicts`` of the rules on similarity, or else on coverage, by segment: conditions look at these.
+    """
+
+    found: Findings
     summaries: Mapping[tuple[str, str], Summary]
     covered: Mapping[str, CoverageRow]
     thin: Mapping[str, str]
-    learned: Mapping[tuple[str, str], Expectation]
-    arm_scores: Sequence[ArmScore]
+    expectations: Mapping[tuple[str, str], Expectation]
+    standstills: Mapping[str, Standstill]
     states: Sequence[AlertState]
+    verdicts: Mapping[str, Sequence[Verdict]] = field(default_factory=dict)
+
+    def is_unknown(self, segment: str) -> bool:
+        """Whether nobody asked belongs to the segment, although it is known who was asked."""
+        return bool(self.covered) and segment not in self.covered
 
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """What one rule, with the limit of this run, says of one segment."""
+    """What one rule concludes about one segment."""
 
     rule: Rule
     segment: str
     verdict: Verdict
 
 
-def evaluate_rules(  # noqa: PLR0913 - a run is all of this
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """How rules of one kind are judged: the segments that a run measured for a rule, and the verdict on one of them."""
+
+    measured: Callable[[Any, _Run], Collection[str]]
+    verdict: Callable[[Any, str, _Run], Verdict | None]
+
+
+def evaluate_rules(
     comparison: Comparison,
-    *,
-    slot: datetime,
-    at: datetime,
-    status: RunStatus,
-    run_reason: str | None,
-    summaries: Sequence[Summary],
+    found: Findings,
     states: Sequence[AlertState],
-    thin: Mapping[str, str] | None = None,
-    coverage: Coverage | None = None,
+    at: datetime,
+    *,
     expectations: Sequence[Expectation] = (),
-    arm_scores: Sequence[ArmScore] = (),
+    standstills: Sequence[Standstill] = (),
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     """Judge one finished run: the new state of every alert looked at, and the transitions, in the order of rules and segments.
 
-    Rules on conditions come last, for they look at what the others say. ``states`` are the stored ones of this comparison;
-    those that no rule looks at are not returned. ``at`` is the time of judging, ``run_reason`` says why a run is not ok.
-    ``thin`` names segments of which too little was compared, each with the reason; ``coverage`` is that of the run, where it
-    got so far, ``arm_scores`` what was measured of each arm. The same arguments give the same answer, and a slot judged before
-    none.
+    Rules on conditions come last, for they look at the verdicts of the others. ``states`` are the stored ones of this
+    comparison; those that no rule looks at are not returned. ``at`` is the time of judging. The same arguments give the same
+    answer, and a slot judged before none.
     """
-    given = _Run(
-        status=status,
-        reason=run_reason,
-        summaries={(summary.segment, summary.metric): summary for summary in summaries},
-        covered={row.segment: row for row in coverage.rows} if coverage else {},
-        thin=thin or {},
-        learned={(each.alert, each.segment): each for each in expectations},
-        arm_scores=arm_scores,
-        states=states,
-    )
-    on_drift = [*_judge_rules(comparison.rules, given)]
+    run = _look_up(comparison, found, states, expectations, standstills)
+    on_drift = [
+        each for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)
+    ]
+    run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
+    on_conditions = [
+        each for rule in comparison.judging.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)
+    ]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
-    for each in (*on_drift, *_judge_conditions(comparison.rules, given, on_drift)):
-        look = Evaluation(comparison=comparison.name, segment=each.segment, slot=slot, at=at)
-        verdict, previous = apply_ignored(each.verdict, comparison.ignored), stored.get((each.rule.alert, each.segment))
-        state, transition = advance(each.rule, verdict, previous, look)
+    for each in (*on_drift, *on_conditions):
+        evaluation = Evaluation(
+            comparison=comparison.name,
+            segment=each.segment,
+            slot=found.slot,
+            at=at,
+            learned_limit=_learned_limit(each, run),
+        )
+        verdict, previous = apply_ignored(each.verdict, comparison.judging.ignored), stored.get((each.rule.alert, each.segment))
+        state, transition = advance(each.rule, verdict, previous, evaluation)
         moved.append(state)
         transitions.extend([transition] if transition else [])
     return tuple(moved), tuple(transitions)
 
 
-def _judge_rules(rules: Iterable[Rule], given: _Run) -> Iterator[_Evaluated]:
-    for rule in (rule for rule in rules if rule.kind is not RuleKind.CONDITION):
-        measured = (
-            given.covered if rule.metric == COVERAGE else {name for name, metric in given.summaries if metric == rule.metric}
-        )
-        for segment in segments_of(rule, measured, given.states):
-            expectation = given.learned.get((rule.alert, segment))
-            yield _Evaluated(_limited(rule, expectation), segment, _judge(rule, segment, given, expectation))
+def thin_segments(coverage: Coverage | None, min_paired_share: float) -> dict[str, str]:
+    """Segments of which too small a share was compared, with the figures: they are neither shown nor judged as the whole."""
+    return {
+        row.segment: f"{row.paired:,} of {row.asked:,} users, under min_paired_share {min_paired_share:.0%}"
+        for row in (coverage.rows if coverage else ())
+        if row.segment != ALL and row.paired < min_paired_share * row.asked
+    }
 
 
-def _judge(rule: Rule, segment: str, given: _Run, expectation: Expectation | None) -> Verdict:
-    if rule.metric == FROZEN:
-        return judge_standstill(rule, given.status, given.arm_scores, expectation, given.reason)
-    summary, row = given.summaries.get((segment, rule.metric)), given.covered.get(segment)
-    is_strange = bool(given.covered) and row is None and summary is None  # no user asked belongs to it
-    if is_strange and given.status is RunStatus.OK:
-        verdict = judge_unknown_segment(segment, given.covered.values())
-    elif rule.metric == COVERAGE:
-        verdict = judge_coverage(rule, segment, given.status, row, given.reason)
-    else:
-        verdict = judge_similarity(rule, segment, given.status, summary, given.reason, given.thin.get(segment))
-    if rule.kind in (RuleKind.DROP, RuleKind.TREND):
-        verdict = judge_learned(rule, verdict, segment, expectation)
+def _look_up(
+    comparison: Comparison,
+    found: Findings,
+    states: Sequence[AlertState],
+    expectations: Sequence[Expectation],
+    standstills: Sequence[Standstill],
+) -> _Run:
+    measured = found.measured
+    return _Run(
+        found=found,
+        summaries={(summary.segment, summary.metric): summary for summary in measured.summaries},
+        covered={row.segment: row for row in measured.coverage.rows} if measured.coverage else {},
+        thin=thin_segments(measured.coverage, comparison.judging.min_paired_share),
+        expectations={(each.alert, each.segment): each for each in expectations},
+        standstills={each.alert: each for each in standstills},
+        states=states,
+    )
+
+
+def _evaluate(rule: Rule, run: _Run) -> Iterator[_Evaluated]:
+    judge = JUDGES[rule.kind]
+    # A condition of a segment that nobody belongs to any more matters only while its alert lasts.
+    states = run.states if rule.kind is not RuleKind.CONDITION else [each for each in run.states if _is_alarmed(each)]
+    for segment in segments_of(rule, judge.measured(rule, run), states):
+        verdict = judge.verdict(rule, segment, run)
+        if verdict is not None:
+            yield _Evaluated(rule, segment, verdict)
+
+
+def _judge_similarity(rule: SimilarityRule, segment: str, run: _Run) -> Verdict:
+    found, summary, row = run.found, run.summaries.get((segment, rule.metric)), run.covered.get(segment)
+    if summary is None and run.is_unknown(segment) and found.status is RunStatus.OK:
+        return judge_unknown_segment(segment, run.covered.values())
+    expectation = run.expectations.get((rule.alert, segment))
+    reading = read_similarity(rule, segment, found.status, summary, found.reason, run.thin.get(segment))
+    verdict = judge_reading(rule, reading, expectation)
     return verdict if summary is None else apply_bounds(rule, verdict, summary, row, expectation)
 
 
-def _judge_conditions(rules: Iterable[Rule], given: _Run, judged: Sequence[_Evaluated]) -> Iterator[_Evaluated]:
-    """What can be said of conditions, from what was said of similarity, or else of coverage; never from a standstill alone."""
-    similar, covered = (_by_segment(judged, is_similar=is_similar) for is_similar in (True, False))
-    said = {**covered, **similar}
-    alarmed = [state for state in given.states if state.state is not State.QUIET]
-    for rule in (rule for rule in rules if rule.kind is RuleKind.CONDITION):
-        for segment in segments_of(rule, said, alarmed):
-            is_strange = bool(given.covered) and segment not in given.covered and segment not in said
-            verdict = judge_condition(rule, given.status, given.reason, said.get(segment, ()), is_strange=is_strange)
-            if verdict is not None:
-                yield _Evaluated(rule, segment, verdict)
+def _judge_coverage(rule: CoverageRule, segment: str, run: _Run) -> Verdict:
+    if run.is_unknown(segment) and run.found.status is RunStatus.OK:
+        return judge_unknown_segment(segment, run.covered.values())
+    reading = read_coverage(rule, segment, run.found.status, run.covered.get(segment), run.found.reason)
+    return judge_reading(rule, reading, run.expectations.get((rule.alert, segment)))
 
 
-def _by_segment(judged: Iterable[_Evaluated], *, is_similar: bool) -> dict[str, list[Verdict]]:
-    """What rules on similarity, or else on coverage, say of each segment."""
-    said: dict[str, list[Verdict]] = defaultdict(list)
-    for each in judged:
-        metric = each.rule.metric
-        if metric not in UNMEASURED if is_similar else metric == COVERAGE:
-            said[each.segment].append(each.verdict)
-    return said
+def _judge_standstill(rule: StandstillRule, _segment: str, run: _Run) -> Verdict:
+    found = run.found
+    return judge_standstill(rule, found.status, found.measured.arm_scores, run.standstills.get(rule.alert), found.reason)
 
 
-def _limited(rule: Rule, expectation: Expectation | None) -> Rule:
-    """The rule with the limit that was learned for this run, for states and messages."""
-    if expectation is None or expectation.limit is None:
-        return rule
-    return replace(rule, threshold=expectation.limit, resolve_at=expectation.limit)
+def _judge_condition(rule: ConditionRule, segment: str, run: _Run) -> Verdict | None:
+    is_unknown = run.is_unknown(segment) and segment not in run.verdicts
+    return judge_condition(rule, run.found.status, run.found.reason, run.verdicts.get(segment, ()), is_unknown=is_unknown)
+
+
+JUDGES: Mapping[RuleKind, _Judge] = {
+    RuleKind.SIMILARITY: _Judge(
+        lambda rule, run: {name for name, metric in run.summaries if metric == rule.metric}, _judge_similarity
+    ),
+    RuleKind.COVERAGE: _Judge(lambda _rule, run: run.covered, _judge_coverage),
+    RuleKind.STANDSTILL: _Judge(lambda _rule, _run: (), _judge_standstill),
+    RuleKind.CONDITION: _Judge(lambda _rule, run: run.verdicts, _judge_condition),
+}
+
+
+def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
+    """Verdicts of the rules of one kind."""
+    verdicts: dict[str, list[Verdict]] = defaultdict(list)
+    for each in evaluated:
+        if each.rule.kind is kind:
+            verdicts[each.segment].append(each.verdict)
+    return dict(verdicts)
+
+
+def _learned_limit(each: _Evaluated, run: _Run) -> float | None:
+    learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
+    return None if learned is None or learned.limit is None else float(learned.limit)
 
 
 def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:
@@ -176,5 +223,9 @@ def _known_segments(states: Sequence[AlertState]) -> set[str]:
     return {
         state.segment
         for state in states
-        if state.state is not State.QUIET or (state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
+        if _is_alarmed(state) or (state.judged_slot == newest and state.outcome is not Outcome.NO_DATA)
     }
+
+
+def _is_alarmed(state: AlertState) -> bool:
+    return state.state is not State.QUIET

@@ -12,9 +12,9 @@ from monitor.model import (
     AlertState,
     Comparison,
     Condition,
+    ConditionRule,
     Outcome,
     Rule,
-    RuleKind,
     State,
     Transition,
     Verdict,
@@ -65,18 +65,18 @@ Move = tuple[AlertState, Transition | None]
 
 def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
     stored = {(state.alert, state.segment): state for state in states}
-    for rule in comparison.rules:
-        if rule.kind is RuleKind.CONDITION and rule.statistic == Condition.STALE:
+    for rule in comparison.judging.rules:
+        if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             verdict = Verdict(outcome=Outcome.BREACH, reason=_tell(comparison, wait), value=None, users=0)
             look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
             yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
 
 
 def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
-    rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.rules}
+    rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.judging.rules}
     reason = f"{_tell(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
-    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_given_up=True)
-    for state in states if Condition.STALE in comparison.ignored else ():
+    verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
+    for state in states if Condition.STALE in comparison.judging.ignored else ():
         if state.alert in rules and state.state is not State.QUIET:
             slot = max(wait.since, state.judged_slot) + JUST_AFTER  # runs that failed have judged it since
             look = Evaluation(comparison=comparison.name, segment=state.segment, slot=slot, at=now)
@@ -86,4 +86,4 @@ def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Stalene
 def _tell(comparison: Comparison, wait: Staleness) -> str:
     since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
     newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
-    return f"no run has succeeded {newest}: {comparison.stale_after:,} that were due since failed or were not begun"
+    return f"no run has succeeded {newest}: {comparison.judging.stale_after:,} that were due since failed or were not begun"

@@ -1,41 +1,68 @@
-"""What one rule concludes about one segment of one run: similarity, coverage, standstill, and segments that nobody belongs to."""
+"""What one rule concludes about one segment of one run: similarity, coverage, standstill, unknown segments."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from monitor.model import (
     ALL,
+    MIN_CHANGES,
     Arm,
     ArmScore,
     CoverageRow,
+    CoverageRule,
     CoverageShare,
     Direction,
-    Expectation,
+    FixedLimit,
     Lack,
     Outcome,
-    Rule,
     RunStatus,
+    SeriesRule,
+    SimilarityRule,
+    Standstill,
+    StandstillRule,
     Summary,
     Verdict,
 )
 
+CHURN = "self_churn"
+"""The arm-wide metric of how much of each list was replaced since the last run."""
 
-def judge_similarity(
-    rule: Rule,
+_MOST_NAMED = 3
+_REST = "other"
+_LACK_WORDS = {
+    Lack.MISSING: "gave no list for",
+    Lack.EMPTY: "gave an empty list for",
+    Lack.SHORT: "gave a list shorter than k for",
+    Lack.DUPLICATED: "gave a list with duplicates for",
+    Lack.FAILED: "failed to answer for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The value of a rule's series in one segment of one run, fit to be compared, and the users behind it."""
+
+    value: float
+    users: int
+    segment: str
+
+
+def read_similarity(
+    rule: SimilarityRule,
     segment: str,
     status: RunStatus,
     summary: Summary | None,
     run_reason: str | None,
     thin_reason: str | None = None,
-) -> Verdict:
-    """Judge one segment by one rule.
+) -> Reading | Verdict:
+    """The value, or a verdict with the reason why there is none to compare.
 
-    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (``thin_reason`` says so)
+    ``error`` for a run that did not end well, ``no_data`` when it paired too little as a whole or (then with ``thin_reason``)
     of this segment, when the segment has no user with a defined score, or when the statistic has no finite value; ``too_few``
-    under ``min_users``. Only then is the value compared: ``breach`` strictly on the rule's side of the threshold, otherwise
-    ``ok``, recovered once it reaches ``resolve_at``.
+    under ``min_users``.
     """
     if (unjudged := judge_status(status, run_reason)) is not None:
         return unjudged
@@ -43,7 +70,32 @@ def judge_similarity(
         return undecided(Outcome.NO_DATA, with_cause(f"too little{_of(segment)} could be compared", thin_reason))
     if summary is None or summary.n == 0:
         return undecided(Outcome.NO_DATA, f"no user{_of(segment)} has a value of {rule.metric}")
-    return _measured(rule, segment, summary)
+    if summary.n < rule.min_users:
+        reason = f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, reason, summary.n)
+    value = summary.value(str(rule.statistic))
+    if value is None or not math.isfinite(value):
+        reason = f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
+        return undecided(Outcome.NO_DATA, reason, summary.n)
+    return Reading(value, summary.n, segment)
+
+
+def read_coverage(
+    rule: CoverageRule, segment: str, status: RunStatus, row: CoverageRow | None, run_reason: str | None
+) -> Reading | Verdict:
+    """The share, in every run that knows its coverage, also one that failed for lack of lists; or why there is none.
+
+    ``error`` for a run that ended before anybody was asked, ``no_data`` for a segment of which nobody was asked, ``too_few``
+    for fewer than ``min_users``.
+    """
+    if row is None or not row.asked:
+        if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
+            return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
+        return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
+    if row.asked < rule.min_users:
+        few = f"only {count_users(row.asked, segment)} were asked, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, few, row.asked)
+    return Reading(rule.share.count(row) / row.asked, row.asked, segment)
 
 
 def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
@@ -52,38 +104,20 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
         return None
     if status is RunStatus.INSUFFICIENT:
         return undecided(Outcome.NO_DATA, with_cause("too little of the panel could be compared", run_reason))
-    said = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
-    return undecided(Outcome.ERROR, with_cause(said.get(status, "the run has not ended"), run_reason))
+    failure = {RunStatus.FAILED: "the run failed", RunStatus.ABANDONED: "the run was abandoned before its end"}
+    return undecided(Outcome.ERROR, with_cause(failure.get(status, "the run has not ended"), run_reason))
 
 
-def _measured(rule: Rule, segment: str, summary: Summary) -> Verdict:
-    if summary.n < rule.min_users:
-        reason = f"{count_users(summary.n, segment)} with a value of {rule.metric}, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, reason, summary.n)
-    value = summary.value(rule.statistic)
-    if value is None or not math.isfinite(value):
-        reason = f"{rule.statistic} of {rule.metric} has no value over {count_users(summary.n, segment)}"
-        return undecided(Outcome.NO_DATA, reason, summary.n)
-    shown = format_value(value, rule.threshold, rule.resolve_at)
-    return compare_value(
-        rule, f"{rule.statistic} of {rule.metric} is {shown} over {count_users(summary.n, segment)}", value, summary.n
-    )
-
-
-def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:
-    """A verdict that says nothing of the value."""
-    return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
-
-
-def compare_value(rule: Rule, measured: str, value: float, users: int) -> Verdict:
-    """The value against the rule's threshold; ``measured`` tells the value in words."""
-    is_breach = _beyond(rule.direction, value, rule.threshold)
-    is_recovered = not is_breach and not _beyond(rule.direction, value, rule.resolve_at)
+def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Verdict:
+    """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``."""
+    is_breach = _beyond(limit.direction, reading.value, limit.value)
+    is_recovered = not is_breach and not _beyond(limit.direction, reading.value, limit.resolve_at)
+    shown = describe_value(rule, reading, format_value(reading.value, limit.value, limit.resolve_at))
     return Verdict(
         outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{measured}, {_standing(rule, is_breach=is_breach, is_recovered=is_recovered)}",
-        value=value,
-        users=users,
+        reason=f"{shown}, {_standing(limit, is_breach=is_breach, is_recovered=is_recovered)}",
+        value=reading.value,
+        users=reading.users,
         is_recovered=is_recovered,
     )
 
@@ -92,13 +126,109 @@ def _beyond(direction: Direction, value: float, limit: float) -> bool:
     return value < limit if direction is Direction.BELOW else value > limit
 
 
-def _standing(rule: Rule, *, is_breach: bool, is_recovered: bool) -> str:
-    threshold, resolve_at = _number(rule.threshold), _number(rule.resolve_at)
+def _standing(limit: FixedLimit, *, is_breach: bool, is_recovered: bool) -> str:
     if is_breach:
-        return f"{rule.direction} {threshold}"
+        return f"{limit.direction} {limit.value:.12g}"
     if is_recovered:
-        return f"not {rule.direction} {resolve_at}"
-    return f"not {rule.direction} {threshold} but still {rule.direction} {resolve_at}, where it resolves"
+        return f"not {limit.direction} {limit.resolve_at:.12g}"
+    still = f"still {limit.direction} {limit.resolve_at:.12g}, where it resolves"
+    return f"not {limit.direction} {limit.value:.12g} but {still}"
+
+
+def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
+    """``no_data`` for a segment that no user asked belongs to: a name mistyped, or a value that has vanished.
+
+    The reason names the largest segments of the same dimension, or that there is no such dimension.
+    """
+    dimension = segment.partition("=")[0]
+    kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
+    reason = f"no user of the panel belongs to {segment}"
+    if any(row.segment == f"{dimension}={_REST}" for row in kin):
+        reason += f", unless as one of the rare ones in {dimension}={_REST}"
+    return undecided(Outcome.NO_DATA, f"{reason}; {_describe_kin(dimension, [row.segment for row in kin])}")
+
+
+def _describe_kin(dimension: str, names: list[str]) -> str:
+    if not names:
+        return f"the panel has no segments by {dimension}"
+    rest = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
+    return f"there is {', '.join(names[:_MOST_NAMED])}{rest}"
+
+
+def judge_standstill(
+    rule: StandstillRule,
+    status: RunStatus,
+    scores: Sequence[ArmScore],
+    standstill: Standstill | None,
+    run_reason: str | None,
+) -> Verdict:
+    """Judge whether the arm stands still; the value counts the changes of the other arm since its own last one.
+
+    ``breach`` beyond the limit that was learned, recovered with the arm's next change. ``no_data`` where this run's lists could
+    not be compared with those of the last one, ``too_few`` while it is being learned how often the arm changes.
+    """
+    if (unjudged := judge_status(status, run_reason)) is not None:
+        return unjudged
+    churn = find_churn(scores)
+    if rule.arm not in churn or other_arm(rule.arm) not in churn or standstill is None:
+        return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
+    users = churn[rule.arm].n
+    if users < rule.min_users:
+        few = f"only {count_users(users, ALL)} had a list in the last run too, fewer than the {rule.min_users:,} needed"
+        return undecided(Outcome.TOO_FEW, few, users)
+    if standstill.limit is None:
+        seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
+        learning = f"learning how often the lists of the {rule.arm} change: {seen}"
+        return undecided(Outcome.TOO_FEW, learning, users, is_learning=True)
+    return _compare_standstill(churn, standstill, standstill.limit)
+
+
+def _compare_standstill(churn: dict[Arm, ArmScore], standstill: Standstill, most: int) -> Verdict:
+    arm, other, missed = standstill.arm, other_arm(standstill.arm), standstill.missed
+    is_breach = missed > most
+    seen = (
+        f"lists of the {arm} have not changed while those of the {other} changed {missed} times"
+        if missed
+        else f"lists of the {arm} change"
+    )
+    replaced = f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other].value:.0%} of the {other}"
+    return Verdict(
+        outcome=Outcome.BREACH if is_breach else Outcome.OK,
+        reason=f"{seen}, {'more than' if is_breach else 'at most'} {most} is normal; {replaced}",
+        value=float(missed),
+        users=churn[arm].n,
+        is_recovered=missed == 0,
+    )
+
+
+def find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
+    """Churn of each arm over all users, of those that have one."""
+    return {each.arm: each for each in scores if each.segment == ALL and each.metric == CHURN and each.value is not None}
+
+
+def other_arm(arm: Arm) -> Arm:
+    """The arm that it is compared with."""
+    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE
+
+
+def undecided(outcome: Outcome, reason: str, users: int = 0, *, is_learning: bool = False) -> Verdict:
+    """A verdict without a value: there is none, or none that may be compared."""
+    return Verdict(outcome=outcome, reason=reason, value=None, users=users, is_learning=is_learning)
+
+
+def describe_value(rule: SeriesRule, reading: Reading, shown: str) -> str:
+    """The value in words, ``shown`` as it is formatted, with the users behind it."""
+    users = count_users(reading.users, reading.segment)
+    if isinstance(rule, CoverageRule):
+        return f"{_describe_coverage(rule.share, round(reading.value * reading.users), users)} ({shown})"
+    return f"{rule.statistic} of {rule.metric} is {shown} over {users}"
+
+
+def _describe_coverage(share: CoverageShare, count: int, asked: str) -> str:
+    """``the candidate gave no list for 34 of 690 users``; ``asked``: how many were asked, in words."""
+    if share.arm is None:
+        return f"{count:,} of {asked} could not be compared"
+    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {asked}"
 
 
 def format_value(value: float, *limits: float) -> str:
@@ -119,10 +249,6 @@ def format_apart(value: float, limit: float) -> tuple[str, str]:
     return repr(value), repr(limit)
 
 
-def _number(value: float) -> str:
-    return f"{value:.12g}"
-
-
 def count_users(count: int, segment: str) -> str:
     """``1,874 users of country=UK``."""
     return f"{count:,} user{'' if count == 1 else 's'}{_of(segment)}"
@@ -132,122 +258,6 @@ def _of(segment: str) -> str:
     return "" if segment == ALL else f" of {segment}"
 
 
-def with_cause(what: str, why: str | None) -> str:
-    """What, and why where that is known."""
-    return f"{what}: {why}" if why else what
-
-
-_LACK_WORDS = {
-    Lack.MISSING: "gave no list for",
-    Lack.EMPTY: "gave an empty list for",
-    Lack.SHORT: "gave a list shorter than k for",
-    Lack.DUPLICATED: "gave a list with duplicates for",
-    Lack.FAILED: "failed to answer for",
-}
-
-
-def judge_coverage(rule: Rule, segment: str, status: RunStatus, row: CoverageRow | None, run_reason: str | None) -> Verdict:
-    """Judge one segment by one rule on coverage, in every run that knows its coverage, also one that failed for lack of lists.
-
-    ``error`` for a run that ended before anybody was asked, ``no_data`` for a segment of which nobody was asked, ``too_few``
-    for fewer than ``min_users``.
-    """
-    if row is None or not row.asked:
-        if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
-            return undecided(Outcome.NO_DATA, f"nobody{'' if segment == ALL else f' of {segment}'} was asked")
-        return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
-    if row.asked < rule.min_users:
-        few = f"only {count_users(row.asked, segment)} were asked, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, row.asked)
-    share = CoverageShare.parse(rule.statistic)
-    count = share.count(row)
-    value = count / row.asked
-    what = describe_coverage(share, count, count_users(row.asked, segment))
-    return compare_value(rule, f"{what} ({format_value(value, rule.threshold, rule.resolve_at)})", value, row.asked)
-
-
-def describe_coverage(share: CoverageShare, count: int, asked: str) -> str:
-    """``the candidate gave no list for 34 of 690 users``; ``asked`` tells the users in words."""
-    if share.arm is None:
-        return f"{count:,} of {asked} could not be compared"
-    return f"the {share.arm} {_LACK_WORDS[share.lack]} {count:,} of {asked}"
-
-
-_MOST_NAMED = 3
-_REST = "other"
-
-
-def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
-    """``no_data``, with the largest segments of the same dimension, or that there is no such dimension."""
-    dimension = segment.partition("=")[0]
-    kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
-    told = f"no user of the panel belongs to {segment}"
-    if any(row.segment == f"{dimension}={_REST}" for row in kin):
-        told += f", unless as one of the rare ones in {dimension}={_REST}"
-    return undecided(Outcome.NO_DATA, f"{told}; {_describe_kin(dimension, [row.segment for row in kin])}")
-
-
-def _describe_kin(dimension: str, names: list[str]) -> str:
-    if not names:
-        return f"the panel has no segments by {dimension}"
-    rest = f" and {len(names) - _MOST_NAMED:,} more" if len(names) > _MOST_NAMED else ""
-    return f"there is {', '.join(names[:_MOST_NAMED])}{rest}"
-
-
-CHURN = "self_churn"
-"""The arm-wide metric that tells how much of each list was replaced since the last run."""
-LEAST_CHANGES = 2
-"""Changes of the arm's lists that must have been seen before it is known how often they change."""
-
-
-def judge_standstill(
-    rule: Rule, status: RunStatus, scores: Sequence[ArmScore], expectation: Expectation | None, run_reason: str | None
-) -> Verdict:
-    """Judge whether the arm stands still; the value counts the changes of the other arm since its own last one.
-
-    ``breach`` beyond the limit that was learned, recovered with the arm's next change. ``no_data`` where this run's lists could
-    not be held against those of the last one, ``too_few`` while it is being learned how often the arm changes.
-    """
-    if (unjudged := judge_status(status, run_reason)) is not None:
-        return unjudged
-    arm = Arm(rule.statistic)
-    churn = find_churn(scores)
-    if arm not in churn or other_arm(arm) not in churn or expectation is None:
-        return undecided(Outcome.NO_DATA, "there are no lists of an earlier run to compare with")
-    users = churn[arm].n
-    if users < rule.min_users:
-        few = f"only {count_users(users, ALL)} had a list in the last run too, fewer than the {rule.min_users:,} needed"
-        return undecided(Outcome.TOO_FEW, few, users)
-    if expectation.limit is None:
-        seen = f"{expectation.runs} of {LEAST_CHANGES} changes seen"
-        return undecided(Outcome.TOO_FEW, f"learning how often the lists of the {arm} change: {seen}", users, is_learning=True)
-    return _compare_standstill(arm, churn, int(expectation.evidence or 0), int(expectation.limit))
-
-
-def find_churn(scores: Sequence[ArmScore]) -> dict[Arm, ArmScore]:
-    """Churn of each arm over all users, of those that have one."""
-    return {each.arm: each for each in scores if each.segment == ALL and each.metric == CHURN and each.value is not None}
-
-
-def other_arm(arm: Arm) -> Arm:
-    """The arm that it is held against."""
-    return Arm.CANDIDATE if arm is Arm.BASELINE else Arm.BASELINE
-
-
-def _compare_standstill(arm: Arm, churn: dict[Arm, ArmScore], missed: int, most: int) -> Verdict:
-    is_breach = missed > most
-    said = (
-        f"lists of the {arm} have not changed while those of the {other_arm(arm)} changed {missed} times"
-        if missed
-        else f"lists of the {arm} change"
-    )
-    replaced = (
-        f"replaced in this run: {churn[arm].value:.0%} of the {arm}, {churn[other_arm(arm)].value:.0%} of the {other_arm(arm)}"
-    )
-    return Verdict(
-        outcome=Outcome.BREACH if is_breach else Outcome.OK,
-        reason=f"{said}, {'more than' if is_breach else 'at most'} {most} is normal; {replaced}",
-        value=float(missed),
-        users=churn[arm].n,
-        is_recovered=missed == 0,
-    )
+def with_cause(what: str, cause: str | None) -> str:
+    """What happened, and its cause where that is known."""
+    return f"{what}: {cause}" if cause else what

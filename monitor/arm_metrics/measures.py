@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from enum import StrEnum
 from typing import ClassVar
 
-from monitor.arm_metrics.listing import Listing
+from monitor.arm_metrics.arm_lists import Listing
 from monitor.kernels.exposure import catalogue_coverage, entropy, gini, kolmogorov_smirnov
 from monitor.model import Arm
 
@@ -23,8 +23,8 @@ class ArmNeed(StrEnum):
 class ArmMetric(ABC):
     """A named measure of what one arm lists to all users of a segment. Without parameters; ``str`` is its name.
 
-    ``low`` and ``high`` are its range, infinite where it grows with what is listed. It says how an arm is, not whether that is
-    good: ``meaning`` tells what a high value is. ``arms``: those that it is told of.
+    ``low`` and ``high`` are its range, infinite where it grows with what is listed. It describes an arm and does not
+    judge it: ``meaning`` explains a high value. ``arms``: those that it is measured for.
     """
 
     name: ClassVar[str]
@@ -39,7 +39,7 @@ class ArmMetric(ABC):
         return self.name
 
     def lists(self, listing: Listing) -> int:
-        """Number of lists that the value speaks of."""
+        """Number of lists behind the value."""
         return listing.n
 
     @abstractmethod
@@ -48,11 +48,11 @@ class ArmMetric(ABC):
 
 
 class CatalogueCoverage(ArmMetric):
-    """Distinct items listed, by the size of the catalogue; see `monitor.kernels.exposure.catalogue_coverage`."""
+    """Distinct items listed, by the size of the catalogue."""
 
-    name: ClassVar[str] = "catalogue_coverage"
-    meaning: ClassVar[str] = "Share of the catalogue that is listed to anybody; high: many items get a chance"
-    source: ClassVar[str] = "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
+    name = "catalogue_coverage"
+    meaning = "Share of the catalogue that is listed to anybody; high: many items get a chance"
+    source = "Ge, Delgado-Battenfeld and Jannach (2010), Beyond accuracy, RecSys: catalogue coverage"
 
     def measure(self, listing: Listing) -> float:
         """Share of the catalogue."""
@@ -60,11 +60,11 @@ class CatalogueCoverage(ArmMetric):
 
 
 class ExposureGini(ArmMetric):
-    """Inequality of exposure over the whole catalogue; see `monitor.kernels.exposure.gini`."""
+    """Inequality of exposure over the whole catalogue."""
 
-    name: ClassVar[str] = "exposure_gini"
-    meaning: ClassVar[str] = "Inequality of the items' exposure, those never listed included; high: few items have most places"
-    source: ClassVar[str] = "Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall"
+    name = "exposure_gini"
+    meaning = "Inequality of the items' exposure, those never listed included; high: few items have most places"
+    source = "Gini (1912); Fleder and Hosanagar (2009), Blockbuster culture's next rise or fall"
 
     def measure(self, listing: Listing) -> float:
         """Gini coefficient."""
@@ -72,12 +72,12 @@ class ExposureGini(ArmMetric):
 
 
 class ExposureEntropy(ArmMetric):
-    """Shannon entropy of the exposure in bits; see `monitor.kernels.exposure.entropy`."""
+    """Shannon entropy of the exposure in bits."""
 
-    name: ClassVar[str] = "exposure_entropy"
-    high: ClassVar[float] = math.inf
-    meaning: ClassVar[str] = "Variety of what is listed, in bits; one more is twice as many items listed equally often"
-    source: ClassVar[str] = "Shannon (1948), A mathematical theory of communication, section 6"
+    name = "exposure_entropy"
+    high = math.inf
+    meaning = "Variety of what is listed, in bits; one more is twice as many items listed equally often"
+    source = "Shannon (1948), A mathematical theory of communication, section 6"
 
     def measure(self, listing: Listing) -> float:
         """Entropy in bits."""
@@ -87,9 +87,9 @@ class ExposureEntropy(ArmMetric):
 class ExposureEntropyNormalized(ArmMetric):
     """Entropy by that of a catalogue listed evenly, log2 N; undefined for a catalogue of one item."""
 
-    name: ClassVar[str] = "exposure_entropy_normalized"
-    meaning: ClassVar[str] = "Variety of what is listed, by that of the whole catalogue listed evenly; high: evenly spread"
-    source: ClassVar[str] = "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
+    name = "exposure_entropy_normalized"
+    meaning = "Variety of what is listed, by that of the whole catalogue listed evenly; high: evenly spread"
+    source = "Shannon (1948), A mathematical theory of communication, section 7: relative entropy"
 
     def measure(self, listing: Listing) -> float | None:
         """Entropy by log2 of the catalogue's size."""
@@ -101,13 +101,11 @@ class ExposureEntropyNormalized(ArmMetric):
 class MeanPopularity(ArmMetric):
     """Mean weight of the items over all listed places whose item has one."""
 
-    name: ClassVar[str] = "mean_popularity"
-    high: ClassVar[float] = math.inf
-    meaning: ClassVar[str] = "Mean weight (popularity, price) of the item at a listed place; high: leans to heavy items"
-    need: ClassVar[ArmNeed | None] = ArmNeed.ITEM_WEIGHTS
-    source: ClassVar[str] = (
-        "average recommendation popularity, Yin et al. (2012), Challenging the long tail recommendation, over places"
-    )
+    name = "mean_popularity"
+    high = math.inf
+    meaning = "Mean weight (popularity, price) of the item at a listed place; high: leans to heavy items"
+    need = ArmNeed.ITEM_WEIGHTS
+    source = "average recommendation popularity, Yin et al. (2012), Challenging the long tail recommendation, over places"
 
     def measure(self, listing: Listing) -> float | None:
         """Mean weight."""
@@ -121,10 +119,10 @@ class Novelty(ArmMetric):
     Panels of few users reach few items, so that much looks new which was only listed to users not asked: compare the two arms.
     """
 
-    name: ClassVar[str] = "novelty"
-    meaning: ClassVar[str] = "Share of places whose item the arm listed to nobody in its last run; high: much is new"
-    need: ClassVar[ArmNeed | None] = ArmNeed.KEEP_LISTS
-    source: ClassVar[str] = (
+    name = "novelty"
+    meaning = "Share of places whose item the arm listed to nobody in its last run; high: much is new"
+    need = ArmNeed.KEEP_LISTS
+    source = (
         "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: novelty, against the last run, over places"
     )
 
@@ -137,17 +135,15 @@ class Novelty(ArmMetric):
 
 
 class SelfChurn(ArmMetric):
-    """Mean over users of 1 - overlap of the arm's list with its own list of the last run; see `monitor.kernels.sets.overlap`.
+    """Mean over users of 1 - overlap of the arm's list with its own list of the last run.
 
     Users without a list in one of the two runs do not count.
     """
 
-    name: ClassVar[str] = "self_churn"
-    meaning: ClassVar[str] = "Share of a user's list that the arm replaced since its last run; high: restless"
-    need: ClassVar[ArmNeed | None] = ArmNeed.KEEP_LISTS
-    source: ClassVar[str] = (
-        "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists"
-    )
+    name = "self_churn"
+    meaning = "Share of a user's list that the arm replaced since its last run; high: restless"
+    need = ArmNeed.KEEP_LISTS
+    source = "Lathia et al. (2010), Temporal diversity in recommender systems, SIGIR: diversity of consecutive lists"
 
     def lists(self, listing: Listing) -> int:
         """Number of users with a list in both runs."""
@@ -159,17 +155,17 @@ class SelfChurn(ArmMetric):
 
 
 class ScoreShift(ArmMetric):
-    """Kolmogorov and Smirnov's distance between both arms' scores at all places; see `monitor.kernels.exposure`.
+    """Kolmogorov and Smirnov's distance between both arms' scores at all places.
 
-    One number for two arms, told of the candidate. Two models that score on different scales are at 1: then only its change
-    says something.
+    One number for two arms, stored for the candidate. Two models that score on different scales are at 1: then only its
+    change means something.
     """
 
-    name: ClassVar[str] = "score_shift"
-    meaning: ClassVar[str] = "Distance between the distributions of the two arms' scores; high: scores lie apart"
-    need: ClassVar[ArmNeed | None] = ArmNeed.SCORES
-    arms: ClassVar[tuple[Arm, ...]] = (Arm.CANDIDATE,)
-    source: ClassVar[str] = "Smirnov (1939), two-sample statistic"
+    name = "score_shift"
+    meaning = "Distance between the distributions of the two arms' scores; high: scores lie apart"
+    need = ArmNeed.SCORES
+    arms = (Arm.CANDIDATE,)
+    source = "Smirnov (1939), two-sample statistic"
 
     def measure(self, listing: Listing) -> float | None:
         """Distance of the distribution functions."""

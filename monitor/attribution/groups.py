@@ -83,7 +83,7 @@ def group_users(
 ) -> tuple[Group, ...]:
     """Groups of these rows by kind of change; those that grew most first where the past is known, else those that add most.
 
-    What grew is told in distance: growth of the share times the group's mean distance, so that a reorder of everybody does not
+    Growth is measured in distance: growth of the share times the group's mean distance, so that a reorder of everybody does not
     hide replaced lists. Users whose parts are unknown belong to no group, but count among all users.
     """
     known = rows[~np.isnan(parts.whole[rows])]

@@ -56,7 +56,7 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
     shares = [_count(codes, len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
     change = exposures[1] - exposures[0]
 
-    def told(places: npt.NDArray[np.intp]) -> tuple[ItemShift, ...]:
+    def shifts(places: npt.NDArray[np.intp]) -> tuple[ItemShift, ...]:
         columns = zip(items[places], *(values[places] for values in (*exposures, *shares)), strict=True)
         return tuple(
             ItemShift(code=int(code), before=float(b), after=float(a), share_before=float(sb), share_after=float(sa))
@@ -64,8 +64,8 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
         )
 
     return ExposureShift(
-        gained=told(_highest(change, top)),
-        lost=told(_highest(-change, top)),
+        gained=shifts(_highest(change, top)),
+        lost=shifts(_highest(-change, top)),
         entered=int(((shares[0] == 0) & (shares[1] > 0)).sum()),
         left=int(((shares[0] > 0) & (shares[1] == 0)).sum()),
     )

@@ -15,7 +15,7 @@ FAMILIES: Mapping[Change, tuple[Change, ...]] = {
     Change.LENGTHENED: (Change.LENGTHENED,),
     Change.MOSTLY_REPLACED: (Change.REPLACED, Change.MOSTLY_REPLACED),
 }
-"""Kinds of change whose rise is told, each with the kinds that count as it."""
+"""Kinds of change whose rise is reported, each with the kinds that count as it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

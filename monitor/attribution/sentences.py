@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from monitor.attribution.causes import AND, rank_causes
-from monitor.attribution.decomposition import WITHIN, Drop, SegmentDrop
+from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.rises import Missing, Rises
 from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, PartMeans, SegmentFall
 
@@ -14,14 +14,14 @@ LONGEST_SENTENCE = 200
 """Characters of a sentence; pieces that do not fit are left out, the last first."""
 
 CLEAR = 2.0
-"""Standard errors over users below which nothing is said of what a drop is made of: its shares would be noise."""
+"""Standard errors over users below which a drop is not broken down: its shares would be noise."""
 
 CANCELLED = 3.0
-"""From how many times the drop one piece of it is told in amounts: shares of what little is left would mislead."""
+"""From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead."""
 
 _LONGEST_NAME = 40
 _LEAST_AMOUNT = 0.00005
-_LEAST_TOLD = 0.005
+_LEAST_SHARE = 0.005
 _LEAST_GROWN = 0.01
 _WORDS: Mapping[Part, str] = {
     Part.MEMBERSHIP: "items replaced",
@@ -35,7 +35,7 @@ _VERBS = {Change.CUT_SHORT: "cut short", Change.LENGTHENED: "lengthened", Change
 
 
 def write_sentence(
-    drop: Drop,
+    drop: MeanDrop,
     leader: SegmentDrop | None = None,
     *,
     left: int = 0,
@@ -64,14 +64,14 @@ def write_sentence(
 def write_distance(total: PartMeans | None) -> str:
     """What sets lists apart where there is no past: how far they lie from identical ones, and by which parts."""
     if total is None or not total.n:
-        return "Nothing can be said: no user's lists have a score."
+        return "No user's lists have a score, so there is nothing to explain."
     parts = {part: float(getattr(total, part)) for part in WITHIN}
     apart = f"lists lie {total.whole:.4f} from identical ones"
     return _join([f"no healthy run to hold this against: {apart}", *_write_parts(parts, total.whole)])
 
 
 def write_fall(fall: SegmentFall, drop: float) -> str:
-    """What one segment adds to everybody's ``drop``, in one sentence; says so where it has not fallen."""
+    """What one segment adds to everybody's ``drop``, in one sentence, also where it has not fallen."""
     name, within = shorten_name(fall.segment), math.fsum(fall.parts[part] for part in WITHIN)
     if not (fall.share and within):
         return _join([f"in {name} there is no fall to explain"])
@@ -88,9 +88,9 @@ def _write_parts(parts: Mapping[Part, float], whole: float) -> list[str]:
     causes = [Cause(part=part, amount=amount) for part, amount in parts.items()]
     largest = max(abs(cause.amount) for cause in causes)
     is_shared = whole > 0 and largest <= CANCELLED * whole
-    least = _LEAST_TOLD * whole if is_shared else 0.0
-    told = [cause for cause in sorted(causes, key=lambda cause: -abs(cause.amount)) if abs(cause.amount) >= least]
-    return _write_rest(told, whole if is_shared else None)
+    least = _LEAST_SHARE * whole if is_shared else 0.0
+    pieces = [cause for cause in sorted(causes, key=lambda cause: -abs(cause.amount)) if abs(cause.amount) >= least]
+    return _write_rest(pieces, whole if is_shared else None)
 
 
 def shorten_name(name: str) -> str:
@@ -103,7 +103,7 @@ def _shorten_part(name: str) -> str:
     return line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
 
 
-def _write_no_drop(drop: Drop, leader: SegmentDrop | None, what: str) -> str:
+def _write_no_drop(drop: MeanDrop, leader: SegmentDrop | None, what: str) -> str:
     moved = f"{abs(drop.whole):.4f}"
     has_fallen = drop.whole > 0
     line = f"no clear drop: the mean fell by {moved}" if has_fallen else f"no drop: the mean rose by {moved}"
@@ -113,27 +113,27 @@ def _write_no_drop(drop: Drop, leader: SegmentDrop | None, what: str) -> str:
     return f"{line}, {also}by {leader.whole / leader.share:.4f} in {shorten_name(leader.segment)}, {what}"
 
 
-def _write_drop(drop: Drop, causes: Sequence[Cause], what: str) -> list[str]:
+def _write_drop(drop: MeanDrop, causes: Sequence[Cause], what: str) -> list[str]:
     first = causes[0]
     where = "everywhere" if first.segment is None else shorten_name(first.segment)
     if max(abs(cause.amount) for cause in causes) > CANCELLED * drop.whole:
         return [f"{first.amount:.4f} against a drop of {drop.whole:.4f}: {where}, {what}", *_write_rest(causes[1:], None)]
-    share = "all" if drop.whole - first.amount < _LEAST_TOLD * drop.whole else _percent(first.amount, drop.whole)
-    rest = [cause for cause in causes[1:] if abs(cause.amount) >= _LEAST_TOLD * drop.whole]
+    share = "all" if drop.whole - first.amount < _LEAST_SHARE * drop.whole else _percent(first.amount, drop.whole)
+    rest = [cause for cause in causes[1:] if abs(cause.amount) >= _LEAST_SHARE * drop.whole]
     return [f"{share} of the drop: {where}, {what}", *_write_rest(rest, drop.whole)]
 
 
 def _write_rest(causes: Sequence[Cause], whole: float | None) -> list[str]:
     """What adds to the drop piece by piece, then together what offsets it; in shares of ``whole``, or else in amounts."""
 
-    def tell(cause: Cause) -> str:
+    def phrase(cause: Cause) -> str:
         amount = abs(cause.amount)
         shown = f"{amount:.4f}" if whole is None else _percent(amount, whole)
         return f"{cause.part}{' elsewhere' if cause.is_rest else ''} {shown}"
 
-    told = [cause for cause in causes if abs(cause.amount) >= _LEAST_AMOUNT]
-    offset = [tell(cause) for cause in told if cause.amount < 0]
-    return [tell(cause) for cause in told if cause.amount > 0] + ([f"offset by {', '.join(offset)}"] if offset else [])
+    pieces = [cause for cause in causes if abs(cause.amount) >= _LEAST_AMOUNT]
+    offset = [phrase(cause) for cause in pieces if cause.amount < 0]
+    return [phrase(cause) for cause in pieces if cause.amount > 0] + ([f"offset by {', '.join(offset)}"] if offset else [])
 
 
 def _describe(cause: Cause, rises: Mapping[Change, Rises], left: int) -> str:
@@ -146,7 +146,7 @@ def _describe(cause: Cause, rises: Mapping[Change, Rises], left: int) -> str:
 
 def _write_missing(missing: Missing | None) -> Iterator[tuple[float, str]]:
     """Users newly without a score, with how much they may hide."""
-    if missing is not None and missing.rises.total.newly >= _LEAST_TOLD:
+    if missing is not None and missing.rises.total.newly >= _LEAST_SHARE:
         yield missing.hidden, _write_shares(missing.rises, "of users have no list")
 
 
@@ -193,7 +193,7 @@ MOST_ITEMS = 3
 def write_alert_text(explanation: Explanation, *, metric: str, segment: str) -> str:
     """A few sentences on one line for an alert on this metric and segment: that segment's fall first, then everybody's.
 
-    Says by which metric where it is another one. Bounded, whatever ids and titles hold.
+    Names the metric where it is another one. Bounded, whatever ids and titles hold.
     """
     by = [] if metric == explanation.metric else [f"By {explanation.metric}:"]
     return " ".join([*by, *write_falls(explanation, segment), *_write_items(explanation)])
@@ -214,8 +214,8 @@ def _drop_of(explanation: Explanation) -> float:
 
 def _write_items(explanation: Explanation) -> list[str]:
     where = "" if explanation.segment == ALL else f" in {shorten_name(explanation.segment)}"
-    told = [f"{word}: {_names(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
-    return [f"Items shown{where} {'; '.join(told)}."] if told else []
+    pieces = [f"{word}: {_names(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    return [f"Items shown{where} {'; '.join(pieces)}."] if pieces else []
 
 
 def _names(items: Sequence[ExposedItem]) -> str:

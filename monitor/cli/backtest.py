@@ -24,15 +24,15 @@ def backtest(
     rules: Annotated[
         Path, typer.Option("--rules", "-r", help="YAML file with rules: (and false_alarm_every:), or a whole configuration.")
     ],
-    start: Annotated[str | None, typer.Option("--from", help="First slot that is told of, ISO 8601.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="First slot that is listed, ISO 8601.")] = None,
     end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which pages other rules would have sent over the stored runs, beside those of the stored rules.
+    """List the pages that other rules would have sent.
 
-    Every stored run is judged again in order, those before --from too, since rules learn from them. Nothing is stored, and
-    nobody is told. Exit 0 whatever is found, 2 for a file or name that is wrong.
+    Over the stored runs, beside the pages that were sent. Every stored run is judged again in order, those before --from too,
+    since rules learn from them. Nothing is stored or sent. Exit 0 whatever is found, 2 for a file or name that is wrong.
     """
     from monitor.service.analysis.rule_backtest import Period
     from monitor.service.analysis.rule_backtest import backtest_rules as judge_again
@@ -66,7 +66,7 @@ def _as_dict(found: Backtest) -> dict[str, object]:
         "runs": {status.value: count for status, count in found.runs.items()},
         "rules": {
             rule.alert: {"pages": would[rule.alert], "runs_not_judged": found.lacking.get(rule.alert, 0)}
-            for rule in found.comparison.rules
+            for rule in found.comparison.judging.rules
         },
         "stored_rules": {alert: {"pages": count} for alert, count in did.items()},
         "changes": [transition_dict(each) for each in _announced(found.transitions)],
@@ -82,21 +82,21 @@ def _print(found: Backtest) -> None:
     columns = ("slot", "alert", "segment", "", "value>", "limit>", "reason")
     changes = _announced(found.transitions)
     if changes:
-        print_table(columns, (_row(each) for each in changes), title="These rules would have told")
+        print_table(columns, (_row(each) for each in changes), title="These rules would have sent")
     would, did = _pages(found.transitions), _pages(found.stored)
-    alerts = dict.fromkeys([*(rule.alert for rule in found.comparison.rules), *did])
-    known = {rule.alert for rule in found.comparison.rules}
+    alerts = dict.fromkeys([*(rule.alert for rule in found.comparison.judging.rules), *did])
+    known = {rule.alert for rule in found.comparison.judging.rules}
     rows = ((alert, f"{would[alert]:,}" if alert in known else "-", f"{did[alert]:,}") for alert in alerts)
     print_table(("alert", "pages with these rules>", "pages that were sent or shown>"), rows)
     for alert, count in found.lacking.items():
-        rule = next(each for each in found.comparison.rules if each.alert == alert)
+        metric, statistic = next(each.subject for each in found.comparison.judging.rules if each.alert == alert)
         print_line(
-            f"{alert} could not be judged in {count:,} of them: {rule.statistic} of {rule.metric} was not summarized then, "
+            f"{alert} could not be judged in {count:,} of them: {statistic} of {metric} was not summarized then, "
             "and neither the lists nor the scores that it takes are kept"
         )
 
 
 def _row(change: Transition) -> tuple[str, ...]:
-    told = "firing" if change.is_start else "resolved"
+    state = "firing" if change.is_start else "resolved"
     limit = f"{change.threshold:.4g}"
-    return (instant(change.slot), change.alert, change.segment, told, number(change.value), limit, change.reason)
+    return (instant(change.slot), change.alert, change.segment, state, number(change.value), limit, change.reason)

@@ -22,55 +22,68 @@ if TYPE_CHECKING:
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
-DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 FLAGS = {"scores": "--scores COLUMN", "item_weights": "--item-weights FILE", "relevance": "--relevance FILE"}
 """The flag that gives what a metric needs."""
 
 
-def compare(  # noqa: PLR0913 - one a flag
+_Metrics = Annotated[
+    list[str] | None, typer.Option("--metric", "-m", help="A metric, see rankwatch metrics; may be given again.")
+]
+_By = Annotated[str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")]
+_Worst = Annotated[
+    int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first metric finds least alike.")
+]
+_Item = Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")]
+_Rank = Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")]
+_ScoresColumn = Annotated[
+    str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
+]
+_UsersFile = Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")]
+_WeightsFile = Annotated[
+    Path | None, typer.Option(help="File with a weight for each item, for metrics that need item_weights.")
+]
+_RelevanceFile = Annotated[
+    Path | None, typer.Option(help="File with what users found relevant, for metrics that need relevance.")
+]
+_RelevantItems = Annotated[str, typer.Option(help="Its column with the list of a user's relevant items.")]
+_RelevantItem = Annotated[str | None, typer.Option(help="Its column with one relevant item a row, in place of lists.")]
+_RelevanceGrades = Annotated[
+    str | None, typer.Option(help="Its column with their grades, lists or one a row; 1 for each when left out.")
+]
+_CatalogueSize = Annotated[
+    int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
+]
+
+
+def compare_lists(  # noqa: PLR0913 - one a flag
     baseline: Annotated[Path, typer.Argument(help="Baseline lists: Parquet, CSV or JSONL.")],
     candidate: Annotated[Path, typer.Argument(help="Candidate lists: Parquet, CSV or JSONL.")],
     *,
     k: Annotated[int, typer.Option("-k", min=1, max=10_000, help="Compare the top k.")] = 10,
-    metric: Annotated[
-        list[str] | None, typer.Option("--metric", "-m", help="A measure, see rankwatch metrics; may be given again.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option(help="Also by segment: this column of the baseline's file, or of the --users file.")
-    ] = None,
-    worst: Annotated[
-        int, typer.Option(min=0, max=1000, help="Both lists of the N users that the first measure finds least alike.")
-    ] = 0,
+    metric: _Metrics = None,
+    by: _By = None,
+    worst: _Worst = 0,
     user: Annotated[str, typer.Option(help="Column with the user.")] = "user_id",
     items: Annotated[str, typer.Option(help="Column with the list of items.")] = "items",
-    item: Annotated[str | None, typer.Option(help="Column with one item a row; goes with --rank, --scores or both.")] = None,
-    rank: Annotated[str | None, typer.Option(help="Column with the item's rank, lowest first.")] = None,
-    scores: Annotated[
-        str | None, typer.Option(help="Column with the models' own scores; equal ones are ties. May stand in for --rank.")
-    ] = None,
-    users: Annotated[Path | None, typer.Option(help="Compare the users of this file only; it has the --user column.")] = None,
-    item_weights: Annotated[
-        Path | None, typer.Option(help="File with a weight for each item, for measures that need item_weights.")
-    ] = None,
+    item: _Item = None,
+    rank: _Rank = None,
+    scores: _ScoresColumn = None,
+    users: _UsersFile = None,
+    item_weights: _WeightsFile = None,
     weight_item: Annotated[str, typer.Option(help="Its column with the item.")] = "item_id",
     weight: Annotated[str, typer.Option(help="Its column with the weight, above 0.")] = "weight",
-    relevance: Annotated[
-        Path | None, typer.Option(help="File with what users found relevant, for measures that need relevance.")
-    ] = None,
-    relevance_items: Annotated[str, typer.Option(help="Its column with the list of a user's relevant items.")] = "items",
-    relevance_item: Annotated[
-        str | None, typer.Option(help="Its column with one relevant item a row, in place of lists.")
-    ] = None,
-    relevance_grades: Annotated[
-        str | None, typer.Option(help="Its column with their grades, lists or one a row; 1 for each when left out.")
-    ] = None,
-    catalogue: Annotated[
-        int | None, typer.Option(min=1, help="How many items could be listed, for the score by chance; default: all listed.")
-    ] = None,
+    relevance: _RelevanceFile = None,
+    relevance_items: _RelevantItems = "items",
+    relevance_item: _RelevantItem = None,
+    relevance_grades: _RelevanceGrades = None,
+    catalogue: _CatalogueSize = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare the lists that two files hold for the same users: in all, by segment, and side by side for the worst."""
-    from monitor.metrics import Need
+    """Compare two files of lists for the same users.
+
+    In all, by segment, and side by side for the worst users.
+    """
+    from monitor.metrics import DEFAULT_METRICS, Need
     from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
     from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 
@@ -78,19 +91,15 @@ def compare(  # noqa: PLR0913 - one a flag
     metrics = _read_metrics(metric or DEFAULT_METRICS, [need for need, value in given.items() if value is not None])
     is_long = item is not None or rank is not None
     lists = {"user": user, "scores": scores, **({"item": item, "rank": rank} if is_long else {"items": items})}
-    graded = (
-        {"items": relevance_items, "grades": relevance_grades}
-        if relevance_item is None
-        else {"item": relevance_item, "grade": relevance_grades}
-    )
+    by_row = {"item": relevance_item, "grade": relevance_grades}
+    graded = {"items": relevance_items, "grades": relevance_grades} if relevance_item is None else by_row
+    weighted = {"item": weight_item, "weight": weight}
     files = ComparedFiles(
         baseline=_options(FileSourceOptions, baseline, lists),
         candidate=_options(FileSourceOptions, candidate, lists),
         by=by,
         users=None if users is None else _options(FileUsersOptions, users, {"user": user}),
-        item_weights=None
-        if item_weights is None
-        else _options(FileItemWeightsOptions, item_weights, {"item": weight_item, "weight": weight}),
+        item_weights=None if item_weights is None else _options(FileItemWeightsOptions, item_weights, weighted),
         relevance=None if relevance is None else _options(FileRelevanceOptions, relevance, {"user": user, **graded}),
     )
     with _progress() as report:

@@ -57,13 +57,14 @@ def check_config(
     users: Annotated[int, typer.Option("--users", "-n", min=1, max=100, help="How many users to ask for.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Validate the configuration and its web configuration file, ask both arms for a few users, show their lists side by side.
+    """Validate the configuration, and preview a few users' lists.
 
-    Exit 3 when an arm could not be read or when no list could be compared.
+    Checks the web configuration file too, asks both arms for the users, and shows their lists side by side. Exit 3 when an arm
+    could not be read or when no list could be compared.
     """
     from monitor.service.analysis.preview import preview_users
+    from monitor.service.composition import wire
     from monitor.service.runner import select_watched
-    from monitor.service.wiring import wire
     from monitor.settings import load_settings
     from monitor.web.access import open_access
 
@@ -90,7 +91,7 @@ def check_config(
 
 
 def _print_preview(preview: Preview) -> None:
-    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.k}")
+    print_line(f"{preview.comparison.name}  slot {instant(preview.slot)}  top {preview.comparison.measuring.k}")
     for trouble in preview.troubles:
         print_line(f"  {trouble}")
     if preview.coverage is not None:
@@ -106,7 +107,7 @@ def _preview_dict(preview: Preview) -> dict[str, object]:
     return {
         "comparison": preview.comparison.name,
         "slot": preview.slot,
-        "k": preview.comparison.k,
+        "k": preview.comparison.measuring.k,
         "troubles": preview.troubles,
         "coverage": {f"{arm}.{reason}": count for (arm, reason), count in reasons.items()},
         "users": [pick(each, "user", "scores", "baseline", "candidate") for each in preview.evidence],

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_error, print_json, print_line, print_table, progress
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
+from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
 from monitor.errors import DatabaseError, SchemaError
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from monitor.model import DatabaseSize, KindSize, Pruned
 
 app = typer.Typer(help="The database: its schema, its size, and what is old in it.", no_args_is_help=True)
@@ -32,7 +30,7 @@ def upgrade_schema(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Create the tables, or bring them up to this version; warn where a daemon works with them meanwhile."""
+    """Create the tables, or bring them up to this version. Warns where a daemon works with them meanwhile."""
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
@@ -60,9 +58,10 @@ def downgrade_schema(
     force: Annotated[bool, typer.Option("--force", help="Also while somebody works with the database.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take the schema back to an earlier revision, after a list of the tables that go with what is in them: back them up.
+    """Take the schema back to an earlier revision.
 
-    Refused while a daemon works with the database, or on PostgreSQL a run is under way.
+    Lists before the tables that go with what is in them: back them up. Refused while a daemon works with the database, or on
+    PostgreSQL a run is under way.
     """
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
@@ -99,7 +98,10 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 @app.command("check")
 def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Exit 0 when the tables are exactly what this version expects, 4 with the differences otherwise."""
+    """Check that the tables are what this version expects.
+
+    Exit 0 when they are exactly so, 4 with the differences otherwise.
+    """
     from monitor.settings import load_database_settings
     from monitor.storage import schema_version
 
@@ -123,27 +125,23 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
 @app.command("size")
 def show_size(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Tell what the database takes by kind of data, what a run and a day cost, and when the largest size is reached.
+    """Show what the database takes, by kind of data.
 
-    Rows marked ~ are estimated, since counting them would take long.
+    What a run and a day add, too. Rows marked ~ are estimated, since counting them would take long.
     """
-    from monitor.settings import load_settings
-    from monitor.storage import opened_store
-
-    settings = load_settings(config)
-    with opened_store(settings.database) as store:
-        found = store.measure()
+    with opened_database(config) as (store, _):
+        found = store.maintenance.measure()
     if as_json:
-        print_json(_size_as_dict(found, settings.retention.max_size))
+        print_json(_size_as_dict(found))
     else:
-        _print_size(found, settings.retention.max_size)
+        _print_size(found)
 
 
 @app.command("prune")
 def prune_database(
     config: Config = DEFAULT_CONFIG,
     *,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what would be deleted.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
     vacuum: Annotated[
         bool,
         typer.Option(
@@ -153,7 +151,10 @@ def prune_database(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete now what `retention` lets go, as the daemon does every hour; safe beside a daemon."""
+    """Delete now what `retention` lets go.
+
+    As the daemon does every hour; safe beside a daemon.
+    """
     from datetime import UTC, datetime
 
     from monitor.settings import load_settings
@@ -165,103 +166,57 @@ def prune_database(
     with opened_store(settings.database) as store, progress() as shown:
         task = shown.add_task("counting", total=None)
         if dry_run:
-            found = store.prunable(cutoffs, now=now)
+            found = store.maintenance.prunable(cutoffs, now=now)
         else:
-            found = store.prune(cutoffs, now=now, told=lambda what: shown.update(task, description=f"deleting: {what}"))
+            found = store.maintenance.prune(
+                cutoffs, now=now, on_step=lambda what: shown.update(task, description=f"deleting: {what}")
+            )
         if vacuum and not dry_run:
             shown.update(task, description="giving room back")
-            store.vacuum()
+            store.maintenance.vacuum()
     if as_json:
         print_json(_pruned_as_dict(found, is_dry_run=dry_run))
     else:
-        _print_present(found, now)
-        _print_pruned(found, settings.retention.max_size, is_dry_run=dry_run)
+        _print_pruned(found, is_dry_run=dry_run)
 
 
 def _pruned_as_dict(found: Pruned, *, is_dry_run: bool) -> dict[str, object]:
     return {
         "dry_run": is_dry_run,
-        "rows": dict(found.rows),
-        "aged": {kind.value: rows for kind, rows in found.aged.items()},
-        "early": {kind.value: rows for kind, rows in found.early.items()},
-        "used_bytes": found.used_bytes,
-        "excess_bytes": found.excess_bytes,
-        "reckoned_from": found.reckoned_from,
-        "lasting_bytes": found.lasting_bytes,
-        "put_off": list(found.put_off),
+        **pick(found, "rows", "by_kind", "put_off", "refused"),
     }
 
 
-def _print_present(found: Pruned, now: datetime) -> None:
-    from monitor.model import format_instant
-
-    if found.reckoned_from:
-        borne_out = f"runs (and a server's own clock) bear out no more than {format_instant(found.reckoned_from)}"
-        print_line(f"this machine's clock says {format_instant(now)}; {borne_out}: ages are counted back from there")
-        print_line("if the clock is right, there were no runs for days: it is believed again two days after they are back")
-
-
-def _print_pruned(found: Pruned, max_size: int | None, *, is_dry_run: bool) -> None:
-    rows = sorted(found.rows.items())
+def _print_pruned(found: Pruned, *, is_dry_run: bool) -> None:
     done = "would be deleted" if is_dry_run else "deleted"
+    if found.refused:
+        print_line(f"nothing {done}: {found.refused}")
+        return
+    rows = sorted(found.rows.items())
     if rows:
         print_table(("table", "rows>"), [(table, f"{number:,}") for table, number in rows], title=f"{done}:")
     else:
         print_line(f"nothing {done}")
-    if found.early:
-        early = ", ".join(f"{rows:,} of {kind.value}" for kind, rows in found.early.items())
-        print_line(f"before their age, to stay below retention.max_size: {early}")
     for reason in found.put_off:
         print_line(f"put off: {reason}")
-    if found.excess_bytes and max_size:
-        too_large = f"{_bytes(found.used_bytes or 0)} are used, {_bytes(found.excess_bytes)} more than retention.max_size"
-        todo = "what was put off is left to go" if found.put_off else "nothing is left that may go: raise it"
-        print_line(f"{too_large}: {'the oldest scores, lists and evidence go early' if is_dry_run else todo}")
-        _print_lasting(found.lasting_bytes)
 
 
-def _print_lasting(count: int) -> None:
-    if count:
-        print_line(
-            f"{_bytes(count)} stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison"
-        )
+def _size_as_dict(found: DatabaseSize) -> dict[str, object]:
+    kinds = [
+        pick(each, "kind", "used_bytes", "rows")
+        | {"rows_are_estimated": each.is_estimate}
+        | pick(each, "oldest", "bytes_per_run")
+        for each in found.kinds
+    ]
+    return pick(found, "used_bytes", "free_bytes", "runs_per_day", "bytes_per_day") | {"kinds": kinds}
 
 
-def _size_as_dict(found: DatabaseSize, max_size: int | None) -> dict[str, object]:
-    return {
-        "used_bytes": found.used_bytes,
-        "file_bytes": found.file_bytes,
-        "lasting_bytes": found.lasting_bytes,
-        "max_bytes": max_size,
-        "runs_per_day": found.runs_per_day,
-        "bytes_per_day": found.bytes_per_day,
-        "days_to_max_size": found.days_until(max_size) if max_size else None,
-        "kinds": [
-            {
-                "kind": each.kind.value,
-                "used_bytes": each.used_bytes,
-                "rows": each.rows,
-                "rows_are_estimated": each.is_estimate,
-                "oldest": each.oldest,
-                "bytes_per_run": each.bytes_per_run,
-            }
-            for each in found.kinds
-        ],
-    }
-
-
-def _print_size(found: DatabaseSize, max_size: int | None) -> None:
+def _print_size(found: DatabaseSize) -> None:
     columns = ("kind", "size>", "rows>", "oldest", "a run>", "a day>")
     print_table(columns, [_size_row(each, found.runs_per_day) for each in found.kinds])
-    free = found.file_bytes - found.used_bytes
-    print_line(f"\n{_bytes(found.used_bytes)} used, {_bytes(found.file_bytes)} on disk ({_bytes(free)} free inside)")
+    free = f", and {_bytes(found.free_bytes)} free inside the file" if found.free_bytes else ""
+    print_line(f"\n{_bytes(found.used_bytes)} used{free}")
     print_line(f"{found.runs_per_day:,.1f} runs a day add {_bytes(found.bytes_per_day)} a day before anything is deleted")
-    if max_size:
-        days = found.days_until(max_size)
-        when = "not reached at this rate" if days is None else f"reached in {days:,.0f} days if nothing were deleted"
-        print_line(f"retention.max_size {_bytes(max_size)}: {when}")
-        if found.used_bytes > max_size:
-            _print_lasting(found.lasting_bytes)
 
 
 def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:

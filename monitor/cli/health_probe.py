@@ -22,7 +22,7 @@ _CLOSED = (http.client.HTTPException, ConnectionResetError, ConnectionAbortedErr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthProbe:
-    """Where to ask, for which page, how to speak TLS, and whether a certificate is shown then."""
+    """Where to ask, for which page, with which TLS, and whether a certificate is shown then."""
 
     host: str
     port: int
@@ -84,13 +84,14 @@ def _is_alert(error: Exception) -> bool:
 def _refusal(wanted: HealthProbe, error: Exception) -> ConnectionError:
     how = error.reason if isinstance(error, ssl.SSLError) and error.reason else "no word"
     if wanted.shows_certificate:
-        return ConnectionError(f"it speaks TLS and ended it ({how}): does it trust the certificate given with --cert?")
-    return ConnectionError(f"it speaks TLS and ended it ({how}): where it asks for clients' certificates, give one with --cert")
+        return ConnectionError(f"it uses TLS and ended it ({how}): does it trust the certificate given with --cert?")
+    return ConnectionError(f"it uses TLS and ended it ({how}): where it asks for clients' certificates, give one with --cert")
 
 
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     """TLS that verifies nothing, as the answer is no secret, and shows the certificate, if any; wrong usage where it is odd."""
     context = ssl.create_default_context()
+    # A probe on the same host knows the daemon by its address; certificates name it as others reach it.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if cert is not None:
         _load_certificate(context, cert, key or cert)

@@ -14,7 +14,7 @@ from monitor.errors import ConfigError
 from monitor.redaction import escape_controls
 
 DEFAULT_ADDRESS = "127.0.0.1:29108"
-"""Where a daemon listens whose configuration does not say so."""
+"""Where a daemon listens that has no `listen` in its configuration."""
 _LONGEST_PORT = 5
 _MOST_SHOWN = 80
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one asks who listens everywhere
@@ -24,7 +24,7 @@ def healthcheck(  # noqa: PLR0913 - the command's options
     context: typer.Context,
     address: Annotated[
         str | None,
-        typer.Argument(metavar="[HOST:PORT]", help="Where the daemon listens; default: as the configuration's `listen` says."),
+        typer.Argument(metavar="[HOST:PORT]", help="Where the daemon listens; default: the configuration's `listen`."),
     ] = None,
     *,
     config: Config = DEFAULT_CONFIG,
@@ -33,10 +33,10 @@ def healthcheck(  # noqa: PLR0913 - the command's options
     cert: Annotated[Path | None, typer.Option("--cert", help="Certificate to show, where every client needs one.")] = None,
     key: Annotated[Path | None, typer.Option("--key", help="Its key, where that is in a file of its own.")] = None,
 ) -> None:
-    """Ask a daemon whether it is well, with TLS or without, whichever it speaks; exit 0 when it is, 1 when not.
+    """Ask a daemon whether it is well: exit 0, else 1.
 
-    No password is needed. Its certificate is not verified: the answer is no secret. Of the configuration only `listen` is read,
-    and not even that where an address is given. Without either it is 127.0.0.1:29108.
+    With TLS or without, whichever it takes. No password is needed. Its certificate is not verified: the answer is no secret. Of
+    the configuration only `listen` is read, and not even that where an address is given. Without either it is 127.0.0.1:29108.
     """
     from monitor.cli.health_probe import HealthProbe, probe, tls_context
 

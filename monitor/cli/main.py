@@ -17,12 +17,12 @@ from monitor.cli import (
     config_file,
     db,
     exit_codes,
-    gate,
     healthcheck,
     metric_list,
     notify,
     on_call,
     plan,
+    rollout_gate,
     serve,
     silence,
     slots,
@@ -45,6 +45,7 @@ app = typer.Typer(
     epilog=EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes and colours in help take as long to load as all the rest of it
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(serve.demo)
@@ -58,8 +59,8 @@ app.command("backfill")(slots.backfill)
 app.command("backtest")(backtest.backtest)
 app.command("suggest")(suggest.suggest)
 app.command("plan")(plan.plan)
-app.command("compare")(compare.compare)
-app.command("gate", cls=gate.GateCommand)(gate.gate)
+app.command("compare")(compare.compare_lists)
+app.command("gate", cls=rollout_gate.GateCommand)(rollout_gate.gate)
 app.command("metrics")(metric_list.metrics)
 app.command("runs")(stored_runs.runs)
 app.command("show")(stored_runs.show)

@@ -1,4 +1,4 @@
-"""The command `metrics`: every measure there is, and what it declares."""
+"""The command `metrics`: every metric there is, and what it declares."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import number, print_json, print_line, print_table
+from monitor.cli.output import number, pick, print_json, print_line, print_table
 from monitor.cli.parameters import AsJson
 from monitor.errors import MetricError
 
@@ -27,12 +27,15 @@ CHANCE_CATALOGUES = (10, 20, 50, 100, 1000)
 
 def metrics(
     name: Annotated[
-        str | None, typer.Argument(help="One measure, all that it declares; parameters may be given: rbo(p=0.8)@5.")
+        str | None, typer.Argument(help="One metric, all that it declares; parameters may be given: rbo(p=0.8)@5.")
     ] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List every measure: its range, what identical and disjoint lists score, what it needs, and what it means."""
+    """List every metric and what it declares.
+
+    Its range, what identical and disjoint lists score, what it needs, and what it means.
+    """
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS
 
@@ -47,18 +50,18 @@ def metrics(
         return
     print_table(PAIRWISE, map(_row, pairwise), title="Of two lists: metrics")
     print_line()
-    print_table(ARM_WIDE, map(_arm_row, arm_wide), title="Of one arm's lists together: arm_metrics")
+    print_table(ARM_WIDE, map(_row, arm_wide), title="Of one arm's lists together: arm_metrics")
 
 
 def _find(text: str) -> Metric | ArmMetric:
-    """The measure of that name, of either kind."""
+    """The metric of that name, of either kind."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS, parse
 
     name = text.partition("(")[0].partition("@")[0].strip()
     if name in ARM_METRICS:
         if text.strip() != name:
-            msg = f"{name} speaks of one arm's lists together: it takes no parameters and no depth"
+            msg = f"{name} measures one arm's lists together: it takes no parameters and no depth"
             raise MetricError(msg)
         return ARM_METRICS[name]
     if name in METRICS:
@@ -71,43 +74,33 @@ def _find(text: str) -> Metric | ArmMetric:
 def _show(metric: Metric | ArmMetric, *, as_json: bool) -> None:
     from monitor.metrics import Metric
 
-    told = _describe(metric) | _chance(metric) if isinstance(metric, Metric) else _describe_arm(metric)
+    facts = _describe(metric) | _chance(metric) if isinstance(metric, Metric) else _describe_arm(metric)
     if as_json:
-        print_json(told)
+        print_json(facts)
         return
-    print_table(("", ""), _lines(told), title=f"{told['metric']}: {told['meaning']}")
-
-
-def _lines(told: Mapping[str, object]) -> list[tuple[str, str]]:
-    lines = []
-    for key, value in told.items():
-        if key in {"metric", "meaning", "high"}:
-            continue
-        shown = _range(told) if key == "low" else _shown(value)
-        lines.append((_LABELS.get(key, key.replace("_", " ")), shown))
-    return lines
+    rows = []
+    for key, value in facts.items():
+        if key not in {"metric", "meaning", "high"}:
+            rows.append((_LABELS.get(key, key.replace("_", " ")), _range(facts) if key == "low" else _text(value)))
+    print_table(("", ""), rows, title=f"{facts['metric']}: {facts['meaning']}")
 
 
 _LABELS = {"low": "range", f"by_chance_k{CHANCE_K}": f"by chance, top {CHANCE_K} of N items"}
 
 
 def _describe(metric: Metric) -> dict[str, object]:
-    """All that a measure of two lists declares."""
+    """All that a metric of two lists declares."""
+    declared = {name: _value_text(getattr(metric, name)) for name in ("identical", "disjoint", "one_empty", "both_empty")}
     return {
         "metric": str(metric),
         "meaning": _first_line(metric),
         "parameters": _parameters(metric),
-        "low": metric.low,
-        "high": metric.high,
+        **pick(metric, "low", "high"),
         "more_alike": "higher" if metric.higher_is_more_alike else "lower",
         "symmetric": metric.is_symmetric,
-        "identical": _declared(metric.identical),
-        "disjoint": _declared(metric.disjoint),
-        "one_empty": _declared(metric.one_empty),
-        "both_empty": _declared(metric.both_empty),
-        "uneven": metric.uneven,
-        "ties": metric.ties,
-        "needs": metric.need and metric.need.value,
+        **declared,
+        **pick(metric, "uneven", "ties"),
+        "needs": metric.need,
         "source": metric.source,
     }
 
@@ -115,11 +108,8 @@ def _describe(metric: Metric) -> dict[str, object]:
 def _describe_arm(metric: ArmMetric) -> dict[str, object]:
     return {
         "metric": str(metric),
-        "meaning": metric.meaning,
-        "low": metric.low,
-        "high": metric.high,
-        "arms": [arm.value for arm in metric.arms],
-        "needs": metric.need and metric.need.value,
+        **pick(metric, "meaning", "low", "high", "arms"),
+        "needs": metric.need,
         "source": metric.source,
     }
 
@@ -132,43 +122,40 @@ def _chance(metric: Metric) -> dict[str, object]:
 
 
 def _first_line(metric: Metric) -> str:
-    """What it sees, without the pointer to its kernel."""
-    return (type(metric).__doc__ or "").strip().splitlines()[0].partition("; see `")[0].rstrip(".").replace("`", "")
+    """The first line of its docstring."""
+    return (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", "")
 
 
 def _parameters(metric: Metric) -> dict[str, object]:
     """Value and default of each parameter, and the words that it may be."""
-    defaults = {field.name: field.default for field in fields(metric) if field.name in metric.parameters()}
     return {
-        name: {
-            "value": getattr(metric, name),
-            "default": None if default is MISSING else default,
-            **({"choices": list(metric.choices[name])} if name in metric.choices else {}),
+        field.name: {
+            "value": getattr(metric, field.name),
+            "default": None if field.default is MISSING else field.default,
+            **({"choices": list(metric.choices[field.name])} if field.name in metric.choices else {}),
         }
-        for name, default in defaults.items()
+        for field in fields(metric)
+        if field.name in metric.parameters()
     }
 
 
-def _declared(value: float | None) -> float | str:
+def _value_text(value: float | None) -> float | str:
     if value is None:
         return "depends"
     return "undefined" if math.isnan(value) else value
 
 
-def _row(told: Mapping[str, object]) -> tuple[str, ...]:
-    identical, disjoint = _shown(told["identical"]), _shown(told["disjoint"])
-    return (str(told["metric"]), _range(told), identical, disjoint, _shown(told["needs"]), str(told["meaning"]))
+def _row(facts: Mapping[str, object]) -> tuple[str, ...]:
+    """The cells of a metric of two lists; of one arm's lists without the two scores."""
+    scores = [_text(facts[key]) for key in ("identical", "disjoint") if key in facts]
+    return (str(facts["metric"]), _range(facts), *scores, _text(facts["needs"]), str(facts["meaning"]))
 
 
-def _arm_row(told: Mapping[str, object]) -> tuple[str, ...]:
-    return (str(told["metric"]), _range(told), _shown(told["needs"]), str(told["meaning"]))
+def _range(facts: Mapping[str, object]) -> str:
+    return f"{_text(facts['low'])} to {_text(facts['high'])}"
 
 
-def _range(told: Mapping[str, object]) -> str:
-    return f"{_shown(told['low'])} to {_shown(told['high'])}"
-
-
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, bool):
@@ -176,13 +163,13 @@ def _shown(value: object) -> str:
     if isinstance(value, float):
         return "any" if math.isinf(value) else f"{value:g}"
     if isinstance(value, dict):
-        return ", ".join(f"{key}: {_shown_inside(each)}" for key, each in value.items()) or "-"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return ", ".join(f"{key}: {_inner_text(each)}" for key, each in value.items()) or "-"
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def _shown_inside(value: object) -> str:
+def _inner_text(value: object) -> str:
     if isinstance(value, dict):
-        default = "" if value["value"] == value["default"] else f", by default {_shown(value['default'])}"
+        default = "" if value["value"] == value["default"] else f", by default {_text(value['default'])}"
         choices = f" (one of {', '.join(value['choices'])})" if "choices" in value else ""
-        return f"{_shown(value['value'])}{default}{choices}"
+        return f"{_text(value['value'])}{default}{choices}"
     return number(value) if isinstance(value, float) or value is None else str(value)

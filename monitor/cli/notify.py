@@ -13,7 +13,7 @@ from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_databa
 if TYPE_CHECKING:
     from monitor.model import DeliveryRecord, Transition
 
-app = typer.Typer(help="Send a test to receivers, and list what is still to be delivered.", no_args_is_help=True)
+app = typer.Typer(help="Send a test to receivers; list pending deliveries.", no_args_is_help=True)
 _SETTLED = 100
 _MOST = 10_000
 
@@ -28,12 +28,12 @@ def list_deliveries(
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """List pending deliveries by receiver, and why each waits: silenced, inhibited, a dry run, refused.
+    """List pending deliveries, and why each waits.
 
-    `message` is their text in short.
+    Why: silenced, inhibited, a dry run, refused. `message` is their text in short.
     """
     with opened_database(config) as (store, _):
-        found = store.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
+        found = store.outbox.deliveries(receiver=receiver, settled=_SETTLED if every else 0, limit=_MOST)
     if as_json:
         for each in found:
             print_json(_record_dict(each))
@@ -70,9 +70,9 @@ def try_receivers(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Send receivers a firing alert that is marked as a test, and its end, past routes, silences and the outbox.
+    """Send receivers a test: a firing alert, and its end.
 
-    Exit code 5 when one of them could not be sent it.
+    Both are marked as a test, and go past routes, silences and the outbox. Exit code 5 when one of them could not be sent it.
     """
     from datetime import timedelta
 

@@ -54,15 +54,15 @@ def list_alerts(
     as_json: AsJson = False,
     only_states: Annotated[bool, typer.Option("--states", help="The state of every alert, without transitions.")] = False,
 ) -> None:
-    """Show which alerts are pending or firing, a summary of the quiet ones, and every transition so far.
+    """Show pending and firing alerts, and every transition.
 
-    With --states the state of each alert. With --json one object a transition, oldest first; with --states --json one object an
-    alert and segment.
+    Quiet alerts are summed up. With --states the state of each alert. With --json one object a transition, oldest first; with
+    --states --json one object an alert and segment.
     """
     comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):
-        states = [state for state in store.all_alert_states() if comparison in (None, state.comparison)]
-        transitions = store.transitions(comparison=comparison, limit=limit)
+        states = [state for state in store.alerts.states() if comparison in (None, state.comparison)]
+        transitions = store.alerts.transitions(comparison=comparison, limit=limit)
     if not states and not transitions:
         require_known(comparison, configured)
     if as_json:
@@ -199,15 +199,15 @@ def _change(  # noqa: PLR0913, PLR0917 - the options of both commands
     reason = f"{verb} by {author}" + (f": {comment}" if comment else "")
     with opened_database(config) as (store, _):
         chosen: dict[str, list[tuple[str, str]]] = {}
-        for each in store.firing():
+        for each in store.alerts.firing():
             if comparison in (None, each.comparison) and alert in (None, each.alert) and segment in (None, each.segment):
                 chosen.setdefault(each.comparison, []).append((each.alert, each.segment))
         changed: list[Transition] = []
         for name, alerts in chosen.items():
             if verb == "resolved":
-                changed += store.resolve(name, alerts, reason=reason, at=now)
+                changed += store.alerts.resolve(name, alerts, reason=reason, at=now)
             else:
-                changed += store.acknowledge(name, alerts, author=author, reason=reason, at=now)
+                changed += store.alerts.acknowledge(name, alerts, author=author, reason=reason, at=now)
     if not changed:
         msg = "no firing alert matches: see `rankwatch alerts`"
         raise ConfigError(msg)

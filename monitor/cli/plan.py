@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import print_json, print_line
+from monitor.cli.output import pick, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     to: Annotated[
         float | None, typer.Option(help="With --share: the score they fall to; default: that of lists with nothing in common.")
     ] = None,
-    users: Annotated[int | None, typer.Option(min=2, max=10**9, help="Users a run: tells the runs it takes.")] = None,
-    runs: Annotated[int | None, typer.Option(min=1, max=10**6, help="Runs judged together: tells the users it takes.")] = None,
+    users: Annotated[int | None, typer.Option(min=2, max=10**9, help="Users a run: gives the runs it takes.")] = None,
+    runs: Annotated[int | None, typer.Option(min=1, max=10**6, help="Runs judged together: gives the users it takes.")] = None,
     power: Annotated[float, typer.Option(min=0.01, max=0.999, help="Chance with which it is to be seen.")] = 0.9,
     alpha: Annotated[
         float | None, typer.Option(min=1e-9, max=0.49, help="Chance of a false page a look; default: the comparison's budget.")
@@ -41,10 +41,12 @@ def plan(  # noqa: PLR0913 - a command is all of its options
     config: Config = DEFAULT_CONFIG,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how many users a run, or how many runs, show a drop of the mean or a share of users gone bad.
+    """Compute how many users or runs it takes to show a drop.
+
+    A drop of the mean, or a share of users whose lists went bad.
 
     By Student's t on the mean of the runs against the healthy runs before, exact for normal runs. With --users and --runs it
-    tells the chance. A percentile or a share below a floor may see a few users earlier than the mean does.
+    gives the chance. A percentile or a share below a floor may see a few users earlier than the mean does.
     """
     from monitor.service.analysis import sample_size
 
@@ -71,7 +73,7 @@ def _stored(name: str, config: Config, metric: str | None, segment: str) -> tupl
     settings = load_settings(config)
     what, _ = configured_comparison(settings, name, None)
     with opened_store(settings.database) as store:
-        return what, read_plan_inputs(what, store, metric, segment)
+        return what, read_plan_inputs(what, store.history, metric, segment)
 
 
 def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs:
@@ -82,30 +84,24 @@ def _with_given(known: PlanInputs, given: dict[str, float | None]) -> PlanInputs
 
 
 def _as_dict(found: SampleSizePlan) -> dict[str, object]:
-    known = found.known
+    known, search = found.known, found.search
     return {
-        "drop": found.drop,
-        "users": found.users,
-        "runs": found.runs,
-        "chance": found.chance,
-        "power": found.looking.power,
-        "alpha": found.looking.share,
+        **pick(found, "drop", "users", "runs", "chance"),
+        "power": search.power,
+        "alpha": search.share,
         "obstacle": found.obstacle,
-        "mean": known.mean,
-        "sd": known.sd,
-        "wander": known.wander,
-        "learned": known.learned,
+        **pick(known, "mean", "sd", "wander", "learned"),
         "usual_users": known.users,
-        "least_drop_now": None if known.users is None else found.looking.least_drop(known.users),
+        "least_drop_now": None if known.users is None else search.least_drop(known.users),
     }
 
 
 def _print(found: SampleSizePlan) -> None:
-    looking, known = found.looking, found.known
+    search, known = found.search, found.known
     mean = "" if known.mean is None else f"healthy mean {known.mean:.4g}, "
-    told = f"over users it varies by {looking.sd:.3g}, from run to run by {looking.wander:.3g}"
-    print_line(f"{mean}{told} ({known.learned:,} healthy runs)")
-    aim = f"a drop of {found.drop:.3g} with a chance of {looking.power:.0%}, falsely in one look of {1 / looking.share:,.0f}"
+    spread = f"over users it varies by {search.sd:.3g}, from run to run by {search.wander:.3g}"
+    print_line(f"{mean}{spread} ({known.learned:,} healthy runs)")
+    aim = f"a drop of {found.drop:.3g} with a chance of {search.power:.0%}, falsely in one look of {1 / search.share:,.0f}"
     if found.obstacle is not None:
         print_line(f"{aim}: {found.obstacle}")
     elif found.chance is not None:
@@ -115,5 +111,5 @@ def _print(found: SampleSizePlan) -> None:
         print_line(f"{aim}: {found.runs:,} run{'' if found.runs == 1 else 's judged together'} of {found.users:,} users")
     if known.users is not None:
         print_line(
-            f"a usual run of {known.users:,} users shows a drop of {looking.least_drop(known.users):.3g} with that chance"
+            f"a usual run of {known.users:,} users shows a drop of {search.least_drop(known.users):.3g} with that chance"
         )

@@ -21,7 +21,7 @@ IDLE_S = 3600.0
 
 
 def serve(config: Config = DEFAULT_CONFIG) -> None:
-    """Run the daemon until SIGTERM or Ctrl-C; SIGHUP, or POST /-/reload with a password, reads the configuration again."""
+    """Run the daemon until SIGTERM or Ctrl-C. SIGHUP, or POST /-/reload with a password, reads the configuration again."""
     from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
     from monitor.settings import load_settings
@@ -87,7 +87,7 @@ def demo(
         typer.Option(metavar="HOST:PORT", help="Only the two recommenders, served there for a rankwatch elsewhere."),
     ] = None,
 ) -> None:
-    """Watch two live recommenders drift apart, an alert fire, and heal again."""
+    """Watch two live recommenders drift apart and heal again."""
     from rich.console import Console
 
     from monitor.demo import run_demo, run_recommenders

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=ListingGroup,
-    help="Hold alerts back that on-call knows already: add, list and expire silences. Without a command: `ls`.",
+    help="Add, list and expire silences, which hold alerts back. Without a command: `ls`.",
 )
 
 
@@ -68,7 +68,7 @@ def add_silence(  # noqa: PLR0913 - the command's options
         ends_at=_end(starts_at, now, span, until),
     )
     with opened_database(config) as (store, _):
-        _print([store.add_silence(silence)], as_json=as_json)
+        _print([store.alerts.add_silence(silence)], as_json=as_json)
 
 
 @app.command("ls")
@@ -80,7 +80,7 @@ def list_silences(
 ) -> None:
     """List silences that hold now or later."""
     with opened_database(config) as (store, _):
-        found = store.silences(ending_after=None if every else datetime.now(UTC))
+        found = store.alerts.silences(ending_after=None if every else datetime.now(UTC))
     _print(found, as_json=as_json)
 
 
@@ -94,7 +94,7 @@ def expire_silences(
     """End silences now. What still fires is sent."""
     now = datetime.now(UTC)
     with opened_database(config) as (store, _):
-        missing = [str(number) for number in numbers if not store.expire_silence(number, now=now)]
+        missing = [str(number) for number in numbers if not store.alerts.expire_silence(number, now=now)]
     if missing:
         msg = f"no silence {', '.join(missing)} that has not ended yet: see `rankwatch silence ls`"
         raise ConfigError(msg)

@@ -41,37 +41,40 @@ if TYPE_CHECKING:
 PUSH_VARIABLE = "RANKWATCH_PUSH"
 
 
+_Textfile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
+]
+_Push = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", envvar=PUSH_VARIABLE, help="Push the same to a Pushgateway; user:password@ belongs into the variable."
+    ),
+]
+_PushInstance = Annotated[
+    str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
+]
+_PushCaFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones.")
+]
+
+
 def run_once(  # noqa: PLR0913 - the command's options
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The slot, ISO 8601; default: the newest one of the schedule.")] = None,
     comparison: OneComparison = None,
-    textfile: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE.prom", help="Write the metrics afterwards for node_exporter's textfile collector."),
-    ] = None,
-    push: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URL",
-            envvar=PUSH_VARIABLE,
-            help="Push the same to a Pushgateway; user:password@ belongs into the variable.",
-        ),
-    ] = None,
-    push_instance: Annotated[
-        str, typer.Option(metavar="NAME", help="Label `instance` of what is pushed; by default there is none.")
-    ] = "",
-    push_ca_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="PEM file of the authorities to trust for https, instead of the usual ones."),
-    ] = None,
+    textfile: _Textfile = None,
+    push: _Push = None,
+    push_instance: _PushInstance = "",
+    push_ca_file: _PushCaFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run one slot of each comparison, notify receivers of what fires, and exit: rankwatch without a daemon.
+    """Run one slot of each comparison, notify, and exit.
 
-    Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not be reached, 74 when the textfile
-    could not be written. What was run stays stored; file and push show a run that failed, too.
+    This is rankwatch without a daemon. Exit 0 when all ran, 3 when one failed, 5 when a receiver or the Pushgateway could not
+    be reached, 74 when the textfile could not be written. What was run stays stored; file and push show a run that failed, too.
     """
     from monitor.service.commands.metrics_output import metrics_output_of
     from monitor.service.commands.one_shot import open_one_shot
@@ -86,6 +89,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
+        # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
             for result in results:
                 print_json(result_dict(result))
@@ -126,7 +130,10 @@ def replay(  # noqa: PLR0913 - the command's options
     notify: Annotated[bool, typer.Option("--notify", help="Notify receivers too; by default nothing is sent.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run every slot of a past period in order, as if live: rules, states and transitions with the slot's time."""
+    """Run every slot of a past period in order, as if live.
+
+    Rules, states and transitions have the slot's time.
+    """
     from monitor.service.commands.one_shot import open_one_shot
 
     comparison = only_one(name, comparison)
@@ -182,7 +189,7 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """The summaries; none of a run that compared too little to be believed."""
+    """The summaries of a run that compared enough users; of any other none."""
     return result.summaries if result.status == "ok" else ()
 
 
@@ -229,10 +236,10 @@ def backfill(
     end: Annotated[str | None, typer.Option("--to", help="Last slot, ISO 8601, included.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Measure relevance that has arrived since, on the lists that were kept with each run. Rules never judge it.
+    """Measure relevance that has arrived since the runs.
 
-    Lists the runs that have their labels now and those that wait for them. Exit 3 when relevance that is there could not be
-    used.
+    On the lists that were kept with each run; rules never judge it. Lists the runs that have their labels now and those that
+    wait for them. Exit 3 when relevance that is there could not be used.
     """
     from monitor.service.commands.one_shot import open_one_shot
 

@@ -30,21 +30,19 @@ if TYPE_CHECKING:
 
 _LOOKED_THROUGH = 10_000
 
-Limit = Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")]
-
 
 def runs(
     name: OneName = None,
     *,
     config: Config = DEFAULT_CONFIG,
     comparison: OneComparison = None,
-    limit: Limit = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=1_000_000, help="How many of the newest to show.")] = 20,
     as_json: AsJson = False,
 ) -> None:
     """List stored runs, newest first."""
     comparison = only_one(name, comparison)
     with opened_database(config) as (store, configured):
-        found = store.runs(comparison=comparison, limit=limit)
+        found = store.history.runs(comparison=comparison, limit=limit)
     if not found:
         require_known(comparison, configured)
     if as_json:
@@ -74,11 +72,18 @@ def show(
     users: Annotated[int, typer.Option("--users", "-n", min=0, help="How many of the worst users to show.")] = 3,
     as_json: AsJson = False,
 ) -> None:
-    """Show one run: similarity by segment, why it fell, and both lists of the users that were worst off, side by side."""
+    """Show one stored run, and both lists of its worst users.
+
+    Similarity by segment, and why it fell.
+    """
     with opened_database(config) as (store, _):
         run = _find(store, comparison, parse_instant(slot) if slot is not None else None)
-        summaries, evidence, arm_scores = store.summaries(run.id), store.evidence(run.id), store.arm_scores(run.id)
-        explanation = store.explanation(run.id)
+        summaries, evidence, arm_scores = (
+            store.history.summaries(run.id),
+            store.history.evidence(run.id),
+            store.history.arm_scores(run.id),
+        )
+        explanation = store.history.explanation(run.id)
     if as_json:
         print_json(
             _shown_dict(run, summaries, evidence, arm_scores)
@@ -90,7 +95,7 @@ def show(
 
 
 def _find(store: SqlStore, comparison: str, slot: datetime | None) -> Run:
-    found = store.runs(comparison=comparison, limit=_LOOKED_THROUGH)
+    found = store.history.runs(comparison=comparison, limit=_LOOKED_THROUGH)
     run = next((each for each in found if each.status != "running" and slot in (None, each.slot)), None)
     if run is None:
         which = "no finished run" if slot is None else f"no finished run of slot {instant(slot)}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.output import instant, number, print_json, print_line, print_table
+from monitor.cli.output import instant, number, pick, print_json, print_line, print_table
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_span
 
 if TYPE_CHECKING:
@@ -31,10 +31,11 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     as_json: AsJson = False,
     as_yaml: Annotated[bool, typer.Option("--yaml", help="Print only the rules, ready to paste.")] = False,
 ) -> None:
-    """Propose thresholds from the stored healthy runs, and tell what each would have caught.
+    """Propose thresholds from the stored healthy runs.
 
-    All of them together are to page falsely once in the accepted time. Fixed thresholds do not follow the seasons or a slow
-    change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn from.
+    Shows what each would have caught. All of them together are to page falsely once in the accepted time. Fixed thresholds do
+    not follow the seasons or a slow change that is wanted: rules with `learned:` do. Exit 2 when nothing is stored to learn
+    from.
     """
     from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
     from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
@@ -44,33 +45,32 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     settings = load_settings(config)
     what, interval = configured_comparison(settings, comparison, None if every is None else parse_span(every))
     with opened_store(settings.database) as store:
-        found = propose(what, store, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval)
+        found = propose(
+            what, store.history, statistics=statistic or STATISTICS, segments=segment or ("all",), interval=interval
+        )
     if as_json:
         for each in found:
             print_json(_as_dict(each))
         return
     if not as_yaml:
-        _print(found, what.runs_a_false_page * interval)
+        _print(found, what.judging.runs_a_false_page * interval)
     _print_yaml(found)
 
 
 def _as_dict(found: Suggestion) -> dict[str, object]:
-    is_proposed = found.obstacle is None
+    rule, is_proposed = found.rule, found.obstacle is None
     return {
-        "alert": found.rule.alert,
-        "metric": found.rule.metric,
-        "statistic": found.rule.statistic,
+        **pick(rule, "alert", "metric"),
+        "statistic": str(rule.statistic),
         "segment": found.segment,
-        "direction": found.rule.direction.value,
-        "threshold": found.rule.threshold if is_proposed else None,
-        "min_users": found.rule.min_users,
-        "runs": found.runs,
-        "expected": found.expected,
+        "direction": rule.direction,
+        "threshold": rule.threshold if is_proposed else None,
+        "min_users": rule.min_users,
+        **pick(found, "runs", "expected"),
         "seen_with_50_percent": found.usually,
         "seen_with_95_percent": found.nearly_always,
-        "pages": [{"slot": each.slot, "value": each.value} for each in found.caught] if is_proposed else None,
-        "obstacle": found.obstacle,
-        "note": found.note,
+        "pages": [pick(each, "slot", "value") for each in found.caught] if is_proposed else None,
+        **pick(found, "obstacle", "note"),
     }
 
 
@@ -91,7 +91,7 @@ def _row(found: Suggestion) -> tuple[str, ...]:
     is_proposed = found.obstacle is None
     return (
         rule.metric,
-        rule.statistic,
+        str(rule.statistic),
         found.segment,
         f"{found.runs:,}",
         number(found.expected),
@@ -113,6 +113,6 @@ def _print_yaml(found: tuple[Suggestion, ...]) -> None:
     for each in proposed:
         rule = each.rule
         segments = "" if rule.segments == "all" else f", segments: {json.dumps([each.segment], ensure_ascii=False)}"
-        statistic = "" if rule.statistic == "mean" else f", statistic: {json.dumps(rule.statistic)}"
+        statistic = "" if str(rule.statistic) == "mean" else f", statistic: {json.dumps(str(rule.statistic))}"
         limit = f"{rule.direction}: {rule.threshold:.4f}, min_users: {rule.min_users}"
         print_line(f"  - {{alert: {rule.alert}, metric: {json.dumps(rule.metric)}{statistic}{segments}, {limit}}}")

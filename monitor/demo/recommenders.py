@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from aiohttp import web
 
-from monitor.demo.world import History, World
+from monitor.demo.world import PurchaseHistory, World
 
 Matrix = npt.NDArray[np.float32]
 
@@ -29,7 +29,7 @@ def ease_weights(bought: Matrix, *, ridge: float) -> Matrix:
 def cosine_weights(bought: Matrix, *, shrinkage: float, neighbours: int) -> Matrix:
     """Item-to-item cosine, each damped by ``shrinkage`` in the denominator; every item keeps its ``neighbours`` nearest.
 
-    ``weights[i, j]`` says how much a purchase of i speaks for j; column j has at most ``neighbours`` entries, none for i = j.
+    ``weights[i, j]`` is how much a purchase of i recommends j; column j has at most ``neighbours`` entries, none for i = j.
     """
     gram = bought.T.astype(np.float64) @ bought
     lengths = np.sqrt(np.diag(gram))
@@ -71,7 +71,7 @@ class TrainedLists:
     """What came out of one day's training."""
 
     day: int
-    history: History
+    history: PurchaseHistory
     baseline: ItemLists
     candidate: ItemLists
 
@@ -96,7 +96,7 @@ def retrain(world: World, day: int, *, is_broken: bool) -> TrainedLists:
     )
 
 
-def _without_country(history: History, country: str) -> npt.NDArray[np.float32]:
+def _without_country(history: PurchaseHistory, country: str) -> npt.NDArray[np.float32]:
     joined = history.bought.copy()
     joined[history.users.countries == country] = 0.0
     return joined

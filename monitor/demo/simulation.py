@@ -48,16 +48,16 @@ class StoreReader:
 
     def read(self) -> StoreSnapshot:
         """Read the store."""
-        for latest in self.store.latest([DEMO_COMPARISON]):
+        for latest in self.store.history.latest([DEMO_COMPARISON]):
             self._remember(latest)
-        runs = self.store.runs(comparison=DEMO_COMPARISON, limit=_REMEMBERED_RUNS)
+        runs = self.store.history.runs(comparison=DEMO_COMPARISON, limit=_REMEMBERED_RUNS)
         shown = {run.slot for run in runs}
         self._means = {slot: means for slot, means in self._means.items() if slot in shown}
         return StoreSnapshot(
             runs=runs,
             means=dict(self._means),
-            alerts=self.store.all_alert_states(),
-            transitions=self.store.transitions(comparison=DEMO_COMPARISON, limit=None),
+            alerts=self.store.alerts.states(),
+            transitions=self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None),
         )
 
     def _remember(self, latest: LatestRun) -> None:

@@ -41,7 +41,7 @@ class Users:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class History:
+class PurchaseHistory:
     """What a model is trained on: the users of the day, and who bought what in the window, 0 or 1, (users, items) float32."""
 
     users: Users
@@ -73,7 +73,7 @@ class World:
         """Ids of those who were there the day before and no longer are."""
         return self._joiners(day - self.stay).ids
 
-    def history(self, day: int) -> History:
+    def history(self, day: int) -> PurchaseHistory:
         """Purchases of the window's days, that day included, by those who are there on that day."""
         first = day - self.window + 1
         everyone = _joined([self._joiners(joined) for joined in range(first - self.stay + 1, day + 1)])
@@ -85,7 +85,7 @@ class World:
             buyers, items = self._purchases(past, present, cumulated)
             bought[oldest + buyers, items] = 1.0
         gone = (self.window - 1) * self.joining
-        return History(users=everyone.rows(gone, len(everyone.numbers)), bought=bought[gone:])
+        return PurchaseHistory(users=everyone.rows(gone, len(everyone.numbers)), bought=bought[gone:])
 
     def _random(self, stream: int, day: int = 0) -> np.random.Generator:
         return np.random.default_rng((self.seed, stream, day + _BIAS))

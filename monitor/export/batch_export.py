@@ -1,4 +1,4 @@
-"""What a process that ends leaves behind for Prometheus: its gauges, as a textfile or as a group of a Pushgateway."""
+"""What a process leaves behind for Prometheus when it ends: its gauges, as a textfile or as a group of a Pushgateway."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DAEMON_GAUGES = frozenset({
 FINAL_SERIES = frozenset(
     SERIES[name].name for name in SERIES if SERIES[name].kind not in _COUNTED and name not in DAEMON_GAUGES
 )
-"""Full names of the series that a process that ends leaves behind."""
+"""Full names of the series that a process leaves behind when it ends."""
 
 
 class _Families(Collector):
@@ -39,12 +39,12 @@ class _Families(Collector):
 
 
 def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
-    """Those of the families that a process that ends leaves behind."""
+    """Those of the families that a process leaves behind when it ends."""
     return tuple(family for family in families if _name_of(family) in FINAL_SERIES)
 
 
 def families_of_comparison(families: Iterable[Metric], comparison: str | None) -> tuple[Metric, ...]:
-    """What the families say of one comparison; for None, what they say of none in particular."""
+    """The samples of one comparison; for None, those of no comparison in particular."""
     kept = ((family, [one for one in family.samples if one.labels.get("comparison") == comparison]) for family in families)
     return tuple(_with(family, samples) for family, samples in kept if samples)
 
@@ -99,7 +99,7 @@ def require_textfile(path: Path) -> Path:
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Put the page in the file's place at once, so that nobody reads half of one. OSError, with the path, leaves the old."""
+    """Replace the file by the page at once, so that half a page is never read. OSError, with the path, leaves the old file."""
     try:
         with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
             _replace(path, draft, page)
@@ -108,7 +108,7 @@ def write_textfile(path: Path, page: bytes) -> None:
 
 
 def _replace(path: Path, draft: IO[bytes], page: bytes) -> None:
-    """The draft's name does not end in .prom: nobody reads it."""
+    """Write the draft, whose name node_exporter passes over, and rename it."""
     try:
         draft.write(page)
         draft.flush()

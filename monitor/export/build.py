@@ -7,7 +7,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, distribution
 
-UNKNOWN = "unknown"
+UNKNOWN_REVISION = "unknown"
 
 
 def build_labels(version: str) -> dict[str, str]:
@@ -22,5 +22,5 @@ def find_revision() -> str:
     try:
         noted = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):
-        return UNKNOWN
-    return str(noted.get("vcs_info", {}).get("commit_id", UNKNOWN))
+        return UNKNOWN_REVISION
+    return str(noted.get("vcs_info", {}).get("commit_id", UNKNOWN_REVISION))

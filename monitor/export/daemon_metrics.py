@@ -14,7 +14,7 @@ from prometheus_client.registry import Collector
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export.families import Gauges, counter, histogram, without_created
 from monitor.export.run_metrics import FINISHED
-from monitor.export.series import PING_OUTCOMES, PRUNE_REASONS, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
+from monitor.export.series import PING_OUTCOMES, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
 from monitor.model import Arm, CoverageReason, DataKind, Pruned, RunResult, RunStatus
 
 _OWNERS = ("comparison", "receiver", "ping")
@@ -31,7 +31,7 @@ _FROM_ZERO: Mapping[str, tuple[Iterable[str], ...]] = {
     "delivery_errors_total": (DeliveryTrouble,),
     "pings_total": (PING_OUTCOMES,),
     "database_errors_total": (DatabaseTrouble,),
-    "pruned_rows_total": (DataKind, PRUNE_REASONS),
+    "pruned_rows_total": (DataKind,),
     "watchdog_restarts_total": (WATCHED_PARTS,),
 }
 """Series that exist from 0, by the values of their labels behind the owner's name."""
@@ -162,9 +162,8 @@ class DaemonMetrics(Collector):
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
         """See ``Publisher.pruned``."""
-        for rows, reason in ((pruned.aged, "age"), (pruned.early, "size")):
-            for kind, count in rows.items():
-                self._count("pruned_rows_total", kind, reason, by=count)
+        for kind, count in pruned.by_kind.items():
+            self._count("pruned_rows_total", kind, by=count)
         self._pruned_at = at
 
     def outbox(
@@ -178,7 +177,7 @@ class DaemonMetrics(Collector):
         self._outbox = {"pending": pending, "held": held, "given_up": given_up, "oldest_age_seconds": oldest_s}
 
     def led_by(self, leadership: Callable[[], tuple[bool, int | None]]) -> None:
-        """Show whether this process leads, and the epoch of whoever does; asked at each scrape, from memory."""
+        """Show whether this process leads, and the leader's epoch; asked at each scrape, from memory."""
         self._leadership = leadership
 
     def database(self, *, is_up: bool) -> None:
@@ -224,7 +223,7 @@ class DaemonMetrics(Collector):
             is_leader, epoch = self._leadership()
             gauges.set("leader", (), is_leader)
             gauges.set("lease_epoch", (), epoch)
-        if is_leader:  # who led before would go on showing the sizes of then
+        if is_leader:  # a former leader would go on showing old sizes
             for kind, used in self._used_bytes.items():
                 gauges.set("database_size_bytes", (kind.value,), used)
         return gauges

@@ -1,4 +1,4 @@
-"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for whoever scrapes."""
+"""The Publisher of Prometheus: keeps what the daemon reports, and renders it for scrapes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ CONFIRMED = frozenset(
     for name, one in SERIES.items()
     if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
 )
-"""Full names of the series that say how things stand as the database has it."""
+"""Full names of the series that show the state in the database."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfirmedCollector(Collector):
-    """What another collector shows, but for what nobody can confirm."""
+    """The families of another collector, without those that the database does not confirm any more."""
 
     inner: Collector
     confirmation: Confirmation
@@ -208,5 +208,5 @@ class PrometheusPublisher(DaemonMetrics):
         return render_registry(self._registry, accept, accept_encoding)
 
     def final(self) -> tuple[Metric, ...]:
-        """What a process that ends leaves behind: see `monitor.export.batch_export`."""
+        """What a process leaves behind when it ends: see `monitor.export.batch_export`."""
         return final_families((*self._snapshot.collect(), *self.gauges().families()))

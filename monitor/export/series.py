@@ -10,15 +10,13 @@ from monitor.model import CoverageReason, DataKind
 
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
-"""Why a slot did not run: nobody was there, or the last run was still at it."""
+"""Why a slot did not run: no daemon was there, or the last run had not ended."""
 SEND_OUTCOMES = ("sent", "retry", "dead", "dropped")
 """What comes of one attempt to deliver."""
 PING_OUTCOMES = ("sent", "failed", "dropped")
 """What became of a dead-man ping: taken, given up, or pushed out by newer ones."""
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """What a page is put together from, each by itself: one that fails takes none of the others with it."""
-PRUNE_REASONS = ("age", "size")
-"""Why rows are deleted."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
 """What the watchdog begins anew when it hangs."""
 
@@ -173,7 +171,7 @@ _TABLE = (
         _C,
         "slots_skipped_total",
         "comparison reason",
-        "Slots that did not run: missed (nobody was there) or overlap (the last run was still at it).",
+        "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended).",
     ),
     _series(_H, "run_duration_seconds", "comparison", "Time from claim to end of a run.", _RUN_S),
     _series(_H, "stage_duration_seconds", "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
@@ -194,13 +192,13 @@ _TABLE = (
     ),
     # Leading.
     _series(_G, "leader", "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."),
-    _series(_G, "lease_epoch", "", "Epoch of the lease of whoever leads, as this daemon last saw it; grows at each takeover."),
+    _series(_G, "lease_epoch", "", "Epoch of the leader's lease, as this daemon last saw it; grows at each takeover."),
     # Delivery and configuration.
     _series(
         _C,
         "notifications_total",
         "receiver outcome",
-        "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be told any more).",
+        "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be sent any more).",
     ),
     _series(
         _C,
@@ -215,7 +213,9 @@ _TABLE = (
         "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
     ),
     _series(_G, "outbox_pending", "receiver", "Deliveries waiting to be sent."),
-    _series(_G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or told by another alert."),
+    _series(
+        _G, "outbox_held", "receiver", "Deliveries held back: silenced, in maintenance, muted, or inhibited by another alert."
+    ),
     _series(_G, "outbox_given_up", "receiver", "Deliveries that were given up for good within the last hour."),
     _series(_G, "outbox_oldest_age_seconds", "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
     _series(_G, "database_up", "", "1 while the database can be read and written, else 0."),
@@ -229,15 +229,14 @@ _TABLE = (
         _G,
         "database_size_bytes",
         "kind",
-        "Bytes that hold data of each kind, looked up every hour: "
+        "Bytes on disk that each kind of data takes, looked up every hour: "
         f"{', '.join(f'`{kind}`' for kind in DataKind)}. Shown by the daemon that leads.",
     ),
     _series(
         _C,
         "pruned_rows_total",
-        "kind reason",
-        "Rows deleted because of their `age`, or before it because of `retention.max_size` (`size`). "
-        "On PostgreSQL, where scores go by partition, about how many.",
+        "kind",
+        "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, about how many.",
     ),
     _series(_G, "prune_last_success_timestamp_seconds", "", "When old rows were last deleted. Absent until they first were."),
     _series(_C, "clock_jumps_total", "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),

@@ -16,10 +16,10 @@ from monitor.frames.lists import (
     checked_users,
     from_array,
     offsets_of,
-    read_mapping,
     read_matrix,
     read_rows,
     read_scores,
+    read_user_lists,
     shown,
 )
 from monitor.frames.tables import ArrowTable, is_table, read_column, read_table
@@ -96,7 +96,7 @@ def _read_arrow_scores(column: pd.Series, lists: RankingTable, arm: str) -> Floa
     if not hasattr(column, "list") or column.hasnans:
         return None
     if not np.array_equal(column.list.len().to_numpy(dtype=np.int64), np.diff(lists.offsets)):
-        return None  # the row by row reading says which one is odd
+        return None  # reading row by row names the one that differs
     return as_scores(_flatten(column), f"scores of the {arm}")
 
 
@@ -194,7 +194,7 @@ def read_lists(data: Rankings, columns: FrameColumns, arm: str) -> RankingTable:
     if isinstance(data, pd.DataFrame):
         return read_frame(data, columns, arm)
     if isinstance(data, Mapping):
-        return read_mapping(data, arm)
+        return read_user_lists(data, arm)
     if isinstance(data, np.ndarray):
         return read_matrix(data, arm)
     if isinstance(data, list | tuple):

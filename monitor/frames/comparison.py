@@ -17,13 +17,11 @@ from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
 from monitor.frames.lists import read_rows, read_scores
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
-from monitor.metrics import Metric, Need, parse, score_all
+from monitor.metrics import DEFAULT_METRICS, Metric, Need, parse, score_all
 from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import Arm, RankingTable
 from monitor.model.arrays import Floats, Rows
 from monitor.pairing.ids import count_distinct, find_users, unlike_ids_note
-
-DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 
 
 def read_metrics(metrics: str | Metric | Sequence[str | Metric]) -> tuple[Metric, ...]:
@@ -103,7 +101,7 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
 
     ``scores``: a score for each item of both lists, NaN or None where there is none, or None for a list without. They never
     reorder a list. Neighbours with equal scores are tied: what is left of the lists is measured with tied items in the order of
-    their ids (ascending as text, then by the name of their type), or as tied by a metric that speaks of ties. Where scores rise
+    their ids (ascending as text, then by the name of their type), or as tied by a metric that handles ties. Where scores rise
     down the list the list rules all the same. Any number may be a score, negative and infinite ones too.
 
     ``item_weights``: item -> weight, as a dict, a Series or a frame of two columns. Every listed item must have a weight above
@@ -169,7 +167,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
 
     Each arm is a dict of user -> list, a long frame (columns ``user``, ``item``, ``rank``, smallest rank best; with
     ``rank=None`` rows stand best first), a wide frame (``user`` and a list column ``items``), a 2-D array or a sequence of
-    lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever speaks the
+    lists (users are then the row numbers). A frame is one of pandas, an Arrow table or record batch, or whatever has the
     Arrow PyCapsule protocol, such as a polars frame. The arms may differ in shape. Lists may be of any length (rows of
     a 2-D array are as long as it is wide: -1 is an id like any other); they are cut to
     ``k`` (None: not at all), then later duplicates are dropped. Ids of items and users are equal as in `compare`: 1 and "1" are
@@ -177,7 +175,7 @@ def compare_many(  # noqa: PLR0913 - half of them only rename columns
     for nothing, text that Arrow holds (tables, ``str`` columns) in 10 to 60 nanoseconds an id where there is machine code.
 
     Scores are read where a long frame has a column ``score`` or a wide one a list column ``scores``, each list as long as the
-    items' (None: do not look). `compare` says what they mean. A long frame with scores and without ranks is ordered by
+    items' (None: do not look). See `compare` for what they mean. A long frame with scores and without ranks is ordered by
     them, best first, where none may be missing; equal ones by id. An arm without scores has no ties.
 
     ``item_weights`` as in `compare`. ``relevance``: user -> {item: grade}, user -> items (grade 1 each), or a long frame with

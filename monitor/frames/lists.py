@@ -20,7 +20,7 @@ from monitor.pairing.ids import equality_key
 Row = Sequence[Any] | npt.NDArray[Any]
 
 
-def read_mapping(data: Mapping[Any, Any], arm: str) -> RankingTable:
+def read_user_lists(data: Mapping[Any, Any], arm: str) -> RankingTable:
     """Lists from user -> list."""
     users = pd.Index(list(data), tupleize_cols=False)
     return read_rows(list(data.values()), f"lists of the {arm}", checked_users(users, arm))

@@ -60,7 +60,7 @@ def _read_weights_frame(data: object) -> tuple[Ids, pd.Series]:
 
 
 def require_weights(listed: Sequence[Integers], weighted: Codes, weights: Floats, vocabulary: pd.Index | None) -> None:
-    """InputError unless every listed item has a weight that may be; it says how many have not, and which.
+    """InputError unless every listed item has a weight that may be; the message has how many have none, and which.
 
     ``listed``: both arms' codes; ``weighted``: those of the items that have weights.
     """
@@ -82,7 +82,7 @@ _RELEVANCE = "relevance"
 _GRADES = ("grade", "relevance")
 
 Graded = Mapping[Any, Any] | pd.DataFrame | ArrowTable
-"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and, if told, grades."""
+"""User -> {item: grade}, user -> items (grade 1 each), or a long frame or Arrow table of users, items and grades (optional)."""
 
 
 def read_relevance(data: Graded, user: Hashable, item: Hashable) -> RelevanceTable:
@@ -154,7 +154,7 @@ def _as_items(row: object) -> Any:  # noqa: ANN401 - a mapping, or a list withou
     try:
         return list(dict.fromkeys(items))
     except TypeError:
-        return items  # whoever reads the ids says which one is odd
+        return items  # reading the ids names the one that cannot be hashed
 
 
 def _read_frame(frame: pd.DataFrame, user: Hashable, item: Hashable) -> RelevanceTable:

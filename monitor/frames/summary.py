@@ -1,4 +1,4 @@
-"""From a frame of scores to what they say of all users, and of each segment."""
+"""Summaries of a frame of scores, over all users and by segment."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from monitor.summaries import summarize_one
 
 SUMMARY_COLUMNS = {"p05": "p05", "p25": "p25", "median": "p50", "p75": "p75", "p95": "p95"}
 
-SegmentChoice = Mapping[Any, Any] | pd.Series | npt.NDArray[Any] | Sequence[Any] | Hashable
+SegmentsBy = Mapping[Any, Any] | pd.Series | npt.NDArray[Any] | Sequence[Any] | Hashable
 """Segment by user, or one a row of the frame, or the name of a column or index level of the frame."""
 
 
-def summarize(frame: pd.DataFrame, by: SegmentChoice | None = None) -> pd.DataFrame:
-    """What the scores of `compare_many` say: a row a metric, or a metric and segment.
+def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
+    """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
 
     Columns: ``n`` users with a score, ``n_undefined`` without, ``mean``, ``standard_error`` (s / sqrt(n), NaN for n under 2),
     ``p05``, ``p25``, ``median``, ``p75``, ``p95`` (interpolated linearly), and ``by_chance``, the mean that unrelated lists
-    would have, where the frame tells it. All numbers are NaN where n is 0.
+    would have, where the frame has it. All numbers are NaN where n is 0.
 
     ``by``: the users' segments, as a dict or Series of user -> segment, an array or list of one segment a row, or the name of
     a column or index level of the frame. The index is then metric and segment, ``all`` first, segments in the order of their
@@ -72,8 +72,8 @@ def _values(frame: pd.DataFrame, name: Hashable) -> npt.NDArray[np.float64]:
     return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
-def _segments(frame: pd.DataFrame, by: SegmentChoice | None) -> tuple[dict[Any, npt.NDArray[np.intp]], Hashable | None]:
-    """Rows of each segment, and the column that told them, if one did."""
+def _segments(frame: pd.DataFrame, by: SegmentsBy | None) -> tuple[dict[Any, npt.NDArray[np.intp]], Hashable | None]:
+    """Rows of each segment, and the column that they come from, if any."""
     everybody = {ALL: np.arange(len(frame), dtype=np.intp)}
     if by is None:
         return everybody, None
@@ -90,7 +90,7 @@ def _segments(frame: pd.DataFrame, by: SegmentChoice | None) -> tuple[dict[Any, 
     return everybody | {names[code]: np.flatnonzero(codes == code) for code in by_text}, without
 
 
-def _labels(frame: pd.DataFrame, by: SegmentChoice) -> tuple[pd.Series, Hashable | None]:
+def _labels(frame: pd.DataFrame, by: SegmentsBy) -> tuple[pd.Series, Hashable | None]:
     if isinstance(by, Mapping):
         by = pd.Series(list(by.values()), index=pd.Index(list(by), tupleize_cols=False))
     if isinstance(by, pd.Series):

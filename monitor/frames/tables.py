@@ -1,6 +1,6 @@
 """Arrow tables as pandas frames, by what they can do: nothing here imports Arrow.
 
-Tables and record batches of pyarrow keep their list columns as they are, without a Python object a row. Whatever else speaks
+Tables and record batches of pyarrow keep their list columns as they are, without a Python object a row. Whatever else has
 the Arrow PyCapsule protocol (polars, duckdb, nanoarrow) is read through pandas.
 """
 
@@ -17,7 +17,7 @@ _TEXTS = {"string", "large_string", "string_view"}
 
 
 class ArrowTable(Protocol):
-    """A table that speaks the Arrow PyCapsule protocol: pyarrow, polars, duckdb and others."""
+    """A table with the Arrow PyCapsule protocol: pyarrow, polars, duckdb and others."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 
@@ -28,7 +28,7 @@ def is_table(data: object) -> bool:
     return has_columns and (hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__"))
 
 
-def read_table(data: Any, arm: str) -> pd.DataFrame:  # noqa: ANN401 - any table that speaks the protocol
+def read_table(data: Any, arm: str) -> pd.DataFrame:  # noqa: ANN401 - any table with the protocol
     """The table as a frame: list columns as ArrowDtype, text as ``str``, dictionaries as categories; or InputError."""
     try:
         if type(data).__module__.partition(".")[0] == "pyarrow" and hasattr(data, "to_pandas"):
@@ -41,7 +41,7 @@ def read_table(data: Any, arm: str) -> pd.DataFrame:  # noqa: ANN401 - any table
         raise InputError(msg) from None
 
 
-def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array that speaks the protocol, a Series too
+def read_column(data: Any) -> pd.Series:  # noqa: ANN401 - any array with the protocol, a Series too
     """The array as a column of pandas' own types."""
     return cast("pd.Series", pd.Series.from_arrow(data))  # type: ignore[attr-defined] # pandas-stubs lags
 

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.finding import engines
-from monitor.kernels.finding.found import MAX_K, AlignedRanks
-from monitor.kernels.finding.inversions import inversions
-from monitor.kernels.finding.positions import ALL_PAIRS_MAX_K, Ranks, find_positions
+from monitor.kernels.engines import choice
+from monitor.kernels.engines.inversions import inversions
+from monitor.kernels.engines.positions import ALL_PAIRS_MAX_K, Ranks, find_positions
+from monitor.kernels.engines.results import MAX_K, AlignedRanks
 from monitor.model import ByArm, Labels, PairBatch
 from monitor.model.arrays import Codes, Floats, Integers
 
@@ -30,7 +30,7 @@ class Alignment:
 
     ``positions`` (k, n): position from 0 in the candidate's list of the item at each baseline rank, k where absent.
     ``baseline_lengths``, ``candidate_lengths`` (n,): lengths, at most k. ``is_full``: every list has length k.
-    ``scores``, ``weights``, ``labels``: what the batch told of them, rank by rank like ``positions``: (k, n), or None.
+    ``scores``, ``weights``, ``labels``: what the batch holds of them, rank by rank like ``positions``: (k, n), or None.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Alignment:
         Added up by depth from the top, so that the sum depends neither on the engine nor on the other pairs.
         """
         steps = -np.diff(weights, append=0.0)
-        if self.k <= MAX_K and (machine := engines.compiled()) is not None:
+        if self.k <= MAX_K and (machine := choice.compiled()) is not None:
             return machine.weigh(self.agreement, steps)
         if self.positions.shape[1] < _FEW_PAIRS:
             # The same sums in the same order; a call a depth would cost more than the sum. Adding 0 takes the sign from -0.
@@ -186,7 +186,7 @@ def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal
 def align(batch: PairBatch) -> Alignment:
     """Align a batch as a whole; memory grows with it, so that `blocks` is the way to go through a large one.
 
-    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.finding.engines` says when
+    Cost a pair: k² comparisons up to k = `ALL_PAIRS_MAX_K`, O(k log k) beyond; `monitor.kernels.engines.choice` says when
     machine code does it, which hashes long lists. Columns of nothing but padding are left out.
     """
     longest = max(1, int(batch.baseline_lengths.max(initial=0)), int(batch.candidate_lengths.max(initial=0)))
@@ -211,7 +211,7 @@ def align(batch: PairBatch) -> Alignment:
 
 
 def _find_compiled(batch: PairBatch, k: int) -> AlignedRanks | None:
-    if k > MAX_K or (machine := engines.compiled(len(batch) * k * k)) is None:
+    if k > MAX_K or (machine := choice.compiled(len(batch) * k * k)) is None:
         return None
     return machine.find(batch.baseline, batch.candidate, (batch.baseline_lengths, batch.candidate_lengths), k)
 

@@ -19,7 +19,7 @@ from monitor.metrics.metric import Metric, Need
 from monitor.metrics.names import read_name
 from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
-from monitor.metrics.scoring import score_all
+from monitor.metrics.scores import score_all
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
 from monitor.metrics.weighted_kendall import (
     ElementWeightedKendallDistance,
@@ -31,7 +31,20 @@ from monitor.metrics.weighted_kendall import (
     WeightedTau,
 )
 
-__all__ = ["METRICS", "Metric", "Need", "expected_by_chance", "parse", "rbo_persistence", "rbo_weight", "score_all"]
+__all__ = [
+    "DEFAULT_METRICS",
+    "METRICS",
+    "Metric",
+    "Need",
+    "expected_by_chance",
+    "parse",
+    "rbo_persistence",
+    "rbo_weight",
+    "score_all",
+]
+
+DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
+"""What is measured where nothing is named: order and items together, the top, and membership alone."""
 
 METRICS: Mapping[str, type[Metric]] = {
     "appended_tau": AppendedTau,

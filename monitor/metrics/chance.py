@@ -11,7 +11,7 @@ import numpy.typing as npt
 from monitor.errors import MetricError
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics.metric import Metric
-from monitor.metrics.scoring import score_all
+from monitor.metrics.scores import score_all
 from monitor.model import PairBatch
 from monitor.model.arrays import Floats
 
@@ -44,7 +44,7 @@ def expect_by_chance(metric: Metric, k: int, catalogue: int) -> float | None:
         raise MetricError(msg)
     if metric.need is not None:
         return None
-    # Python's integers know no overflow, and floats tell no larger catalogue from this one.
+    # Python's integers know no overflow, and beyond this size floats cannot distinguish catalogues.
     seen, size = int(min(k, metric.depth or k)), int(min(catalogue, _LARGEST))
     exact = metric.expected_by_chance(seen, size)
     return _simulated(metric, seen, size) if exact is None else exact

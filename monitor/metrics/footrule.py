@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from monitor.kernels import Alignment
 from monitor.kernels.chance import expect_over_shared
 from monitor.kernels.footrule import (
     element_weighted_footrule,
@@ -21,31 +20,27 @@ from monitor.kernels.footrule import (
     topk_footrule_normalized,
 )
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.metrics.metric import Metric, Need
-from monitor.model.arrays import Floats
+from monitor.metrics.metric import ON_COMMON_ITEMS, Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Footrule(Metric):
-    """How far the items in common move among each other, summed up; see `monitor.kernels.footrule.footrule`."""
+    """How far the items in common move among each other, summed up."""
 
-    name: ClassVar[str] = "footrule"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
+    name = "footrule"
+    kernel = staticmethod(footrule)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to half the square of k, rounded down."""
         return 0.0, max(1.0, k * k // 2)
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Footrule of each pair."""
-        return footrule(alignment)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """(z² - 1) / 3 for z items in common, where there are two; None where there cannot be."""
@@ -55,24 +50,18 @@ class Footrule(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FootruleNormalized(Metric):
-    """How far the items in common move among each other, as a share of the most they could.
+    """How far the items in common move among each other, as a share of the most they could."""
 
-    See `monitor.kernels.footrule.footrule_normalized`.
-    """
-
-    name: ClassVar[str] = "footrule_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Normalized footrule of each pair."""
-        return footrule_normalized(alignment)
+    name = "footrule_normalized"
+    kernel = staticmethod(footrule_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """(z² - 1) / 3 by floor(z² / 2) for z items in common, where there are two; None where there cannot be."""
@@ -82,30 +71,22 @@ class FootruleNormalized(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkFootrule(Metric):
-    """How far the items of either list move, absent ones ranked right behind the list.
+    """How far the items of either list move, absent ones ranked right behind the list."""
 
-    See `monitor.kernels.footrule.topk_footrule`.
-    """
-
-    name: ClassVar[str] = "topk_footrule"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float | None] = None
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = (
-        "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
-    )
-    source: ClassVar[str] = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
+    name = "topk_footrule"
+    kernel = staticmethod(topk_footrule)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = None
+    one_empty = math.nan
+    uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
+    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to the distance of two disjoint lists of k items."""
         return 0.0, k * (k + 1.0)
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """F^(l+1) of each pair."""
-        return topk_footrule(alignment)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: an item of one list stands at each of the other's ranks with chance 1 / N."""
@@ -114,26 +95,18 @@ class TopkFootrule(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkFootruleNormalized(Metric):
-    """`topk_footrule` divided by its value on disjoint lists of the same lengths.
+    """`topk_footrule` divided by its value on disjoint lists of the same lengths."""
 
-    See `monitor.kernels.footrule.topk_footrule_normalized`.
-    """
-
-    name: ClassVar[str] = "topk_footrule_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = 1.0
-    one_empty: ClassVar[float] = 1.0
-    uneven: ClassVar[str] = (
-        "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
-    )
-    source: ClassVar[str] = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Normalized F^(l+1) of each pair."""
-        return topk_footrule_normalized(alignment)
+    name = "topk_footrule_normalized"
+    kernel = staticmethod(topk_footrule_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = 1.0
+    one_empty = 1.0
+    uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
+    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), F^(l+1)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: an item of one list stands at each of the other's ranks with chance 1 / N."""
@@ -142,55 +115,41 @@ class TopkFootruleNormalized(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedFootrule(Metric):
-    """How much weight the items in common move past, each counting its own weight.
+    """How much weight the items in common move past, each counting its own weight."""
 
-    See `monitor.kernels.footrule.element_weighted_footrule`.
-    """
-
-    name: ClassVar[str] = "element_weighted_footrule"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Element-weighted footrule of each pair."""
-        return element_weighted_footrule(alignment)
+    name = "element_weighted_footrule"
+    kernel = staticmethod(element_weighted_footrule)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedFootruleNormalized(Metric):
-    """How much weight the items in common move past, as a share of the most they could.
+    """How much weight the items in common move past, as a share of the most they could."""
 
-    See `monitor.kernels.footrule.element_weighted_footrule_normalized`.
-    """
-
-    name: ClassVar[str] = "element_weighted_footrule_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Normalized element-weighted footrule of each pair."""
-        return element_weighted_footrule_normalized(alignment)
+    name = "element_weighted_footrule_normalized"
+    kernel = staticmethod(element_weighted_footrule_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralizedFootrule(Metric):
     """How far the items in common move, weighted by the items and by how near the top they move.
-
-    See `monitor.kernels.footrule.generalized_footrule`.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.
@@ -198,18 +157,15 @@ class GeneralizedFootrule(Metric):
 
     discount: str = "dcg"
 
-    name: ClassVar[str] = "generalized_footrule"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
+    name = "generalized_footrule"
+    kernel = staticmethod(generalized_footrule)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Generalized footrule of each pair."""
-        return generalized_footrule(alignment, self.discount)
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"

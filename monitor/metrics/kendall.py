@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
 from monitor.errors import MetricError
-from monitor.kernels import Alignment
 from monitor.kernels.chance import expect_over_shared, expect_topk_kendall
 from monitor.kernels.kendall.unweighted import (
     kendall_distance,
@@ -18,29 +16,23 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall,
     topk_kendall_normalized,
 )
-from monitor.metrics.metric import Metric
-from monitor.model.arrays import Floats
+from monitor.metrics.metric import ON_COMMON_ITEMS, Metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KendallTau(Metric):
-    """Order alone, of the items that both lists hold: Kendall's tau-b; see `monitor.kernels.kendall.unweighted.kendall_tau`."""
+    """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
-    name: ClassVar[str] = "kendall_tau"
-    low: ClassVar[float] = -1.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    ties: ClassVar[str] = (
-        "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
-    )
-    source: ClassVar[str] = "Kendall (1938, 1945)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Tau-b of each pair."""
-        return kendall_tau(alignment)
+    name = "kendall_tau"
+    kernel = staticmethod(kendall_tau)
+    low = -1.0
+    high = 1.0
+    identical = 1.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    ties = "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
+    source = "Kendall (1938, 1945)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """0: the order of the items in common is random. None where there cannot be two."""
@@ -50,25 +42,22 @@ class KendallTau(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistance(Metric):
-    """Pairs of common items that the lists order in opposite ways; see `monitor.kernels.kendall.unweighted.kendall_distance`."""
+    """Pairs of common items that the lists order in opposite ways."""
 
-    name: ClassVar[str] = "kendall_distance"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Kendall, A new measure of rank correlation (1938)"
+    name = "kendall_distance"
+    kernel = staticmethod(kendall_distance)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Kendall, A new measure of rank correlation (1938)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items."""
         return 0.0, max(1.0, k * (k - 1) / 2)
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Discordant pairs of each pair of lists."""
-        return kendall_distance(alignment)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Half of the pairs of items in common, where there are two; None where there cannot be."""
@@ -78,24 +67,18 @@ class KendallDistance(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KendallDistanceNormalized(Metric):
-    """Share of the pairs of common items that the lists order in opposite ways.
+    """Share of the pairs of common items that the lists order in opposite ways."""
 
-    See `monitor.kernels.kendall.unweighted.kendall_distance_normalized`.
-    """
-
-    name: ClassVar[str] = "kendall_distance_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Kendall, A new measure of rank correlation (1938)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Share of discordant pairs of each pair of lists."""
-        return kendall_distance_normalized(alignment)
+    name = "kendall_distance_normalized"
+    kernel = staticmethod(kendall_distance_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Kendall, A new measure of rank correlation (1938)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """One half: the order of the items in common is random. None where there cannot be two."""
@@ -105,7 +88,7 @@ class KendallDistanceNormalized(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopkKendall(Metric):
-    """Pairs of items of either list that the lists order in opposite ways; see `monitor.kernels.kendall.unweighted.topk_kendall`.
+    """Pairs of items of either list that the lists order in opposite ways.
 
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
     0.5 neutral.
@@ -113,15 +96,16 @@ class TopkKendall(Metric):
 
     penalty: float = 0.0
 
-    name: ClassVar[str] = "topk_kendall"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float | None] = None
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact, by the four cases; at penalty 0 a prefix has distance 0"
-    source: ClassVar[str] = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
+    name = "topk_kendall"
+    kernel = staticmethod(topk_kendall)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = None
+    one_empty = math.nan
+    uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
+    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
         """MetricError unless 0 <= penalty <= 1."""
@@ -134,10 +118,6 @@ class TopkKendall(Metric):
         """0 to the distance of two disjoint lists of k items."""
         return 0.0, k * k + self.penalty * k * (k - 1)
 
-    def measure(self, alignment: Alignment) -> Floats:
-        """K^(p) of each pair."""
-        return topk_kendall(alignment, self.penalty)
-
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: the distance is a sum over pairs of items."""
         return expect_topk_kendall(k, catalogue, self.penalty)
@@ -147,23 +127,22 @@ class TopkKendall(Metric):
 class TopkKendallNormalized(Metric):
     """`topk_kendall` divided by its value on disjoint lists of the same lengths.
 
-    See `monitor.kernels.kendall.unweighted.topk_kendall_normalized`.
-
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
     0.5 neutral.
     """
 
     penalty: float = 0.0
 
-    name: ClassVar[str] = "topk_kendall_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = 1.0
-    one_empty: ClassVar[float] = 1.0
-    uneven: ClassVar[str] = "exact, by the four cases; at penalty 0 a prefix has distance 0"
-    source: ClassVar[str] = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
+    name = "topk_kendall_normalized"
+    kernel = staticmethod(topk_kendall_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = 1.0
+    one_empty = 1.0
+    uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
+    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
         """MetricError unless 0 <= penalty <= 1."""
@@ -171,10 +150,6 @@ class TopkKendallNormalized(Metric):
         if not 0 <= self.penalty <= 1:
             msg = f"topk_kendall_normalized(penalty={self.penalty!r}): penalty must lie between 0 and 1"
             raise MetricError(msg)
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Normalized K^(p) of each pair."""
-        return topk_kendall_normalized(alignment, self.penalty)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: the distance is a sum over pairs of items."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from abc import ABC
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import ClassVar, Self
@@ -14,6 +14,7 @@ from monitor.kernels import Alignment
 from monitor.model.arrays import Floats
 
 STRICT = "none: tied items are taken in the order of their ids"
+ON_COMMON_ITEMS = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
 
 
 class Need(StrEnum):
@@ -31,15 +32,17 @@ class Metric(ABC):
     ``depth``: lists are cut to their first ``depth`` items before measuring; None for as long as they are. ``str(metric)`` is
     the canonical name: all parameters written out, then ``@depth``. Later duplicates in a list never reach a metric.
 
-    Every metric declares ``low`` and ``high``, the range over all parameters and lists (infinite where it grows with the
-    lists; `bounds` tells it for lists of at most k), and its exact value on ``identical`` and ``disjoint`` lists of one length,
-    on ``one_empty`` and ``both_empty``: NaN where undefined, None where it depends on the lists or parameters. ``uneven`` and
-    ``ties`` say what lists of unequal length and items of equal score mean to it.
+    Every metric declares its ``kernel``, whose docstring has the formula and every corner; ``low`` and ``high``, the range over
+    all parameters and lists (infinite where it grows with the lists; `bounds` narrows it for lists of at most k); and its exact
+    value on ``identical`` and ``disjoint`` lists of one length, on ``one_empty`` and ``both_empty``: NaN where undefined, None
+    where it depends on the lists or parameters. ``uneven`` and ``ties`` say what lists of unequal length and items of equal
+    score mean to it.
     """
 
     depth: int | None = None
 
     name: ClassVar[str]
+    kernel: ClassVar[Callable[..., Floats]]
     low: ClassVar[float]
     high: ClassVar[float]
     higher_is_more_alike: ClassVar[bool] = True
@@ -71,7 +74,7 @@ class Metric(ABC):
 
     @classmethod
     def accepted(cls) -> tuple[str, ...]:
-        """Names that may stand between the parentheses: the parameters, and other ways to say them."""
+        """Names that may stand between the parentheses: the parameters, and other ways to give them."""
         return cls.parameters()
 
     @classmethod
@@ -88,12 +91,12 @@ class Metric(ABC):
         del k
         return self.low, self.high
 
-    @abstractmethod
     def measure(self, alignment: Alignment) -> Floats:
         """Scores of the aligned pairs, which have been cut to ``depth`` already: float64 (n,)."""
+        return type(self).kernel(alignment, *(getattr(self, name) for name in self.parameters()))
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Mean score of two lists of k items drawn at random from a catalogue; None where only simulation can tell."""
+        """Mean score of two lists of k items drawn at random from a catalogue; None where it has to be simulated."""
         del k, catalogue
         return None
 

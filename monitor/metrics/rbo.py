@@ -5,20 +5,19 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Self
 
 import numpy as np
 
 from monitor.errors import MetricError
 from monitor.kernels import Alignment
 from monitor.kernels.chance import common_by_chance
-from monitor.kernels.finding.positions import rank_dtype
+from monitor.kernels.engines.positions import rank_dtype
 from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated, residual_by_common
 from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
 from monitor.metrics.metric import Metric, Need
-from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +25,13 @@ class Persistent(Metric, ABC):
     """A measure that weighs depth d with (1-p) p^(d-1).
 
     ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
-    It may be said as ``top`` and ``share`` instead: the p at which that share of the weight lies in the top ranks.
+    It may be given as ``top`` and ``share`` instead: the p at which that share of the weight lies in the top ranks.
     """
 
     p: float = 0.9
 
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
+    low = 0.0
+    high = 1.0
 
     def __post_init__(self) -> None:
         """MetricError unless 0 < p < 1."""
@@ -76,18 +75,15 @@ def align_full(k: int, *, is_same: bool) -> Alignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rbo(Persistent):
-    """Agreement at every depth, the top weighing most; see `monitor.kernels.rbo.extrapolated.rbo`."""
+    """Agreement at every depth, the top weighing most."""
 
-    name: ClassVar[str] = "rbo"
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
-    source: ClassVar[str] = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Extrapolated RBO of each pair."""
-        return rbo(alignment, self.p)
+    name = "rbo"
+    kernel = staticmethod(rbo)
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
+    source = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Agreement at depth d is d / catalogue on average, k / catalogue below: together (1 - p^k) / (1 - p) / catalogue."""
@@ -96,68 +92,55 @@ class Rbo(Persistent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboA(Persistent):
-    """RBO where a tie leaves the order open: the mean over all orders; see `monitor.kernels.rbo.ties.rbo_a`.
+    """RBO where a tie leaves the order open: the mean over all orders.
 
     A list with ties scores under 1 against itself.
     """
 
-    name: ClassVar[str] = "rbo_a"
-    identical: ClassVar[None] = None
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
-    ties: ClassVar[str] = (
-        "the mean over all orders of the tied items; the part of a tied group that the cut at k leaves is the group"
-    )
-    need: ClassVar[Need] = Need.SCORES
-    source: ClassVar[str] = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Extrapolated RBO^a of each pair."""
-        return rbo_a(alignment, self.p)
+    name = "rbo_a"
+    kernel = staticmethod(rbo_a)
+    identical = None
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    ties = "the mean over all orders of the tied items; the part of a tied group that the cut at k leaves is the group"
+    need = Need.SCORES
+    source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboB(Persistent):
-    """RBO where a tie leaves the order open, normalised as tau-b is; see `monitor.kernels.rbo.ties.rbo_b`.
+    """RBO where a tie leaves the order open, normalised as tau-b is.
 
     A list scores 1 against itself, ties and all; never below `rbo_a`.
     """
 
-    name: ClassVar[str] = "rbo_b"
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
-    ties: ClassVar[str] = (
-        "chances of each order, normalised by the ties; the part of a tied group that the cut at k leaves is the group"
-    )
-    need: ClassVar[Need] = Need.SCORES
-    source: ClassVar[str] = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Extrapolated RBO^b of each pair."""
-        return rbo_b(alignment, self.p)
+    name = "rbo_b"
+    kernel = staticmethod(rbo_b)
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    ties = "chances of each order, normalised by the ties; the part of a tied group that the cut at k leaves is the group"
+    need = Need.SCORES
+    source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboMax(Persistent):
-    """The most RBO that the lists can have, however they go on; see `monitor.kernels.rbo.bounds.rbo_max`."""
+    """The most RBO that the lists can have, however they go on."""
 
-    name: ClassVar[str] = "rbo_max"
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[None] = None
-    one_empty: ClassVar[float] = 1.0
-    uneven: ClassVar[str] = "exact: what is below either list may be in the other; a prefix scores 1"
-    source: ClassVar[str] = "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and the residual"
+    name = "rbo_max"
+    kernel = staticmethod(rbo_max)
+    identical = 1.0
+    disjoint = None
+    one_empty = 1.0
+    uneven = "exact: what is below either list may be in the other; a prefix scores 1"
+    source = "Webber, Moffat and Zobel (2010), section 4.3 and equation 30: the lower bound and the residual"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """The score of two disjoint lists of k items, and 1."""
         return float(self.measure(align_full(min(k, self.depth or k), is_same=False))[0]), 1.0
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Upper bound of RBO of each pair."""
-        return rbo_max(alignment, self.p)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The sum of what chance gives of the lower bound and of the residual."""
@@ -166,22 +149,19 @@ class RboMax(Persistent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboMin(Persistent):
-    """The least RBO that the lists can have, however they go on; see `monitor.kernels.rbo.bounds.rbo_min`."""
+    """The least RBO that the lists can have, however they go on."""
 
-    name: ClassVar[str] = "rbo_min"
-    identical: ClassVar[None] = None
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
-    source: ClassVar[str] = "Webber, Moffat and Zobel (2010), equation 11"
+    name = "rbo_min"
+    kernel = staticmethod(rbo_min)
+    identical = None
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
+    source = "Webber, Moffat and Zobel (2010), equation 11"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0, and the score of two identical lists of k items."""
         return 0.0, float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0])
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Lower bound of RBO of each pair."""
-        return rbo_min(alignment, self.p)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Overlap at depth d is d^2 / catalogue on average, and stays k^2 / catalogue below the lists."""
@@ -192,26 +172,23 @@ class RboMin(Persistent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboRes(Persistent):
-    """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`; see `monitor.kernels.rbo.bounds.rbo_res`.
+    """How much of RBO is still open below the lists, `rbo_max` - `rbo_min`.
 
     No similarity: it falls as lists grow and as they share more items. Read it as the width of what `rbo` guesses in.
     """
 
-    name: ClassVar[str] = "rbo_res"
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[None] = None
-    disjoint: ClassVar[None] = None
-    one_empty: ClassVar[float] = 1.0
-    uneven: ClassVar[str] = "exact, by equation 30: lengths and the number of common items decide"
-    source: ClassVar[str] = "Webber, Moffat and Zobel (2010), equation 30"
+    name = "rbo_res"
+    kernel = staticmethod(rbo_res)
+    higher_is_more_alike = False
+    identical = None
+    disjoint = None
+    one_empty = 1.0
+    uneven = "exact, by equation 30: lengths and the number of common items decide"
+    source = "Webber, Moffat and Zobel (2010), equation 30"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """What two identical lists of k items leave open, and 1, as an empty list does."""
         return float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0]), 1.0
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Residual of RBO of each pair."""
-        return rbo_res(alignment, self.p)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean over the number of common items of two random lists, which is hypergeometric."""
@@ -220,25 +197,22 @@ class RboRes(Persistent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboTruncated(Persistent):
-    """RBO@k, the sum over the depths seen: identical lists score 1 - p^k; see `monitor.kernels.rbo.bounds.rbo_truncated`.
+    """RBO@k, the sum over the depths seen: identical lists score 1 - p^k.
 
     Known elsewhere as plain RBO. It mixes how alike lists are with how long they are; `rbo` does not.
     """
 
-    name: ClassVar[str] = "rbo_truncated"
-    identical: ClassVar[None] = None
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: depths down to the end of the shorter list; a prefix of s items scores 1 - p^s"
-    source: ClassVar[str] = "Webber, Moffat and Zobel (2010), equation 4 cut off at the shorter list's end (RBO@k)"
+    name = "rbo_truncated"
+    kernel = staticmethod(rbo_truncated)
+    identical = None
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: depths down to the end of the shorter list; a prefix of s items scores 1 - p^s"
+    source = "Webber, Moffat and Zobel (2010), equation 4 cut off at the shorter list's end (RBO@k)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0, and the score of two identical lists of k items."""
         return 0.0, float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0])
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Truncated RBO of each pair."""
-        return rbo_truncated(alignment, self.p)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Agreement at depth d is d / catalogue on average, and the depths below count nothing."""
@@ -247,22 +221,19 @@ class RboTruncated(Persistent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RboW(Persistent):
-    """RBO where a tie means equality: tied items share one rank; see `monitor.kernels.rbo.ties.rbo_w`.
+    """RBO where a tie means equality: tied items share one rank.
 
     A list scores 1 against itself, ties and all.
     """
 
-    name: ClassVar[str] = "rbo_w"
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
-    ties: ClassVar[str] = "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
-    need: ClassVar[Need] = Need.SCORES
-    source: ClassVar[str] = (
+    name = "rbo_w"
+    kernel = staticmethod(rbo_w)
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    ties = "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
+    need = Need.SCORES
+    source = (
         "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; Webber, Moffat and Zobel, equation 28"
     )
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Extrapolated RBO^w of each pair."""
-        return rbo_w(alignment, self.p)

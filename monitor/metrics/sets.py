@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from monitor.kernels import Alignment
 from monitor.kernels.chance import common_by_chance
 from monitor.kernels.sets import average_overlap, jaccard, overlap
 from monitor.metrics.metric import Metric
-from monitor.model.arrays import Floats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AverageOverlap(Metric):
-    """Overlap averaged over the depths, so that the top counts more; see `monitor.kernels.sets.average_overlap`."""
+    """Overlap averaged over the depths, so that the top counts more."""
 
-    name: ClassVar[str] = "average_overlap"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix scores under 1"
-    source: ClassVar[str] = "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Average overlap of each pair."""
-        return average_overlap(alignment)
+    name = "average_overlap"
+    kernel = staticmethod(average_overlap)
+    low = 0.0
+    high = 1.0
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix scores under 1"
+    source = "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean of d / catalogue over the depths d = 1 to k."""
@@ -38,20 +32,17 @@ class AverageOverlap(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jaccard(Metric):
-    """Membership alone: common items by the items of both lists together; see `monitor.kernels.sets.jaccard`."""
+    """Membership alone: common items by the items of both lists together."""
 
-    name: ClassVar[str] = "jaccard"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: common items by all items; a prefix scores its share of the longer list"
-    source: ClassVar[str] = "Jaccard (1901), Étude comparative de la distribution florale"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Jaccard's index of each pair."""
-        return jaccard(alignment)
+    name = "jaccard"
+    kernel = staticmethod(jaccard)
+    low = 0.0
+    high = 1.0
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: common items by all items; a prefix scores its share of the longer list"
+    source = "Jaccard (1901), Étude comparative de la distribution florale"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean of x / (2k - x), x the common items of two random lists, which is hypergeometric."""
@@ -61,20 +52,17 @@ class Jaccard(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap(Metric):
-    """Membership alone: common items by the length of the longer list; see `monitor.kernels.sets.overlap`."""
+    """Membership alone: common items by the length of the longer list."""
 
-    name: ClassVar[str] = "overlap"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = 0.0
-    one_empty: ClassVar[float] = 0.0
-    uneven: ClassVar[str] = "exact: common items by the longer length; a prefix scores under 1"
-    source: ClassVar[str] = "overlap@k, |A ∩ B| / k"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Overlap of each pair."""
-        return overlap(alignment)
+    name = "overlap"
+    kernel = staticmethod(overlap)
+    low = 0.0
+    high = 1.0
+    identical = 1.0
+    disjoint = 0.0
+    one_empty = 0.0
+    uneven = "exact: common items by the longer length; a prefix scores under 1"
+    source = "overlap@k, |A ∩ B| / k"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Each of the k items is in the other list with chance k / catalogue."""

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from monitor.kernels import Alignment
 from monitor.kernels.chance import common_by_chance, expect_over_shared
 from monitor.kernels.kendall.element_weighted import (
     DISCOUNTS,
@@ -20,32 +19,23 @@ from monitor.kernels.kendall.element_weighted import (
     position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.metrics.metric import Metric, Need
-from monitor.model.arrays import Floats
+from monitor.metrics.metric import ON_COMMON_ITEMS, Metric, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightedTau(Metric):
-    """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights.
+    """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
-    See `monitor.kernels.kendall.weighted.weighted_tau`.
-    """
-
-    name: ClassVar[str] = "weighted_tau"
-    low: ClassVar[float] = -1.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    ties: ClassVar[str] = (
-        "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
-    )
-    source: ClassVar[str] = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Weighted tau of each pair."""
-        return weighted_tau(alignment)
+    name = "weighted_tau"
+    kernel = staticmethod(weighted_tau)
+    low = -1.0
+    high = 1.0
+    identical = 1.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
+    source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """0: the order of the items in common is random. None where there cannot be two."""
@@ -55,24 +45,18 @@ class WeightedTau(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauAp(Metric):
-    """Order alone, the baseline taken as the truth, errors at the candidate's top costing most.
+    """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
-    See `monitor.kernels.kendall.weighted.tau_ap`.
-    """
-
-    name: ClassVar[str] = "tau_ap"
-    low: ClassVar[float] = -1.0
-    high: ClassVar[float] = 1.0
-    is_symmetric: ClassVar[bool] = False
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """AP correlation of each pair."""
-        return tau_ap(alignment)
+    name = "tau_ap"
+    kernel = staticmethod(tau_ap)
+    low = -1.0
+    high = 1.0
+    is_symmetric = False
+    identical = 1.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """0: the order of the items in common is random. None where there cannot be two."""
@@ -82,20 +66,17 @@ class TauAp(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TauApSymmetric(Metric):
-    """Mean of `tau_ap` with either list as the truth; see `monitor.kernels.kendall.weighted.tau_ap_symmetric`."""
+    """Mean of `tau_ap` with either list as the truth."""
 
-    name: ClassVar[str] = "tau_ap_symmetric"
-    low: ClassVar[float] = -1.0
-    high: ClassVar[float] = 1.0
-    identical: ClassVar[float] = 1.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    source: ClassVar[str] = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Symmetric AP correlation of each pair."""
-        return tau_ap_symmetric(alignment)
+    name = "tau_ap_symmetric"
+    kernel = staticmethod(tau_ap_symmetric)
+    low = -1.0
+    high = 1.0
+    identical = 1.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """0: the order of the items in common is random. None where there cannot be two."""
@@ -111,32 +92,27 @@ _NEGLIGIBLE = 1e-12
 class PositionWeightedKendallDistance(Metric):
     """Pairs of common items in opposite order, those that move at the top counting most.
 
-    See `monitor.kernels.kendall.element_weighted.position_weighted_kendall_distance`.
-
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.
     """
 
     discount: str = "dcg"
 
-    name: ClassVar[str] = "position_weighted_kendall_distance"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
+    name = "position_weighted_kendall_distance"
+    kernel = staticmethod(position_weighted_kendall_distance)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items: no step costs more than the first, 1."""
         return 0.0, max(1.0, k * (k - 1) / 2)
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Position-weighted discordant pairs of each pair of lists."""
-        return position_weighted_kendall_distance(alignment, self.discount)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact where lists share no more than `_MOST_SHARED` items or so; None, so that it is simulated, where they do."""
@@ -150,55 +126,41 @@ class PositionWeightedKendallDistance(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedKendallDistance(Metric):
-    """Pairs of common items in opposite order, each counting the product of the items' weights.
+    """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
-    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance`.
-    """
-
-    name: ClassVar[str] = "element_weighted_kendall_distance"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Weighted discordant pairs of each pair of lists."""
-        return element_weighted_kendall_distance(alignment)
+    name = "element_weighted_kendall_distance"
+    kernel = staticmethod(element_weighted_kendall_distance)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElementWeightedKendallDistanceNormalized(Metric):
-    """Share of the weight of pairs of common items that stands in opposite order.
+    """Share of the weight of pairs of common items that stands in opposite order."""
 
-    See `monitor.kernels.kendall.element_weighted.element_weighted_kendall_distance_normalized`.
-    """
-
-    name: ClassVar[str] = "element_weighted_kendall_distance_normalized"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = 1.0
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Share of weighted discordant pairs of each pair of lists."""
-        return element_weighted_kendall_distance_normalized(alignment)
+    name = "element_weighted_kendall_distance_normalized"
+    kernel = staticmethod(element_weighted_kendall_distance_normalized)
+    low = 0.0
+    high = 1.0
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneralizedKendallDistance(Metric):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move.
-
-    See `monitor.kernels.kendall.element_weighted.generalized_kendall_distance`.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
     costs the difference.
@@ -206,18 +168,15 @@ class GeneralizedKendallDistance(Metric):
 
     discount: str = "dcg"
 
-    name: ClassVar[str] = "generalized_kendall_distance"
-    low: ClassVar[float] = 0.0
-    high: ClassVar[float] = math.inf
-    higher_is_more_alike: ClassVar[bool] = False
-    identical: ClassVar[float] = 0.0
-    disjoint: ClassVar[float] = math.nan
-    one_empty: ClassVar[float] = math.nan
-    uneven: ClassVar[str] = "exact on the items in common, whatever the lengths; NaN where there are fewer than two"
-    need: ClassVar[Need | None] = Need.ITEM_WEIGHTS
+    name = "generalized_kendall_distance"
+    kernel = staticmethod(generalized_kendall_distance)
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+    need = Need.ITEM_WEIGHTS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source: ClassVar[str] = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
-
-    def measure(self, alignment: Alignment) -> Floats:
-        """Generalized Kendall distance of each pair."""
-        return generalized_kendall_distance(alignment, self.discount)
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"

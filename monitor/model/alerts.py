@@ -1,4 +1,4 @@
-"""Rules, verdicts, states and transitions, and the record of what was sent."""
+"""Expectations, verdicts, alert states and transitions."""
 
 from __future__ import annotations
 
@@ -7,66 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Literal
 
-COVERAGE = "coverage"
-"""What stands for the metric in rules on coverage; their statistic is a CoverageShare."""
+from monitor.model.rankings import Arm
+from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
-
-class Severity(StrEnum):
-    """How loudly a rule speaks."""
-
-    CRITICAL = "critical"
-    WARNING = "warning"
-    INFO = "info"
-
-
-class Direction(StrEnum):
-    """The side of the threshold on which a rule is in breach. ``above`` is for statistics that grow as lists drift apart."""
-
-    BELOW = "below"
-    ABOVE = "above"
-
-
-FROZEN = "frozen"
-"""What stands for the metric in rules on an arm that no longer changes; their statistic is the arm."""
-
-CONDITION = "condition"
-"""What stands for the metric in rules on conditions that are no drift; their statistic is the condition."""
-
-UNMEASURED = frozenset({COVERAGE, FROZEN, CONDITION})
-"""What stands for a metric and is measured on no pair of lists."""
-
-MIN_HEALTHY_RUNS = 5
-"""Healthy runs that must have been seen before a rule that learns expects anything."""
-
-
-class RuleKind(StrEnum):
-    """What a rule holds a value against: a threshold that somebody wrote down, or what was normal so far.
-
-    ``drop``: one run beyond what is to be expected; ``trend``: runs that add up to a lasting change; ``frozen``: an arm's lists
-    stay as they are for longer than they used to, while those of the other arm change; ``condition``: nothing, for the rule
-    asks whether anything could be said of drift at all.
-    """
-
-    THRESHOLD = "threshold"
-    DROP = "drop"
-    TREND = "trend"
-    FROZEN = "frozen"
-    CONDITION = "condition"
-
-
-class Condition(StrEnum):
-    """Why nothing can be said of drift: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
-
-    ERROR = "error"
-    NO_DATA = "no_data"
-    TOO_FEW = "too_few"
-    STALE = "stale"
+MIN_CHANGES = 2
+"""Changes of an arm's lists that must have been seen before it is known how often they change."""
 
 
 class Outcome(StrEnum):
-    """What a rule found in one run. Only ``ok`` and ``breach`` speak of similarity."""
+    """The outcome of a rule in one run. Only ``ok`` and ``breach`` compare a value."""
 
     OK = "ok"
     BREACH = "breach"
@@ -84,54 +34,13 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """A condition on one statistic of one metric, on a share of coverage, on an arm's standstill, or that there is no verdict.
-
-    ``metric`` is `COVERAGE`, `FROZEN` or `CONDITION` for the last three, with the share, the arm or the Condition in place of
-    the statistic.
-
-    In breach when the value is strictly ``direction`` (below, above) of ``threshold``; fires after ``for_runs`` consecutive
-    breaches; resolves once the value has reached ``resolve_at``, which is the threshold or lies beyond it on the good side, in
-    ``resolve_after`` consecutive runs. ``is_dry_run``: it is judged and recorded as any other, and nobody is told.
-    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. A ``kind`` other than threshold has its
-    limit from the series' own past, and ``threshold`` is the value that it never passes, shown while nothing is known yet.
-    ``scores``: lowest and highest score that a user can have, None where nobody needs to know.
-    """
-
-    alert: str
-    metric: str
-    statistic: str
-    direction: Direction
-    threshold: float
-    resolve_at: float
-    segments: Literal["all", "each"] | tuple[str, ...] = "all"
-    for_runs: int = 1
-    min_users: int = 1
-    severity: Severity = Severity.WARNING
-    runbook_url: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    kind: RuleKind = RuleKind.THRESHOLD
-    scores: tuple[float, float] | None = None
-    resolve_after: int = 1
-    is_dry_run: bool = False
-
-    @property
-    def series(self) -> str:
-        """What it looks at, in words that change with anything that changes the values: earlier ones then speak no more."""
-        segments = self.segments if isinstance(self.segments, str) else ", ".join(self.segments)
-        return f"{self.statistic} of {self.metric} in {segments} of {self.min_users} users or more"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """What one rule expected of one segment's run from the ``runs`` healthy ones before it, None where these are too few.
+    """What a rule with a learned limit expected of one segment's run, from the ``runs`` healthy ones before it.
 
-    ``expected``: the value; ``limit``: the last one on the rule's side that is still normal, or where a trend is the one that
-    counts against it; ``opposite``: the last one on the other side that is as normal; ``z``: how far out this run's value lies,
-    standard normal in healthy runs, large on the rule's side; ``evidence`` of a trend so far, which fires at
-    ``evidence_limit``. For an arm that may be frozen ``runs`` are the changes of its lists that were seen, ``evidence`` the
-    changes of the other arm's lists since the last of them, and ``limit`` the most that is normal, None while that is being
-    learned.
+    None where these are too few: ``expected``, the value; ``limit``, the last one on the rule's side that is still normal, or
+    where a trend is the one that counts against it; ``opposite``, the last one on the other side that is as normal; ``z``, how
+    far out this run's value lies, standard normal in healthy runs, large on the rule's side; ``evidence`` of a trend so far,
+    which fires at ``evidence_limit``.
 
     For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
     there (``judged``, ``error``), the share of the users asked who had no score (``lost``), and what it adds to evidence over
@@ -164,12 +73,33 @@ class Expectation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Standstill:
+    """How long the lists of one arm have stood still as of one run, counted in changes of the other arm.
+
+    Counted is not time, so that nothing is missed where neither arm is trained. ``missed``: changes of the other arm since the
+    arm's own last one; ``longest``: the most in a standstill that ended by itself; ``changes`` of the arm's lists seen so far.
+    """
+
+    alert: str
+    arm: Arm
+    missed: int = 0
+    longest: int = 0
+    changes: int = 0
+
+    @property
+    def limit(self) -> int | None:
+        """The most missed changes that are normal; None while too few changes were seen to know."""
+        return None if self.changes < MIN_CHANGES else ALWAYS_MISSED + math.ceil(1.5 * self.longest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule says of one segment in one run, with a reason that a person can read.
+    """What a rule concludes about one segment in one run, with a reason that a person can read.
 
     ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve. ``bounds``: lowest and
-    highest value that the users without a score could make of it, None where all that count have one. ``is_learning``: silent
-    for what the rule has not learned, not for want of data. ``is_given_up``: silent, and the configuration asks for no wait.
+    highest value that the users without a score could make of it, None where all that count have one. ``is_learning``:
+    without a value for what the rule has not learned, not for want of data. ``is_ignored``: without a value for a condition
+    that the configuration ignores.
     """
 
     outcome: Outcome
@@ -179,7 +109,7 @@ class Verdict:
     is_recovered: bool = False
     bounds: tuple[float, float] | None = None
     is_learning: bool = False
-    is_given_up: bool = False
+    is_ignored: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +118,7 @@ class AlertState:
 
     ``streak`` counts consecutive breaches while quiet or pending, and recovered runs in a row while firing. ``judged_slot`` is
     the newest slot that moved this state: an older or equal slot never moves it again. ``dedup_key`` names the firing while it
-    lasts, ``incident`` what it is told as a part of, ``acknowledged_by`` who looks after it.
+    lasts, ``incident`` the incident that it belongs to, ``acknowledged_by`` who acknowledged it.
     """
 
     comparison: str
@@ -211,13 +141,14 @@ class AlertState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of state, and all that a message about it must say. Never changed once stored.
+    """One change of state, and all that a message about it contains. Never changed once stored.
 
     ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
     its resolve and by nothing else; it is None for changes that concern no firing. ``incident`` names the firings of one
-    comparison and severity that are told as one; it is given when the transition is stored. ``explanation``: what the run that
-    it began in had to say of why; None for ends, for alerts on coverage, and where nothing could be explained. ``interval``:
-    the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where not known.
+    comparison and severity that are notified as one; it is given when the transition is stored. ``explanation``: the reasons
+    found in the run in which it began; None for ends, for alerts on coverage, and where nothing could be explained.
+    ``interval``: the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where
+    not known.
     """
 
     comparison: str
@@ -245,8 +176,13 @@ class Transition:
     incident: str | None = None
 
     @property
+    def kind(self) -> RuleKind:
+        """What its rule watches."""
+        return kind_of_label(self.metric)
+
+    @property
     def is_announced(self) -> bool:
-        """Whether receivers hear of it: the start, the acknowledgement and the end of a firing."""
+        """Whether receivers are notified of it: the start, the acknowledgement and the end of a firing."""
         return State.FIRING in (self.from_state, self.to_state)
 
     @property
@@ -261,5 +197,5 @@ class Transition:
 
     @property
     def is_acknowledgement(self) -> bool:
-        """Whether somebody has said that they look after a firing; ``reason`` says who."""
+        """Whether somebody acknowledged a firing; ``reason`` names them."""
         return self.from_state is State.FIRING and self.to_state is State.FIRING

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from pandas.api.extensions import ExtensionArray
+
+if TYPE_CHECKING:
+    from pandas.api.extensions import ExtensionArray  # pandas takes longer to load than all else that a configuration needs
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
@@ -17,7 +19,7 @@ Rows: TypeAlias = npt.NDArray[np.intp]
 Offsets: TypeAlias = npt.NDArray[np.int64]
 """Where each list begins in a flat array, and where the last one ends."""
 Integers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
-Ids: TypeAlias = npt.NDArray[Any] | ExtensionArray
+Ids: TypeAlias = "npt.NDArray[Any] | ExtensionArray"
 """Ids without nulls: int32, int64, float64, pandas ``str``, a Categorical of one of these, or object for everything else.
 
 Which ids are equal, `monitor.pairing.ids` says: 42 and "42" are."""

@@ -1,12 +1,12 @@
-"""A comparison: what is watched, as the configuration says."""
+"""A comparison: what is watched, how it is measured, and how it is judged. Immutable configuration."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
 
-from monitor.model.alerts import Condition, Rule
 from monitor.model.derived_metrics import NoiseFloor
+from monitor.model.rules import Condition, Rule, SimilarityRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,37 +18,59 @@ class SampleSize:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What is watched, without its sources: immutable, with a hash over everything that changes what a score means.
+class MeasuringPlan:
+    """What a run measures, of whom, and what it keeps.
 
-    ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both arms' lists are stored with the run,
-    for relevance that arrives later and for what compares an arm with its own last run. ``relevance_within``: how long after
-    its slot a run still waits for relevance; None without a source of it. ``relevance_after``: how long after its slot it is
-    asked for first. ``runs_a_false_page``: how many runs may bring one false page by the rules that learn what is normal.
-    ``group_for``: how long after its last one firings join an incident.
-    ``ignored``: conditions under which alerts wait for no verdict, so that what stands ends. ``stale_after``: runs that may be
-    due in a row without one that succeeds.
+    ``sample``: None asks all users. ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both
+    arms' lists are stored with the run, for relevance that arrives later and for what compares an arm with its own last run.
+    ``relevance_within``: how long after its slot a run still waits for relevance; None without a source of it.
+    ``relevance_after``: how long after its slot it is asked for first.
     """
 
-    name: str
     k: int
     metrics: tuple[str, ...]
-    rules: tuple[Rule, ...]
+    arm_metrics: tuple[str, ...] = ()
     sample: SampleSize | None
     seed: int
-    deadline: timedelta
-    min_paired_share: float
     max_segment_values: int
-    evidence_users: int
-    keep_scores: bool
-    config_hash: str
-    arm_metrics: tuple[str, ...] = ()
+    deadline: timedelta
+    noise_floor: NoiseFloor | None = None
     catalogue_size: int | None = None
-    keep_lists: bool = False
     relevance_within: timedelta | None = None
     relevance_after: timedelta = timedelta(0)
+    keep_scores: bool
+    keep_lists: bool = False
+    evidence_users: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgingPlan:
+    """How runs are judged, and which alerts belong together.
+
+    ``min_paired_share``: of which share of the users asked both lists are needed. ``runs_a_false_page``: how many runs may
+    bring one false page by the rules that learn what is normal. ``ignored``: conditions under which alerts wait for no
+    verdict, so that pending and firing ones end. ``stale_after``: runs that may be due in a row without one that succeeds.
+    ``group_for``: how long after its last one firings join an incident.
+    """
+
+    rules: tuple[Rule, ...]
+    min_paired_share: float
     runs_a_false_page: float = 90.0
-    noise_floor: NoiseFloor | None = None
-    group_for: timedelta = timedelta(days=1)
     ignored: frozenset[Condition] = frozenset()
     stale_after: int = 3
+    group_for: timedelta = timedelta(days=1)
+
+    @property
+    def similarity_rules(self) -> tuple[SimilarityRule, ...]:
+        """The rules on similarity, in their order."""
+        return tuple(rule for rule in self.rules if isinstance(rule, SimilarityRule))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """What is watched, without its sources; ``config_hash`` is over everything that changes what a score means."""
+
+    name: str
+    config_hash: str
+    measuring: MeasuringPlan
+    judging: JudgingPlan

@@ -21,7 +21,7 @@ class NoiseFloor(StrEnum):
 
 
 class DerivedMetric(StrEnum):
-    """What is told of a metric M beside its scores of baseline and candidate.
+    """Series of a metric M beside its scores of baseline and candidate.
 
     ``floor``: the scores of the baseline and itself, over those compared users for whom it has a second list. ``over_floor``:
     of the same users, how much farther the candidate is from the baseline than the baseline from itself: floor less score

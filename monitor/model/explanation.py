@@ -141,7 +141,7 @@ class UserGroup:
 class Explanation:
     """Why one metric's mean fell since the ``runs`` healthy runs before, in one sentence and all that stands behind it.
 
-    With ``runs`` 0 there is nothing to hold it against: it tells what sets the lists apart, and nothing of a drop (``before``,
+    With ``runs`` 0 there is nothing to compare with: it describes what sets the lists apart, and no drop (``before``,
     ``least``, ``most`` None, ``causes``, ``falls``, ``rises`` empty). ``now``, ``before``: mean distance from identical lists;
     their difference is the drop, the sum over ``causes``, and over the ``falls`` of each dimension, the leading one first.
     ``least``, ``most`` bound the drop of all users asked, whatever the missing ones' lists are; ``most`` is None where nothing

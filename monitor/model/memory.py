@@ -6,13 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
-from monitor.model.alerts import AlertState, Expectation, State
+from monitor.model.alerts import AlertState, Expectation, Standstill, State
 from monitor.model.explanation import Split
 from monitor.model.runs import KeptLists, Summary
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 PARTS = 5
 """Numbers of each segment."""
@@ -22,11 +24,9 @@ PARTS = 5
 class Lesson:
     """One rule's series in one run.
 
-    ``series``: what was measured, `Rule.series` of that time. ``numbers`` (PARTS, segments) float64, NaN for none: value and
+    ``series``: what was measured, as `describe_series` has it. ``numbers`` (PARTS, segments) float64, NaN for none: value and
     sampling error on the scale that is judged, how far out the value lay (z), the share of users without a score, and what it
     added to evidence over runs.
-    Of an arm that may be frozen: changes of the other arm since its own last one, the most there ever were, and how often it
-    changed itself.
     """
 
     series: str
@@ -38,13 +38,14 @@ class Lesson:
 class PastRun:
     """An ok run of the same configuration, as far as later ones learn from it.
 
-    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` by alert; ``summaries`` are looked at
-    only for rules that the run has no lesson of, because they are new or look at something else now.
+    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` and ``standstills`` by alert.
+    ``summaries`` are needed only for rules that the run has no lesson of, because they are new or watch something else now.
     """
 
     slot: datetime
     states: Mapping[tuple[str, str], State]
     lessons: Mapping[str, Lesson] = field(default_factory=dict)
+    standstills: Mapping[str, Standstill] = field(default_factory=dict)
     summaries: tuple[Summary, ...] = ()
 
     def teaches(self, alert: str, series: str) -> bool:
@@ -96,6 +97,8 @@ def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:
 
 
 def _lesson(found: list[Expectation]) -> Lesson:
+    import numpy as np  # noqa: PLC0415 - commands that only read alerts and runs need none
+
     numbers = np.array([_numbers(each) for each in found], dtype=np.float64)  # None becomes NaN
     return Lesson(series=found[0].series, segments=tuple(each.segment for each in found), numbers=numbers.T)
 

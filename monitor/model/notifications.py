@@ -6,15 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from monitor.model.alerts import Severity, Transition
+from monitor.model.alerts import Transition
 from monitor.model.explanation import ExampleLists, Explanation
+from monitor.model.rules import Severity
 
 
 class DeliveryStatus(StrEnum):
     """Where an outbox row stands.
 
     ``pending``: to be sent; ``held``: not now (silenced, in maintenance, muted), looked at again and again; ``sent``; ``dead``:
-    refused for good; ``dropped``: nobody has to hear of it any more.
+    rejected permanently; ``dropped``: no longer worth sending.
     """
 
     PENDING = "pending"
@@ -43,7 +44,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
-    """How one delivery stands, for people who ask why somebody was told or not.
+    """How one delivery stands, for people who ask why a receiver was notified or not.
 
     ``reason``: why it is held, failed, was given up or dropped. ``next_attempt_at``: None once it is settled.
     """
@@ -63,7 +64,7 @@ class Notification:
     """What came of one attempt to deliver, or why none was made, in words.
 
     ``may_be_known``: the receiver may have taken it although the attempt failed. ``fallback``: who is owed it from now on.
-    ``repeat_at``: when it is to be told again if it still fires then.
+    ``repeat_at``: when it is repeated if it still fires then.
     """
 
     delivery_id: int
@@ -88,7 +89,7 @@ class Briefing:
 
 
 class MessageStatus(StrEnum):
-    """What a message says of its incident as a whole."""
+    """The state of an incident as a whole, as a message shows it."""
 
     FIRING = "firing"
     ACKNOWLEDGED = "acknowledged"
@@ -111,10 +112,10 @@ class Treatment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What one receiver is told at once: changes of one incident of one comparison.
+    """What one receiver is sent at once: changes of one incident of one comparison.
 
     ``incident`` is shared by all messages of the incident and by nothing else; receivers that know a deduplication key use it,
-    or the ``dedup_key`` of each change where they tell firings apart. ``changes``: starts, acknowledgements and ends in the
+    or the ``dedup_key`` of each change where they distinguish firings. ``changes``: starts, acknowledgements and ends in the
     order they were stored; none in a repetition. ``firing``: the starts of all firings of the incident that last and that the
     receiver knows of once it has this message, oldest first; none once the incident is over. At least one of both.
     ``acknowledged``: keys of firings that somebody looks after.
@@ -155,7 +156,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silence:
-    """Alerts that all ``matchers`` match are not told from ``starts_at`` until ``ends_at``."""
+    """Alerts that all ``matchers`` match are held back from ``starts_at`` until ``ends_at``."""
 
     id: int
     matchers: tuple[str, ...]
@@ -172,15 +173,15 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringSnapshot:
-    """What stands in one comparison when one receiver is to be told.
+    """What fires in one comparison at the time when deliveries to one receiver are decided on.
 
-    ``firing``: the starts of all firings that last, oldest first. ``told``: the keys of those firings, ended ones too, of which
-    the receiver was told or may know. ``acknowledged``: keys of firings that somebody looks after. ``silences``: active ones.
-    ``refused``: receivers, others too, that refused for good to be told of a firing, each with its key.
+    ``firing``: the starts of all firings that last, oldest first. ``delivered``: the keys of the firings, ended ones too, that
+    the receiver has or may have. ``acknowledged``: keys of acknowledged firings. ``silences``: active ones. ``refused``: the
+    receivers, others too, that rejected a firing permanently, each with its key.
     """
 
     firing: tuple[Transition, ...]
-    told: frozenset[str]
+    delivered: frozenset[str]
     acknowledged: frozenset[str] = frozenset()
     silences: tuple[Silence, ...] = ()
     refused: frozenset[tuple[str, str]] = frozenset()

@@ -51,8 +51,8 @@ class RankingTable:
 
     ``users`` are n unique ids, from sources pandas ``str``; ``offsets`` n + 1 ascending int64 starting at 0; ``items`` are
     int64 or pandas ``str`` from sources. Lists are as the source gave them: longer than k, with duplicates, or empty.
-    ``scores``, where the source has them, are the model's own float64 scores, one an item, NaN where there is none; neighbours with equal
-    scores are tied.
+    ``scores``, where the source has them, are the model's own float64 scores, one an item, NaN where there is none; neighbours
+    with equal scores are tied.
     """
 
     users: pd.Index
@@ -68,7 +68,7 @@ class RankingTable:
 class Pull:
     """What one arm answered: lists, and for each user that failed, why. A user in neither is missing.
 
-    ``notes`` may say of a reason, in words and without secrets, what happened the first time.
+    ``notes``: for a reason, in words and without secrets, what happened the first time.
     """
 
     rankings: RankingTable
@@ -220,7 +220,7 @@ class Coverage:
 class Pairing:
     """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
 
-    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a sentence where one arm's ids are numbers,
+    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a note where one arm's ids are numbers,
     the other's text, and not one is in both; None otherwise.
     """
 

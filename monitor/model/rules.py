@@ -1,108 +1,255 @@
-"""What rules may ask for: statistics of a metric and shares of coverage, by names that parse and print."""
+"""Rules: what is watched, with which limit, and when it alerts. A rule is one of four kinds, each with fields of its own."""
 
 from __future__ import annotations
 
-import math
-import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Self
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, TypeGuard
 
-from monitor.errors import ConfigError
-from monitor.model.rankings import Arm, CoverageReason, CoverageRow
+from monitor.model.rankings import Arm
+from monitor.model.statistics import CoverageShare, Statistic
 
-_QUANTILE = re.compile(r"p(\d{2})")
-_SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
+MEAN = Statistic()
+
+MIN_HEALTHY_RUNS = 5
+"""Healthy runs that must have been seen before a learned limit expects anything."""
+ALWAYS_MISSED = 2
+"""Changes of the other arm that an arm may always miss: two trainings rarely end in the same minute."""
 
 
-@dataclass(frozen=True, slots=True)
-class Statistic:
-    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``.
+class Severity(StrEnum):
+    """How urgent an alert is."""
 
-    Exactly one of ``quantile`` (0.01 to 0.99) and ``floor`` is set; both are None for the mean.
+    CRITICAL = "critical"
+    WARNING = "warning"
+    INFO = "info"
+
+
+class Direction(StrEnum):
+    """The side of the limit on which a rule is in breach. ``above`` is for statistics that grow as lists drift apart."""
+
+    BELOW = "below"
+    ABOVE = "above"
+
+
+class Condition(StrEnum):
+    """Why drift cannot be judged: the first three as the outcome of a rule, ``stale`` when no run succeeds for long."""
+
+    ERROR = "error"
+    NO_DATA = "no_data"
+    TOO_FEW = "too_few"
+    STALE = "stale"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedLimit:
+    """A limit that somebody wrote down: in breach strictly on the ``direction`` side of ``value``.
+
+    A firing alert resolves once the statistic has reached ``resolve_at``, at ``value`` or beyond it on the good
+    side.
     """
 
-    quantile: float | None = None
-    floor: float | None = None
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read a statistic's name; ConfigError when it is none."""
-        name = text.strip()
-        if name == "mean":
-            return cls()
-        if (match := _QUANTILE.fullmatch(name)) and match[1] != "00":
-            return cls(quantile=int(match[1]) / 100)
-        if match := _SHARE.fullmatch(name):
-            try:
-                floor = float(match[1])
-            except ValueError:
-                floor = float("nan")
-            if math.isfinite(floor):
-                return cls(floor=floor)
-        msg = f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x"
-        raise ConfigError(msg)
-
-    def __str__(self) -> str:
-        if self.quantile is not None:
-            return f"p{round(self.quantile * 100):02d}"
-        return "mean" if self.floor is None else f"share_below({self.floor:.15g})"
+    direction: Direction
+    value: float
+    resolve_at: float
 
 
-_NAME = re.compile(r"([a-z]+)(?:\(\s*([a-z]+)\s*\))?")
+class Learning(StrEnum):
+    """Which change a learned limit finds: ``drop``, one run beyond what is to be expected, or ``trend``, a lasting change."""
+
+    DROP = "drop"
+    TREND = "trend"
 
 
-class Lack(StrEnum):
-    """What users are counted for. ``short`` and ``duplicated`` lists are compared all the same."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedLimit:
+    """A limit that comes from the series' own past.
 
-    MISSING = "missing"
-    EMPTY = "empty"
-    SHORT = "short"
-    DUPLICATED = "duplicated"
-    FAILED = "failed"
-    UNPAIRED = "unpaired"
+    ``value``: where the statistic ends on the ``direction`` side, shown as the limit while nothing is known yet.
+    """
+
+    learning: Learning
+    direction: Direction
+    value: float
 
 
-_BY_LACK = {
-    Lack.MISSING: frozenset({CoverageReason.MISSING}),
-    Lack.EMPTY: frozenset({CoverageReason.EMPTY}),
-    Lack.SHORT: frozenset({CoverageReason.SHORT}),
-    Lack.DUPLICATED: frozenset({CoverageReason.DUPLICATED}),
+Limit: TypeAlias = FixedLimit | LearnedLimit
+
+
+class RuleKind(StrEnum):
+    """What a rule watches."""
+
+    SIMILARITY = "similarity"
+    COVERAGE = "coverage"
+    STANDSTILL = "standstill"
+    CONDITION = "condition"
+
+
+METRIC_LABELS: Mapping[RuleKind, str] = {
+    RuleKind.COVERAGE: "coverage",
+    RuleKind.STANDSTILL: "frozen",
+    RuleKind.CONDITION: "condition",
 }
-_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
+"""The label ``metric`` of alerts that are about no metric."""
+_KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageShare:
-    """The share of the users asked for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` speaks of no arm.
+def kind_of_label(metric: str) -> RuleKind:
+    """The kind of the rule whose alerts have this label ``metric``."""
+    return _KIND_OF_LABEL.get(metric, RuleKind.SIMILARITY)
 
-    ``failed`` counts every reason that is a failure to answer: timeout, errors, answers that cannot be read.
+
+class Subject(NamedTuple):
+    """What an alert is about, as the labels ``metric`` and ``statistic`` that messages show and matchers select."""
+
+    metric: str
+    statistic: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRule:
+    """What rules of every kind have.
+
+    An alert fires after ``for_runs`` consecutive breaches and resolves after ``resolve_after`` consecutive recovered runs.
+    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. ``is_dry_run``: the rule
+    is judged and recorded as any other, and nobody is notified.
     """
 
-    lack: Lack
-    arm: Arm | None
+    kind: ClassVar[RuleKind]
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``; ConfigError when it is none."""
-        match = _NAME.fullmatch(text.strip())
-        try:
-            lack = Lack(match[1]) if match else None
-            arm = Arm(match[2]) if match and match[2] else None
-        except ValueError:
-            lack = None
-        if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
-            kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
-            msg = f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind it such as missing(baseline)"
-            raise ConfigError(msg)
-        return cls(lack, None if lack is Lack.UNPAIRED else arm or Arm.CANDIDATE)
+    alert: str
+    segments: Literal["all", "each"] | tuple[str, ...] = "all"
+    for_runs: int = 1
+    resolve_after: int = 1
+    min_users: int = 1
+    severity: Severity = Severity.WARNING
+    runbook_url: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_dry_run: bool = False
 
-    def __str__(self) -> str:
-        return self.lack if self.arm is None else f"{self.lack}({self.arm})"
+    @property
+    def direction(self) -> Direction:
+        """The side on which the rule is in breach."""
+        return Direction.ABOVE
 
-    def count(self, row: CoverageRow) -> int:
-        """How many users of the row are counted."""
-        if self.lack is Lack.UNPAIRED:
-            return row.asked - row.paired
-        reasons = _REASONS[self.lack]
-        return sum(users for (arm, reason), users in row.reasons.items() if arm == self.arm and reason in reasons)
+    @property
+    def threshold(self) -> float:
+        """The limit that states and messages show where the run has learned none."""
+        return 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimilarityRule(BaseRule):
+    """Watches a statistic of a metric, or of a series that the noise floor derives from one.
+
+    ``scores``: lowest and highest score that a user can have, None where nobody needs to know.
+    """
+
+    kind: ClassVar[RuleKind] = RuleKind.SIMILARITY
+
+    metric: str
+    statistic: Statistic = MEAN
+    limit: Limit
+    scores: tuple[float, float] | None = None
+
+    @property
+    def subject(self) -> Subject:
+        """The metric and the statistic."""
+        return Subject(self.metric, str(self.statistic))
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the value is a share of users."""
+        return self.statistic.floor is not None
+
+    @property
+    def direction(self) -> Direction:
+        """The side of the limit."""
+        return self.limit.direction
+
+    @property
+    def threshold(self) -> float:
+        """The value of the limit."""
+        return self.limit.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverageRule(BaseRule):
+    """Watches a share of the users asked for whom something is lacking."""
+
+    kind: ClassVar[RuleKind] = RuleKind.COVERAGE
+
+    share: CoverageShare
+    limit: Limit
+
+    @property
+    def subject(self) -> Subject:
+        """The share of coverage."""
+        return Subject(METRIC_LABELS[self.kind], str(self.share))
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the value is a share of users: it always is."""
+        return True
+
+    @property
+    def direction(self) -> Direction:
+        """The side of the limit."""
+        return self.limit.direction
+
+    @property
+    def threshold(self) -> float:
+        """The value of the limit."""
+        return self.limit.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandstillRule(BaseRule):
+    """Watches that an arm's lists go on changing while those of the other arm do; how often is normal is learned."""
+
+    kind: ClassVar[RuleKind] = RuleKind.STANDSTILL
+
+    arm: Arm
+
+    @property
+    def subject(self) -> Subject:
+        """The arm."""
+        return Subject(METRIC_LABELS[self.kind], self.arm)
+
+    @property
+    def threshold(self) -> float:
+        """Changes of the other arm that are always normal."""
+        return float(ALWAYS_MISSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConditionRule(BaseRule):
+    """Watches whether drift can be judged at all."""
+
+    kind: ClassVar[RuleKind] = RuleKind.CONDITION
+
+    condition: Condition
+
+    @property
+    def subject(self) -> Subject:
+        """The condition."""
+        return Subject(METRIC_LABELS[self.kind], self.condition)
+
+
+SeriesRule: TypeAlias = SimilarityRule | CoverageRule
+"""A rule that holds the value of a series, run after run, against a limit."""
+
+Rule: TypeAlias = SimilarityRule | CoverageRule | StandstillRule | ConditionRule
+
+
+def describe_series(rule: SeriesRule) -> str:
+    """What the rule judges, in words that change with anything that changes the values, so that old lessons count no more."""
+    segments = rule.segments if isinstance(rule.segments, str) else ", ".join(rule.segments)
+    metric, statistic = rule.subject
+    return f"{statistic} of {metric} in {segments} of {rule.min_users} users or more"
+
+
+def is_learned(rule: Rule) -> TypeGuard[SeriesRule]:
+    """Whether the rule's limit comes from the past of its series."""
+    return isinstance(rule, SimilarityRule | CoverageRule) and isinstance(rule.limit, LearnedLimit)

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from monitor.model.alerts import AlertState, Expectation, Transition
+from monitor.model.alerts import AlertState, Expectation, Standstill, Transition
 from monitor.model.explanation import Explanation, Split
 from monitor.model.rankings import Arm, Coverage, Panel, RankingTable
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RunStatus(StrEnum):
-    """How a run stands. ``insufficient``: too little of the panel could be paired to say anything."""
+    """How a run stands. ``insufficient``: too little of the panel could be paired to compare anything."""
 
     RUNNING = "running"
     OK = "ok"
@@ -107,7 +107,7 @@ class UserScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArmScore:
-    """One arm-wide metric of one arm over one segment; None where undefined. ``n``: lists that it speaks of."""
+    """One arm-wide metric of one arm over one segment; None where undefined. ``n``: lists that it is about."""
 
     segment: str
     arm: Arm
@@ -190,7 +190,7 @@ class Findings:
 class RunResult(MeasuredRun):
     """Everything that a finished run stores, in one transaction: what it measured, and how it was judged.
 
-    ``reason`` says in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the
+    ``reason``: in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the
     run judged, ``transitions`` those that it caused, in order. ``labels_until``: until when relevance is waited for, None when
     none is wanted.
     """
@@ -204,6 +204,7 @@ class RunResult(MeasuredRun):
     states: tuple[AlertState, ...] = ()
     transitions: tuple[Transition, ...] = ()
     expectations: tuple[Expectation, ...] = ()
+    standstills: tuple[Standstill, ...] = ()
     labels_until: datetime | None = None
 
 

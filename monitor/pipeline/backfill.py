@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, SourceError
-from monitor.metrics import Metric, score_all
-from monitor.model import Comparison, KeptLists, Pull, RelevanceTable, Run, Scores, Summary
-from monitor.pairing import pair
-from monitor.pipeline.score import relevance_metrics, summarize_scores
+from monitor.metrics import Metric
+from monitor.model import Comparison, RelevanceTable, Run, Summary
+from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
 
 
@@ -43,11 +42,12 @@ def backfill_relevance(
     or twice at once, adds nothing twice. Ends early where the source is away or hangs: the next call goes on. DatabaseError
     when the store is away.
     """
-    metrics = relevance_metrics(comparison)
-    if not metrics or comparison.relevance_within is None:
+    measuring = comparison.measuring
+    metrics = relevance_metrics(measuring)
+    if not metrics or measuring.relevance_within is None:
         return
-    for run in store.unlabelled(comparison.name, since=start or clock.now() - comparison.relevance_within):
-        if (end is not None and run.slot > end) or clock.now() < run.slot + comparison.relevance_after:
+    for run in store.runs.awaiting_relevance(comparison.name, since=start or clock.now() - measuring.relevance_within):
+        if (end is not None and run.slot > end) or clock.now() < run.slot + measuring.relevance_after:
             return
         try:
             table = _ask(comparison, source, run.slot)
@@ -61,11 +61,12 @@ def backfill_relevance(
 
 def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
     """What is known of the slot; SourceError also when it takes longer than a run may."""
+    timeout_s = comparison.measuring.deadline.total_seconds()
     try:
         call = BackgroundCall(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
-        return call.wait(Deadline.after(comparison.deadline.total_seconds()))
+        return call.wait(Deadline.after(timeout_s))
     except OverdueError:
-        msg = f"relevance of {comparison.name}: no answer within {comparison.deadline.total_seconds():.0f} s"
+        msg = f"relevance of {comparison.name}: no answer within {timeout_s:.0f} s"
         raise SourceError(msg, permanent=False) from None
 
 
@@ -73,27 +74,18 @@ def _fill(
     comparison: Comparison, store: Store, clock: Clock, run: Run, table: RelevanceTable, metrics: Sequence[Metric]
 ) -> BackfilledRun:
     try:
-        lists = store.kept_lists(run.id)
+        lists = store.history.kept_lists(run.id)
     except DatabaseError as error:
         if not error.permanent:
             raise
         return BackfilledRun(run=run, trouble=str(error))
     if lists is None:
         return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
-    summaries, scores = measure_relevance(replace(comparison, k=run.k or comparison.k), lists, table, metrics)
-    if not store.label(run, summaries=summaries, scores=scores if comparison.keep_scores else None, at=clock.now()):
+    k = run.k or comparison.measuring.k
+    scores = score_kept_lists(lists, k, metrics, table)
+    summaries = summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
+    if not store.runs.store_relevance(
+        run, summaries=summaries, scores=scores if comparison.measuring.keep_scores else None, at=clock.now()
+    ):
         return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
     return BackfilledRun(run=run, summaries=summaries)
-
-
-def measure_relevance(
-    comparison: Comparison, lists: KeptLists, table: RelevanceTable, metrics: Sequence[Metric]
-) -> tuple[tuple[Summary, ...], Scores]:
-    """Summaries by segment, and scores of every user, of these metrics on these lists, cut to the comparison's k.
-
-    Every user of the lists had been compared, so that rows, users and segments stay as they were.
-    """
-    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
-    pairing = pair(lists.panel, baseline, candidate, comparison.k, relevance=table)
-    scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
-    return summarize_scores(comparison, lists.segments, scores, metrics), scores

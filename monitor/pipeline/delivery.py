@@ -1,8 +1,8 @@
-"""The outbox's way out: claim, decide, send, record, at least once.
+"""Delivery from the outbox to receivers: claim, decide, send, record, at least once.
 
-Deliveries are leased before they are looked at, marked before they are sent, and recorded after; a process that dies on the way
-leaves them to whoever comes once the lease has run out, and they go out again under the same keys. For one receiver, call these
-from one thread: what is told again must not overtake an end that has just been sent.
+Deliveries are leased before they are decided on, marked before they are sent, and recorded after. If a process dies on the way,
+another one sends them again under the same keys once the lease has run out. For one receiver, call these from one thread: a
+repetition must not overtake an end that has just been sent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from monitor.alerts import (
-    Addressee,
     Dispatch,
     NotificationPolicy,
     asked_pause_s,
@@ -24,16 +23,16 @@ from monitor.alerts import (
 )
 from monitor.errors import DeliveryError
 from monitor.model import Delivery, DeliveryStatus, FiringSnapshot, Message, Notification, Transition
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Outbox, Publisher, Receiver
 
 LEASE = timedelta(seconds=60)
 """Longer than any receiver may take for one message."""
 RECHECK_AFTER = timedelta(seconds=30)
-"""When what is held back is looked at again."""
+"""How soon a held delivery is decided on again."""
 RESEND_ENDS_FOR = timedelta(minutes=5)
-"""How long ends are told again to who has to be told again and again."""
+"""How long ends are sent again to receivers that want alerts resent."""
 _REPETITIONS_SLOWED = 4
-"""A repetition that fails waits as if so many attempts had failed before: nobody waits for it."""
+"""A repetition that fails backs off as if so many attempts had failed before: it is not urgent."""
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
@@ -43,7 +42,7 @@ _PAUSE_S = 0.25
 class DeliveryCounts:
     """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
 
-    ``asked_s``: for how long it asked to be left alone, whatever else there is to tell it.
+    ``asked_s``: the pause that it asked for, whatever else waits for it.
     """
 
     sent: int = 0
@@ -68,12 +67,12 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboxSender:
-    """One receiver's way out of the outbox.
+    """Sends what the outbox holds for one receiver.
 
-    ``is_sure``: whether nobody else can be sending by now; asked right before each message. ``draw``: uniform in [0, 1).
+    ``is_sure``: whether no other process can be sending by now; asked right before each message. ``draw``: uniform in [0, 1).
     """
 
-    store: Store
+    outbox: Outbox
     receiver: Receiver
     clock: Clock
     publisher: Publisher
@@ -83,15 +82,15 @@ class OutboxSender:
     draw: Callable[[], float] = random.random
 
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
-        """Send what is due, the comparison that has waited longest first; what fires in one run goes in one message.
+        """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
 
-        Ends early when ``should_stop`` says so, and at the first failure that may pass: a receiver that is down is not tried
+        Ends early when ``should_stop`` is true, and at the first failure that may pass: a receiver that is down is not tried
         with everything that waits for it. Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
         """
         counts = DeliveryCounts()
         while not (counts.retry or should_stop()):
             now = self.clock.now()
-            claimed = self.store.claim_deliveries(
+            claimed = self.outbox.claim_deliveries(
                 self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
             )
             if not claimed or not self.is_sure():
@@ -100,25 +99,25 @@ class OutboxSender:
         return counts
 
     def repeat_due(self) -> int:
-        """Tell again what lasts for long and nobody looks after; how many firings. DeliveryError when it was not taken."""
+        """Repeat firings that last and are not acknowledged; how many. DeliveryError when they were not accepted."""
         every_s = self.receiver.treatment.repeat_every_s
-        due = () if every_s is None else self.store.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
+        due = () if every_s is None else self.outbox.due_repetitions(self.receiver.name, now=self.clock.now(), limit=_CLAIMED)
         by_comparison: dict[str, list[Delivery]] = {}
         for each in due:
             by_comparison.setdefault(each.transition.comparison, []).append(each)
         return sum(self._repeat(of_it, timedelta(seconds=every_s or 0.0)) for of_it in by_comparison.values())
 
-    def resend_told(self) -> int:
-        """Tell a receiver that wants it all that it was told and that fires still, and what ended lately; how many.
+    def resend_firing(self) -> int:
+        """Send again what the receiver has and still fires, and what ended lately, if it wants that; how many.
 
-        DeliveryError when it did not take them. Nothing is recorded: the next call tells them again.
+        DeliveryError when they were not accepted. Nothing is recorded: the next call sends them again.
         """
         if self.receiver.treatment.resend_every_s is None or not self.is_sure():
             return 0
         now = self.clock.now()
-        told = self.store.told(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
-        for start in range(0, len(told), _BATCH):
-            batch = told[start : start + _BATCH]
+        delivered = self.outbox.delivered(self.receiver.name, ended_since=now - RESEND_ENDS_FOR)
+        for start in range(0, len(delivered), _BATCH):
+            batch = delivered[start : start + _BATCH]
             first = batch[0]
             message = Message(
                 incident=first.incident or "",
@@ -128,57 +127,61 @@ class OutboxSender:
                 is_repetition=True,
             )
             self.receiver.send(message, now=now)
-        return len(told)
+        return len(delivered)
 
     def _deliver(self, claimed: Sequence[Delivery], now: datetime, should_stop: Callable[[], bool]) -> DeliveryCounts:
         comparison = claimed[0].transition.comparison
         keys = [each.transition.dedup_key for each in claimed]
-        situation = self.store.situation(comparison, self.receiver.name, keys, now=now)
-        decisions = self._telling(situation, now).decide(claimed)
-        counts = self._put_aside([_note(each.delivery, now, each.status, reason=each.reason) for each in decisions])
-        sending = {_name(each.delivery): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING}
-        messages = compose_messages([each.transition for each in sending.values()], situation)
+        snapshot = self.outbox.firing_snapshot(comparison, self.receiver.name, keys, now=now)
+        decisions = self._dispatch(snapshot, now).decide(claimed)
+        counts = self._record_undelivered(
+            [_notification(each.delivery, now, each.status, reason=each.reason) for each in decisions]
+        )
+        sending = {
+            _change_key(each.delivery.transition): each.delivery for each in decisions if each.status is DeliveryStatus.PENDING
+        }
+        messages = compose_messages([each.transition for each in sending.values()], snapshot)
         for message in messages:
             if should_stop():
-                self._put_off(list(sending.values()), now)
+                self._postpone(list(sending.values()), now)
                 break
-            of_it = [sending.pop(_change(change)) for change in message.changes]
+            of_it = [sending.pop(_change_key(change)) for change in message.changes]
             counts += self._send(self._brief(message), of_it)
             if counts.retry:
-                self._put_off(list(sending.values()), counts.retry_at)
+                self._postpone(list(sending.values()), counts.retry_at)
                 break
         return counts
 
-    def _telling(self, situation: FiringSnapshot, now: datetime) -> Dispatch:
-        to = Addressee(name=self.receiver.name, is_ungrouped=self.receiver.treatment.is_ungrouped)
-        return Dispatch(situation=situation, policy=self.policy, to=to, now=now)
+    def _dispatch(self, snapshot: FiringSnapshot, now: datetime) -> Dispatch:
+        receiver = self.receiver
+        return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
-    def _put_aside(self, notes: Iterable[Notification]) -> DeliveryCounts:
+    def _record_undelivered(self, notes: Iterable[Notification]) -> DeliveryCounts:
         """Record what is held back or dropped."""
         held = [replace(each, next_attempt_at=each.at + RECHECK_AFTER) for each in notes if each.status is DeliveryStatus.HELD]
         dropped = [each for each in notes if each.status is DeliveryStatus.DROPPED]
         if held or dropped:
-            self.store.record(*held, *dropped)
+            self.outbox.record(*held, *dropped)
         self._count("dropped", len(dropped))
         return DeliveryCounts(held=len(held), dropped=len(dropped))
 
-    def _put_off(self, deliveries: Sequence[Delivery], until: datetime | None) -> None:
-        """Let what was not tried wait as long as what was refused."""
-        notes = [_note(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
+    def _postpone(self, deliveries: Sequence[Delivery], until: datetime | None) -> None:
+        """Let what was not tried wait as long as what failed."""
+        notes = [_notification(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
         if notes:
-            self.store.record(*notes)
+            self.outbox.record(*notes)
 
     def _brief(self, message: Message) -> Message:
         starts = message.starts
         if not starts:
             return message
         newest = max(start.slot for start in starts)
-        return replace(message, briefing=self.store.briefing(message.comparison, newest))
+        return replace(message, briefing=self.outbox.briefing(message.comparison, newest))
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
             return DeliveryCounts(retry=len(deliveries), retry_at=self.clock.now())
-        self.store.begin(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
+        self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
             self.receiver.send(message, now=self.clock.now())
         except DeliveryError as error:
@@ -192,26 +195,28 @@ class OutboxSender:
             raise
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
-        self.store.record(*(_sent(each, now, repeat_at) for each in deliveries))
+        self.outbox.record(*(_sent(each, now, repeat_at) for each in deliveries))
         self._count("sent", len(deliveries))
         return DeliveryCounts(sent=len(deliveries))
 
     def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
-        """Put off, give up, or send by halves what was refused for what a part of it says."""
+        """Postpone, mark as dead, or send by halves what was rejected because of a part of it."""
         if error.permanent and error.of_message and len(deliveries) > 1:
             return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
         self.publisher.delivery_failed(self.receiver.name, error.trouble)
         now = self.clock.now()
         if error.permanent:
             fallback = self.policy.fallbacks.get(self.receiver.name)
-            self.store.record(*(_dead(each, now, error, fallback) for each in deliveries))
+            self.outbox.record(*(_dead(each, now, error, fallback) for each in deliveries))
             self._count("dead", len(deliveries))
             return DeliveryCounts(dead=len(deliveries))
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-        self.store.record(
+        self.outbox.record(
             *(
-                _note(each, now, DeliveryStatus.PENDING, reason=str(error), again=again, may_be_known=error.may_be_known)
+                _notification(
+                    each, now, DeliveryStatus.PENDING, reason=str(error), again=again, may_be_known=error.may_be_known
+                )
                 for each in deliveries
             )
         )
@@ -219,17 +224,19 @@ class OutboxSender:
         return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the firings of one comparison; those that are held back now are looked at again soon."""
+        """Repeat the firings of one comparison; those that are held back now are decided on again soon."""
         now = self.clock.now()
-        situation = self.store.situation(due[0].transition.comparison, self.receiver.name, (), now=now)
-        telling = self._telling(situation, now)
-        is_held = {_name(each): telling.why_not_again(each.transition) is not None for each in due}
-        self.store.repeat([each for each in due if is_held[_name(each)]], at=now + min(every, RECHECK_AFTER))
-        telling_again = {_name(each): each for each in due if not is_held[_name(each)]}
-        for message in compose_repetitions([each.transition for each in telling_again.values()]):
+        snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
+        dispatch = self._dispatch(snapshot, now)
+        is_held = {_change_key(each.transition): dispatch.why_not_again(each.transition) is not None for each in due}
+        self.outbox.schedule_repetition(
+            [each for each in due if is_held[_change_key(each.transition)]], at=now + min(every, RECHECK_AFTER)
+        )
+        repeated = {_change_key(each.transition): each for each in due if not is_held[_change_key(each.transition)]}
+        for message in compose_repetitions([each.transition for each in repeated.values()]):
             if self.is_sure():
-                self._send_again(message, [telling_again[_change(start)] for start in message.firing], every)
-        return len(telling_again)
+                self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)
+        return len(repeated)
 
     def _send_again(self, message: Message, deliveries: Sequence[Delivery], every: timedelta) -> None:
         now = self.clock.now()
@@ -238,9 +245,9 @@ class OutboxSender:
         except DeliveryError as error:
             self.publisher.delivery_failed(self.receiver.name, error.trouble)
             soon = next_attempt(_REPETITIONS_SLOWED, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
-            self.store.repeat(deliveries, at=now + every if error.permanent else soon)
+            self.outbox.schedule_repetition(deliveries, at=now + every if error.permanent else soon)
             raise
-        self.store.repeat(deliveries, at=now + every)
+        self.outbox.schedule_repetition(deliveries, at=now + every)
 
     def _count(self, outcome: str, deliveries: int) -> None:
         for _ in range(deliveries):
@@ -248,37 +255,33 @@ class OutboxSender:
 
 
 def drain(
-    outlets: Sequence[OutboxSender],
+    senders: Sequence[OutboxSender],
     *,
     budget_s: float = 15.0,
     pause: Callable[[float], None] = time.sleep,
 ) -> DeliveryCounts:
-    """Deliver until nobody is owed anything or the time is over; what is left stays in the outbox.
+    """Deliver until nothing waits or the time is over; what is left stays in the outbox.
 
     For a process that ends afterwards, so retries that come due within the time are waited for. Receivers take turns; the last
     attempt may outlast the time by the receiver's own timeout.
     """
-    if not outlets:
+    if not senders:
         return DeliveryCounts()
-    clock, store = outlets[0].clock, outlets[0].store
+    clock, outbox = senders[0].clock, senders[0].outbox
     ends_at = clock.monotonic() + budget_s
     counts = DeliveryCounts()
     while True:
-        for outlet in outlets:
-            counts += outlet.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
-        owed = store.outbox(clock.now())
+        for sender in senders:
+            counts += sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
+        waiting = outbox.pending(clock.now())
         left = ends_at - clock.monotonic()
-        if left <= 0 or not any(owed.get(outlet.receiver.name, (0, 0.0))[0] for outlet in outlets):
+        if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):
             return counts
         pause(min(_PAUSE_S, left))
 
 
-def _name(delivery: Delivery) -> tuple[object, ...]:
-    return _change(delivery.transition)
-
-
-def _change(change: Transition) -> tuple[object, ...]:
-    """What no two announced changes of a comparison have in common."""
+def _change_key(change: Transition) -> tuple[object, ...]:
+    """What no two announced changes of a comparison share."""
     return change.dedup_key, change.from_state, change.to_state, change.slot
 
 
@@ -290,15 +293,15 @@ def _halves(message: Message, deliveries: Sequence[Delivery]) -> Iterator[tuple[
 
 def _sent(delivery: Delivery, now: datetime, repeat_at: datetime | None) -> Notification:
     again = repeat_at if delivery.transition.is_start else None
-    return replace(_note(delivery, now, DeliveryStatus.SENT), repeat_at=again)
+    return replace(_notification(delivery, now, DeliveryStatus.SENT), repeat_at=again)
 
 
 def _dead(delivery: Delivery, now: datetime, error: DeliveryError, fallback: str | None) -> Notification:
-    note = _note(delivery, now, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
+    note = _notification(delivery, now, DeliveryStatus.DEAD, reason=str(error), may_be_known=error.may_be_known)
     return note if delivery.transition.is_end else replace(note, fallback=fallback)
 
 
-def _note(
+def _notification(
     delivery: Delivery,
     at: datetime,
     status: DeliveryStatus,

@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import numpy as np
 
 from monitor.alerts import segments_of
 from monitor.model import (
-    COVERAGE,
     MIN_HEALTHY_RUNS,
     AlertState,
     Arm,
     Comparison,
-    CoverageShare,
+    CoverageRule,
     Direction,
     Expectation,
+    Findings,
+    LearnedLimit,
+    Learning,
     PastRun,
     Rule,
-    RuleKind,
-    Summary,
+    SeriesRule,
+    StandstillRule,
+    describe_series,
+    is_learned,
 )
 from monitor.model.arrays import Flags, Floats
-from monitor.pipeline.rule_series import RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
+from monitor.pipeline.rule_series import Figures, RuleSeries, find_alarms, find_firings, find_phases, measure_all, read_lessons
 from monitor.reference import (
     Budget,
     Reference,
@@ -43,83 +46,78 @@ from monitor.reference import (
 
 NEAR_DROP_Z = 3.0
 NEAR_DROP_RUNS = 3
-"""Runs for which one that lies so many standard deviations out teaches nothing: a fault that is just not told on its first day
-would else be taken for normal on its second."""
+"""Runs for which one that lies so many standard deviations out is not learned from: a fault that just misses the limit on its
+first day would otherwise count as normal on its second."""
 
 WEIGHT_OF_BASELINE = 0.2
 
 REMEMBERED = 120
 """Newest runs that are looked back at. A reference takes the newest 60 that count (`reference.WINDOW`), which leaves room for
 as many in alarm; seasons and correlation, seen over 17 weeks of days, gain little from more. Judging 1,000 series takes 0.3 s
-on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=judging`)."""
+on one core, with 1,000 runs in place of 120 it takes 0.9 s (`make bench ARGS=rule_evaluation`)."""
 
 
 def learning_rules(comparison: Comparison) -> tuple[Rule, ...]:
     """The rules that look back at earlier runs."""
-    return tuple(rule for rule in comparison.rules if rule.kind not in (RuleKind.THRESHOLD, RuleKind.CONDITION))
+    return tuple(rule for rule in comparison.judging.rules if is_learned(rule) or isinstance(rule, StandstillRule))
 
 
 def compute_expectations(
-    comparison: Comparison,
-    slot: datetime,
-    summaries: Sequence[Summary],
-    past: Sequence[PastRun],
-    states: Sequence[AlertState],
-    *,
-    lost: Mapping[str, float] | None = None,
+    comparison: Comparison, found: Findings, past: Sequence[PastRun], states: Sequence[AlertState]
 ) -> tuple[Expectation, ...]:
-    """What each rule that learns expects of each segment of this run, in the order of rules and segments.
+    """What each rule with a learned limit expects of each segment of this run, in the order of rules and segments.
 
-    ``past`` are ok runs of the same configuration, oldest first; ``lost``: share of the asked users without a score, by segment
-    of this run. A run counts for a rule and a segment if no rule that learns was in alarm
-    there or for all users, and no drift was under way. The same arguments give the same answer.
+    ``past`` are ok runs of the same configuration, oldest first. A run counts for a rule and a segment if no rule that learns
+    was in alarm there or for all users, and no drift was under way. The same arguments give the same answer.
     """
-    series = [
-        RuleSeries(rule, segment)
-        for rule in comparison.rules
-        if rule.kind in (RuleKind.DROP, RuleKind.TREND)
-        for segment in segments_of(rule, {each.segment for each in summaries if each.metric == rule.metric}, states)
-    ]
+    rules = [rule for rule in comparison.judging.rules if is_learned(rule)]
+    rows = found.measured.coverage.rows if found.measured.coverage else ()
+    learns_coverage = any(isinstance(rule, CoverageRule) for rule in rules)
+    figures = Figures.of(found.measured.summaries, rows if learns_coverage else ())
+    if not (figures.summaries or figures.coverage):
+        return ()
+    series = [RuleSeries(rule, segment) for rule in rules for segment in segments_of(rule, figures.segments(rule), states)]
     if not series:
         return ()
     shares = _share_out(comparison, series)
-    recalled = read_lessons(series, past)
-    evidence, was_drifting = _gather(find_firings(series, past), recalled.steady, shares)
+    lessons = read_lessons(series, past)
+    evidence, was_drifting = _gather(find_firings(series, past), lessons.steady, shares)
     alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
-    counts = ~alarms & ~was_drifting & ~find_waiting(recalled.z)
-    values, errors = (np.where(counts, each, np.nan) for each in (recalled.values, recalled.errors))
-    reference = refer(values, errors, phases=find_phases(past, slot))
-    found = _build(series, summaries, reference, evidence, (shares, correlate(values)))
-    usual = find_median(np.where(counts, recalled.lost, np.nan))
+    counts = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
+    values, errors = (np.where(counts, each, np.nan) for each in (lessons.values, lessons.errors))
+    reference = refer(values, errors, phases=find_phases(past, found.slot))
+    expected = _build(series, figures, reference, evidence, (shares, correlate(values)))
+    usual = find_median(np.where(counts, lessons.lost, np.nan))
+    lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     return tuple(
-        replace(each, lost=(lost or {}).get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
-        for n, each in enumerate(found)
+        replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
+        for n, each in enumerate(expected)
     )
 
 
 def find_waiting(z: Floats) -> Flags:
-    """The past runs, (runs, m), that nearly were a drop, so that the runs after them tell first whether that was chance."""
+    """The past runs, (runs, m), that nearly were a drop, so that later runs show first whether that was chance."""
     is_new = np.arange(len(z))[:, np.newaxis] >= len(z) - NEAR_DROP_RUNS
     return is_new & (z > NEAR_DROP_Z)
 
 
-def _share_out(comparison: Comparison, series: Sequence[RuleSeries]) -> Floats:
+def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]]) -> Floats:
     """The chance of a false alarm that each series may take in one run, (m,)."""
     budget = Budget(
-        runs=max(1.0, comparison.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(each.segment for each in series)],
         looks={each.rule.alert: _weight(each.rule) for each in series},
     )
     return np.array([budget.share(each.segment, each.rule.alert) for each in series])
 
 
-def _weight(rule: Rule) -> float:
+def _weight(rule: SeriesRule) -> float:
     """What a rule's looks may cost beside the others': on trial is the candidate."""
-    return WEIGHT_OF_BASELINE if rule.metric == COVERAGE and CoverageShare.parse(rule.statistic).arm is Arm.BASELINE else 1.0
+    return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or was told.
+    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or has fired.
 
     Evidence begins anew where an alert fired; what led to it stays left out.
     """
@@ -147,45 +145,48 @@ def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
 
 
 def _build(
-    series: Sequence[RuleSeries],
-    summaries: Sequence[Summary],
+    series: Sequence[RuleSeries[SeriesRule]],
+    figures: Figures,
     reference: Reference,
     before: TrendEvidence,
     given: tuple[Floats, Floats],
 ) -> tuple[Expectation, ...]:
     shares, correlation = given
-    values, errors = measure_all(series, summaries)
+    values, errors = measure_all(series, figures)
     (limits, opposites), z = _hold_against(series, reference, (values, errors), shares)
     steady = discount(z, correlation)
     evidence = update_evidence(before, steady).total
-    by_name = {(each.segment, each.metric): each for each in summaries}
     found = []
     for n, each in enumerate(series):
-        summary = by_name.get((each.segment, each.rule.metric))
-        is_trend = each.rule.kind is RuleKind.TREND
+        users = each.count_users(figures)
+        is_trend = isinstance(each.rule.limit, LearnedLimit) and each.rule.limit.learning is Learning.TREND
         is_known = reference.runs[n] >= MIN_HEALTHY_RUNS
         found.append(
             Expectation(
                 alert=each.rule.alert,
                 segment=each.segment,
                 runs=int(reference.runs[n]),
-                expected=each.show_expected(reference.center[n], summary) if is_known else None,
-                limit=each.show(limits[n], summary) if is_known else None,
-                opposite=each.show(opposites[n], summary) if is_known else None,
-                z=float(z[n]) if is_known and np.isfinite(z[n]) else None,
+                expected=each.show_expected(reference.center[n], users) if is_known else None,
+                limit=each.show(limits[n], users) if is_known else None,
+                opposite=each.show(opposites[n], users) if is_known else None,
+                z=_finite(z[n]) if is_known else None,
                 evidence=float(evidence[n]) if is_known and is_trend else None,
                 evidence_limit=1.0 / float(shares[n]) if is_trend else None,
-                series=each.rule.series,
-                judged=float(values[n]) if np.isfinite(values[n]) else None,
-                error=float(errors[n]) if np.isfinite(errors[n]) else None,
-                steady=float(steady[n]) if np.isfinite(steady[n]) else None,
+                series=describe_series(each.rule),
+                judged=_finite(values[n]),
+                error=_finite(errors[n]),
+                steady=_finite(steady[n]),
             )
         )
     return tuple(found)
 
 
+def _finite(value: np.float64) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
 def _hold_against(
-    series: Sequence[RuleSeries], reference: Reference, now: tuple[Floats, Floats], shares: Floats
+    series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
     """The limits on the watched side and on the other, and how far out this run lies, (m,) each.
 

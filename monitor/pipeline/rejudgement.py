@@ -9,36 +9,30 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from monitor.errors import MonitorError
-from monitor.metrics import Metric, parse, score_all
+from monitor.metrics import Metric, parse
 from monitor.model import (
     ALL,
-    UNMEASURED,
     AlertState,
     Comparison,
-    Expectation,
     Findings,
     KeptLists,
     MeasuredRun,
     Memory,
     PastRun,
-    Pull,
-    Rule,
     RuleKind,
     RunRecord,
     RunStatus,
-    Scores,
+    SimilarityRule,
     State,
-    Statistic,
     Summary,
     Transition,
     to_lessons,
 )
-from monitor.pairing import pair
 from monitor.pipeline.expectations import REMEMBERED
-from monitor.pipeline.judgement import judge_findings, needs_recent
+from monitor.pipeline.judgement import Judgement, judge_findings, needs_recent
 from monitor.pipeline.run_explanation import add_explanations
-from monitor.pipeline.score import summarize_scores
-from monitor.ports import Store
+from monitor.pipeline.score import score_kept_lists, summarize_scores
+from monitor.ports import History
 from monitor.summaries import summarize_one
 
 
@@ -50,18 +44,18 @@ class CompletedRecord:
     lacking: tuple[str, ...]
 
 
-def complete_record(comparison: Comparison, record: RunRecord, store: Store) -> CompletedRecord:
+def complete_record(comparison: Comparison, record: RunRecord, history: History) -> CompletedRecord:
     """Add what the comparison's rules ask for and the summaries lack.
 
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
-    asked = [rule for rule in comparison.rules if rule.metric not in UNMEASURED and _lacks(record.summaries, rule)]
+    asked = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not asked:
         return CompletedRecord(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
-    found = [*_from_lists(comparison, store.kept_lists(record.run.id), metrics)]
-    found += [each for metric in metrics for each in _from_scores(comparison, record, store, metric)] if not found else []
+    found = [*_from_lists(comparison, history.kept_lists(record.run.id), metrics)]
+    found += [each for metric in metrics for each in _from_scores(comparison, record, history, metric)] if not found else []
     new = {(each.segment, each.metric): each for each in found}
     merged = {(each.segment, each.metric): each for each in record.summaries} | new
     summaries = tuple(merged.values())
@@ -69,33 +63,32 @@ def complete_record(comparison: Comparison, record: RunRecord, store: Store) -> 
     return CompletedRecord(record=replace(record, summaries=summaries), lacking=lacking)
 
 
-def _lacks(summaries: Sequence[Summary], rule: Rule) -> bool:
-    """Whether nobody can say what the rule's statistic was; a run that measured nothing at all lacks nothing."""
+def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
+    """Whether the rule's statistic is unknown; a run that measured nothing at all lacks nothing."""
     mine = [each for each in summaries if each.metric == rule.metric]
     wanted = (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
     looked_at = [each for each in mine if wanted is None or each.segment in wanted]
-    return bool(summaries) and (not mine or any(each.n and each.value(rule.statistic) is None for each in looked_at))
+    return bool(summaries) and (not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at))
 
 
 def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable[str]) -> tuple[Summary, ...]:
     metrics = [metric for metric in map(_readable, names) if metric is not None and metric.need is None]
     if lists is None or not metrics:
         return ()
-    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
-    pairing = pair(lists.panel, baseline, candidate, comparison.k)
-    scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
-    return summarize_scores(comparison, lists.segments, scores, metrics)
+    k = comparison.measuring.k
+    scores = score_kept_lists(lists, k, metrics)
+    return summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
 
 
-def _from_scores(comparison: Comparison, record: RunRecord, store: Store, name: str) -> tuple[Summary, ...]:
+def _from_scores(comparison: Comparison, record: RunRecord, history: History, name: str) -> tuple[Summary, ...]:
     before = next((each for each in record.summaries if (each.segment, each.metric) == (ALL, name)), None)
     if before is None:
         return ()
-    kept = store.worst_users(record.run.id, name, before.n)
+    kept = history.worst_users(record.run.id, name, before.n)
     if len(kept) != before.n:
         return ()
     values = np.array([each.value for each in kept], dtype=np.float64)
-    wanted = [Statistic.parse(rule.statistic) for rule in comparison.rules if rule.metric == name]
+    wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
     found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)
 
@@ -113,7 +106,8 @@ def _empty_past() -> defaultdict[str, deque[PastRun]]:
 
 
 def _without_conditions(comparison: Comparison) -> Comparison:
-    return replace(comparison, rules=tuple(rule for rule in comparison.rules if rule.kind is not RuleKind.CONDITION))
+    rules = tuple(rule for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION)
+    return replace(comparison, judging=replace(comparison.judging, rules=rules))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -131,7 +125,7 @@ class Rejudgement:
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
 
-        Of conditions one that is not whole says nothing: what a rule lacks now, the run may have measured then.
+        Rules on conditions are left out for a run that is not whole: what a rule lacks now, the run may have measured then.
         """
         run = record.run
         if run.status in (RunStatus.ABANDONED, RunStatus.RUNNING):
@@ -143,12 +137,18 @@ class Rejudgement:
         judgement = judge_findings(comparison, found, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
-            self._remember(record, judgement.expectations)
+            self._remember(record, judgement)
         return add_explanations(judgement.transitions, record.explanation)
 
-    def _remember(self, record: RunRecord, expectations: tuple[Expectation, ...]) -> None:
+    def _remember(self, record: RunRecord, judgement: Judgement) -> None:
         """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
         summaries = tuple(record.summaries) if needs_recent(self.comparison) else ()
-        past = PastRun(slot=record.run.slot, states=alarmed, lessons=to_lessons(expectations), summaries=summaries)
+        past = PastRun(
+            slot=record.run.slot,
+            states=alarmed,
+            lessons=to_lessons(judgement.expectations),
+            standstills={each.alert: each for each in judgement.standstills},
+            summaries=summaries,
+        )
         self.past[record.run.config_hash].append(past)

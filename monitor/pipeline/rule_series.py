@@ -3,73 +3,126 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Generic, Self, TypeVar
 
 import numpy as np
 
-from monitor.model import ALL, COVERAGE, PARTS, PastRun, Rule, State, Statistic, Summary
+from monitor.model import (
+    ALL,
+    PARTS,
+    CoverageRow,
+    CoverageRule,
+    PastRun,
+    SeriesRule,
+    SimilarityRule,
+    State,
+    Summary,
+    describe_series,
+)
 from monitor.model.arrays import Flags, Floats
 from monitor.reference import Phases, estimate_error, from_angle, to_angle
 
+RuleT_co = TypeVar("RuleT_co", bound=SeriesRule, covariant=True)
+
 HALF_A_USER = 0.5
-"""A user: less than this is nobody."""
+"""Less than this is nobody."""
 
 
 @dataclass(frozen=True, slots=True)
-class RuleSeries:
+class Figures:
+    """What one run measured, as series are read from it: summaries by segment and metric, and coverage by segment."""
+
+    summaries: Mapping[tuple[str, str], Summary]
+    coverage: Mapping[str, CoverageRow]
+
+    @classmethod
+    def of(cls, summaries: Iterable[Summary], rows: Iterable[CoverageRow] = ()) -> Self:
+        """Of these summaries, and of those rows in which somebody was asked."""
+        by_name = {(each.segment, each.metric): each for each in summaries}
+        return cls(by_name, {row.segment: row for row in rows if row.asked})
+
+    def segments(self, rule: SeriesRule) -> set[str]:
+        """The segments in which the rule's series was measured."""
+        if isinstance(rule, CoverageRule):
+            return set(self.coverage)
+        return {segment for segment, metric in self.summaries if metric == rule.metric}
+
+
+@dataclass(frozen=True, slots=True)
+class RuleSeries(Generic[RuleT_co]):
     """One rule on one segment. Shares of users are judged as angles, on which they vary alike wherever they lie."""
 
-    rule: Rule
+    rule: RuleT_co
     segment: str
 
     @property
-    def watch(self) -> tuple[str, str]:
+    def key(self) -> tuple[str, str]:
         """Alert and segment."""
         return self.rule.alert, self.segment
 
-    @property
-    def _is_share(self) -> bool:
-        return self.rule.metric == COVERAGE or Statistic.parse(self.rule.statistic).floor is not None
-
-    def measure(self, summary: Summary | None) -> tuple[float, float]:
-        """Value and sampling error on the scale that is judged; NaN where there is none, or too few users stand behind it."""
-        value = summary.value(self.rule.statistic) if summary is not None and summary.n >= self.rule.min_users else None
-        if summary is None or value is None:
+    def read(self, figures: Figures) -> tuple[float, float]:
+        """Value and sampling error of a run on the scale that is judged, NaN where the run has none."""
+        found = self._find(figures)
+        if isinstance(found, Summary):
+            return self.measure(found)
+        if found is None or not isinstance(self.rule, CoverageRule) or found.asked < self.rule.min_users:
             return np.nan, np.nan
-        if self._is_share:
-            angle, error = to_angle(value, summary.n)
-            return float(angle), float(error)
-        found = estimate_error(summary, Statistic.parse(self.rule.statistic))
-        return value, np.nan if found is None else found
+        return _as_angle(self.rule.share.count(found) / found.asked, found.asked)
 
-    def show(self, judged: float, summary: Summary | None) -> float | None:
-        """A value on the judged scale as people read it; None for what is not finite."""
+    def measure(self, summary: Summary) -> tuple[float, float]:
+        """The same of a rule on similarity; NaN too where too few users stand behind the value."""
+        rule = self.rule
+        value = summary.value(rule.subject.statistic) if summary.n >= rule.min_users else None
+        if value is None or not isinstance(rule, SimilarityRule):
+            return np.nan, np.nan
+        if rule.is_share:
+            return _as_angle(value, summary.n)
+        error = estimate_error(summary, rule.statistic)
+        return value, np.nan if error is None else error
+
+    def count_users(self, figures: Figures) -> int:
+        """Users behind the run's value; 0 where it has none."""
+        found = self._find(figures)
+        return 0 if found is None else found.n if isinstance(found, Summary) else found.asked
+
+    def _find(self, figures: Figures) -> Summary | CoverageRow | None:
+        if isinstance(self.rule, SimilarityRule):
+            return figures.summaries.get((self.segment, self.rule.metric))
+        return figures.coverage.get(self.segment)
+
+    def show(self, judged: float, users: int) -> float | None:
+        """A value on the judged scale as people read it; None for what is not finite, and for a share of nobody."""
         if not np.isfinite(judged):
             return None
-        if self._is_share:
-            return float(from_angle(judged, summary.n)) if summary is not None and summary.n else None
+        if self.rule.is_share:
+            return float(from_angle(judged, users)) if users else None
         return float(judged)
 
-    def show_expected(self, judged: float, summary: Summary | None) -> float | None:
+    def show_expected(self, judged: float, users: int) -> float | None:
         """The same of what is expected: a share of less than half a user, as angles of rare shares come back, is 0."""
-        shown = self.show(judged, summary)
-        is_trace = self._is_share and shown is not None and summary is not None and shown * summary.n < HALF_A_USER
+        shown = self.show(judged, users)
+        is_trace = self.rule.is_share and shown is not None and shown * users < HALF_A_USER
         return 0.0 if is_trace else shown
 
 
-def measure_all(series: Sequence[RuleSeries], summaries: Sequence[Summary]) -> tuple[Floats, Floats]:
-    """Values and sampling errors of every series in one run, (m,) each, NaN where the run says nothing."""
-    by_name = {(each.segment, each.metric): each for each in summaries}
-    found = [each.measure(by_name.get((each.segment, each.rule.metric))) for each in series]
+def _as_angle(share: float, users: int) -> tuple[float, float]:
+    angle, error = to_angle(share, users)
+    return float(angle), float(error)
+
+
+def measure_all(series: Sequence[RuleSeries[SeriesRule]], figures: Figures) -> tuple[Floats, Floats]:
+    """Values and sampling errors of every series in one run, (m,) each, NaN where the run has none."""
+    found = [each.read(figures) for each in series]
     values, errors = np.array(found, dtype=np.float64).reshape(len(series), 2).T
     return values, errors
 
 
 @dataclass(frozen=True, slots=True)
 class LessonArrays:
-    """What lessons hold, (runs, m) each, NaN where a run said nothing.
+    """What lessons hold, (runs, m) each, NaN where a run has no value.
 
     Values, sampling errors, how far out each series lay (z), the share of users without a score, and what z added to evidence.
     """
@@ -81,7 +134,7 @@ class LessonArrays:
     steady: Floats
 
 
-def read_lessons(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> LessonArrays:
+def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> LessonArrays:
     """What each series was in each past run.
 
     From the runs' lessons, arrays already; from their summaries for a rule that looks at something else than it did then.
@@ -92,13 +145,14 @@ def read_lessons(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> Lesso
             known = [place for place, name in enumerate(segments) if name in columns]
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
             found[:, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]] = numbers[:, :, known]
-        mine, looked_at = list(columns.values()), rule.series
-        for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, looked_at)]:
-            found[:2, row, mine] = measure_all([series[column] for column in mine], past[row].summaries)
+        mine, judged = list(columns.values()), describe_series(rule)
+        for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, judged)]:
+            figures = Figures.of(past[row].summaries)
+            found[:2, row, mine] = measure_all([series[column] for column in mine], figures)
     return LessonArrays(*found)
 
 
-def _by_rule(series: Sequence[RuleSeries]) -> Iterator[tuple[Rule, dict[str, int]]]:
+def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
     """Each rule with the columns of its segments."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {each.rule.alert: each.rule for each in series}
@@ -108,7 +162,7 @@ def _by_rule(series: Sequence[RuleSeries]) -> Iterator[tuple[Rule, dict[str, int
 
 
 def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Runs with a lesson of the alert by the segments that it speaks of: those of one kind are taken over at once."""
+    """Runs with a lesson of the alert, by its segments: runs with the same segments are copied at once."""
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:
@@ -116,7 +170,7 @@ def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[in
     return found
 
 
-def find_alarms(series: Sequence[RuleSeries], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
+def find_alarms(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun], alerts: Collection[str]) -> Flags:
     """Whether any of these alerts was pending or firing after each past run, in the segment or in all users, (runs, m)."""
     columns: dict[str, list[int]] = defaultdict(list)
     for column, each in enumerate(series):
@@ -128,25 +182,18 @@ def find_alarms(series: Sequence[RuleSeries], past: Sequence[PastRun], alerts: C
     return found
 
 
-def find_firings(series: Sequence[RuleSeries], past: Sequence[PastRun]) -> Flags:
+def find_firings(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRun]) -> Flags:
     """Whether the very alert was firing after each past run, (runs, m)."""
-    columns = {each.watch: column for column, each in enumerate(series)}
+    columns = {each.key: column for column, each in enumerate(series)}
     found = np.zeros((len(past), len(series)), dtype=np.bool_)
     for row, run in enumerate(past):
-        firing = (columns.get(watch) for watch, state in run.states.items() if state is State.FIRING)
+        firing = (columns.get(key) for key, state in run.states.items() if state is State.FIRING)
         found[row, [column for column in firing if column is not None]] = True
     return found
 
 
 def find_phases(past: Sequence[PastRun], slot: datetime) -> tuple[Phases, ...]:
     """Where the runs stand in the day and in the week, by UTC."""
-    slots = [run.slot for run in past]
-    return tuple(Phases(past=np.array([of(each) for each in slots], dtype=np.intp), now=of(slot)) for of in (_hour, _weekday))
-
-
-def _hour(slot: datetime) -> int:
-    return slot.hour
-
-
-def _weekday(slot: datetime) -> int:
-    return slot.weekday()
+    hours = Phases(past=np.array([run.slot.hour for run in past], dtype=np.intp), now=slot.hour)
+    weekdays = Phases(past=np.array([run.slot.weekday() for run in past], dtype=np.intp), now=slot.weekday())
+    return hours, weekdays

@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
 
+from monitor.alerts import thin_segments
 from monitor.errors import SourceError
 from monitor.model import (
-    UNMEASURED,
     Arm,
     Claim,
     Comparison,
     CoverageReason,
+    CoverageRule,
     DerivedMetric,
     Findings,
     KeptLists,
@@ -23,10 +24,12 @@ from monitor.model import (
     RunResult,
     RunStatus,
     Scores,
+    SimilarityRule,
+    describe_series,
     parse_derived,
 )
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
-from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent, thin_segments
+from monitor.pipeline.judgement import RECENT, judge_findings, needs_recent
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
@@ -41,15 +44,15 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
-        rules, runs = tuple(rule for rule in comparison.rules if rule.metric not in UNMEASURED), RECENT
+        rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,
         before=slot,
         runs=runs if rules else 0,
-        series={rule.alert: rule.series for rule in rules},
+        series={rule.alert: describe_series(rule) for rule in rules if isinstance(rule, SimilarityRule | CoverageRule)},
         splits=HEALTHY_RUNS,
-        wants_last_lists=needs_last(comparison),
+        wants_last_lists=needs_last(comparison.measuring),
     )
 
 
@@ -64,7 +67,7 @@ def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, cl
         measurement = measure_slot(comparison, arms, claim.slot, watch, last=memory.last_lists, splits=memory.splits)
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
-    status, reason = assess(measurement, comparison.min_paired_share)
+    status, reason = assess(measurement, comparison.judging.min_paired_share)
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
     return _judge(comparison, claim, memory, clock.now(), found)
@@ -93,10 +96,11 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
         reason=found.reason,
         finished_at=at,
         config_hash=comparison.config_hash,
-        k=comparison.k,
+        k=comparison.measuring.k,
         states=judgement.states,
         transitions=add_explanations(judgement.transitions, found.measured.explanation),
         expectations=judgement.expectations,
+        standstills=judgement.standstills,
         labels_until=_labels_until(comparison, claim) if found.status is RunStatus.OK else None,
         **{each.name: getattr(found.measured, each.name) for each in fields(found.measured)},
     )
@@ -104,7 +108,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
     """What is stored of a run of this status: nothing of segments of which too little was compared."""
-    thin = thin_segments(measured.coverage, comparison.min_paired_share)
+    thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
     return replace(
         measured,
@@ -120,7 +124,7 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
 
 def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
     """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
-    if scores is None or not comparison.keep_scores or not len(scores.users):
+    if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
         return None
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
@@ -135,12 +139,12 @@ def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | No
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
     """Until when relevance is waited for, None where nothing needs it."""
-    within = comparison.relevance_within
-    return claim.slot + within if within is not None and relevance_metrics(comparison) else None
+    within = comparison.measuring.relevance_within
+    return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
 
 
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
-    """Whether enough of the panel was compared to speak of similarity; if not, why in words, and if so, what was left out."""
+    """The status of a measured run, and in words why too little was compared, or what an ok run left out."""
     whole = measurement.coverage.all
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
         return RunStatus.OK, "; ".join(measurement.left_out) or None

@@ -13,10 +13,10 @@ from monitor.attribution import (
     CodedExplanation,
     CurrentRun,
     Difference,
-    Drop,
     ExposureShift,
     Group,
     ItemShift,
+    MeanDrop,
     PastRuns,
     Rises,
     average_parts,
@@ -32,7 +32,6 @@ from monitor.attribution import (
 from monitor.metrics import Metric, Need, score_all
 from monitor.model import (
     ALL,
-    UNMEASURED,
     Change,
     Comparison,
     Coverage,
@@ -41,6 +40,7 @@ from monitor.model import (
     ExposedItem,
     PairBatch,
     Pairing,
+    RuleKind,
     SegmentFall,
     ShareRise,
     Split,
@@ -51,19 +51,20 @@ from monitor.model import (
 )
 from monitor.model.arrays import Floats
 from monitor.pairing.ids import decode
+from monitor.pipeline.score import watched_metrics
 from monitor.summaries import SegmentRows
 
 HEALTHY_RUNS = 20
 """Newest healthy runs that a run is held against."""
 
 SHOWN_ITEMS = 10
-"""Items told that gained, and that lost."""
+"""Items shown that gained, and that lost."""
 
 SHOWN_EXAMPLES = 3
-"""Most users told of each kind of change; fewer where the comparison keeps the lists of fewer."""
+"""Most users shown of each kind of change; fewer where the comparison keeps the lists of fewer."""
 
 _RISES = 3
-"""Segments told of each share that rose, beside all users."""
+"""Segments shown of each share that rose, beside all users."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,15 +76,16 @@ class RunExplanation:
 
 
 def can_split(metric: Metric) -> bool:
-    """Whether distances by this metric come apart: identical lists have a value, and nothing is said of relevance."""
+    """Whether distances by this metric come apart: identical lists have a value, and relevance is not needed."""
     return metric.need is not Need.RELEVANCE and metric.identical is not None and not math.isnan(metric.identical)
 
 
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
-    watched = (parse_derived(rule.metric)[1] for rule in comparison.rules if rule.metric not in UNMEASURED)
-    return known.get(next((name for name in watched if name in known), next(iter(known), "")))
+    return known.get(
+        next((name for name in watched_metrics(comparison.judging.similarity_rules) if name in known), next(iter(known), ""))
+    )
 
 
 def find_farthest(metric: Metric, k: int) -> float:
@@ -105,8 +107,8 @@ def explain_run(
     shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
     split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
     known = [each for each in past if each.metric == split.metric]
-    farthest = find_farthest(metric, comparison.k)
-    examples = min(SHOWN_EXAMPLES, comparison.evidence_users)
+    farthest = find_farthest(metric, comparison.measuring.k)
+    examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)
     found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples) if known else None
     naming = _Naming(pairing=pairing, users=users)
     if found is not None:
@@ -120,7 +122,7 @@ def explain_run(
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
-    """Ids of the items that the explanation tells."""
+    """Ids of the items that the explanation names."""
     return frozenset() if explanation is None else frozenset(each.item for each in (*explanation.gained, *explanation.lost))
 
 
@@ -135,10 +137,10 @@ def add_titles(explanation: Explanation | None, titles: Mapping[str, str]) -> Ex
 
 
 def add_explanations(transitions: Iterable[Transition], explanation: Explanation | None) -> tuple[Transition, ...]:
-    """The transitions with what is told of why, where an alert on similarity begins; those on lists say so themselves."""
+    """The transitions with the explanation as text, where an alert on similarity begins; others need none."""
     return tuple(
         replace(each, explanation=write_alert_text(explanation, metric=parse_derived(each.metric)[1], segment=each.segment))
-        if explanation is not None and each.metric not in UNMEASURED and each.to_state is not State.QUIET
+        if explanation is not None and each.kind is RuleKind.SIMILARITY and each.to_state is not State.QUIET
         else each
         for each in transitions
     )
@@ -240,7 +242,7 @@ def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, na
     )
 
 
-def _list_falls(drop: Drop) -> list[SegmentFall]:
+def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
     return [
         SegmentFall(
             segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess
@@ -251,9 +253,9 @@ def _list_falls(drop: Drop) -> list[SegmentFall]:
 
 def _list_rises(change: Change | None, rises: Rises) -> list[ShareRise]:
     """All users, and the segments that it rose in most; none where nothing rose anywhere."""
-    told = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
+    shown = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
     return [
         ShareRise(change=change, segment=each.segment, share=each.share, share_before=each.share_before)
-        for each in told
+        for each in shown
         if rises.total.newly > 0 or each.newly > 0
     ]

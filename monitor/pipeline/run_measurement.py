@@ -19,8 +19,10 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
+    Explanation,
     KeptLists,
     MeasuredRun,
+    MeasuringPlan,
     NoiseFloor,
     Pairing,
     Panel,
@@ -49,7 +51,7 @@ from monitor.summaries import SegmentRows, rows_of_segments
 class Measurement:
     """What a run measured, and in words what it could not.
 
-    ``troubles`` are sentences about arms that could not be read as a whole; ``notes`` say of a reason what happened first;
+    ``troubles`` are sentences about arms that could not be read as a whole; ``notes``: of a reason, what happened first;
     ``left_out`` are sentences about what was not measured although it is wanted.
     """
 
@@ -91,34 +93,30 @@ def measure_slot(
     ``last`` are the lists of the comparison's last run, for what compares an arm with itself; ``splits`` what earlier healthy
     runs left, oldest first, to explain this one by.
     """
-    deadline = watch.clock.monotonic() + comparison.deadline.total_seconds()
+    measuring = comparison.measuring
+    deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
-        asked = arms if watch.clock.now() >= slot + comparison.relevance_after else replace(arms, relevance=None)
+        asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
         answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
-        pairing = _pair(panel, answers, comparison.k)
+        pairing = _pair(panel, answers, measuring.k)
         troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
     with watch.stage("score"):
-        metrics, unmeasured = scorable_metrics(comparison, pairing.batch)
-        by_metric = score_all(pairing.batch, metrics)
-        floor, no_floor = _measure_floor(comparison, panel, pairing, answers, metrics, last)
-        by_metric, bounds = add_floor(by_metric, floor, metrics, comparison.k)
-        scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+        scored = _score(measuring, panel, pairing, answers, last)
+        metrics, scores = scored.metrics, scored.scores
         del answers
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison, segments, scores, metrics, bounds)
+        summaries = summarize_scores(comparison.judging.similarity_rules, measuring.k, segments, scores, metrics, scored.bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
-        catalogue_size = max(comparison.catalogue_size or 0, count_listed(pairing.batch)) or None
-        arm_scores = _measure_arms(comparison, pairing, scores, segments, last)
-        lists = keep_lists(pairing, scores.users, segments) if comparison.keep_lists else None
+        catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
+        arm_scores = _measure_arms(measuring, pairing, scores, segments, last)
+        lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
     with watch.stage("explain"):
-        chosen = choose_metric(comparison, metrics)
-        explained = None if chosen is None else explain_run(comparison, pairing, scores.users, segments, chosen, splits)
-        found = explained.explanation if explained else None
+        split, found = _explain(comparison, pairing, scores.users, segments, metrics, splits)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
     measured = MeasuredRun(
@@ -130,13 +128,47 @@ def measure_slot(
         catalogue_size=catalogue_size,
         lists=lists,
         is_labelled=pairing.batch.labels is not None,
-        split=explained.split if explained else None,
+        split=split,
         explanation=add_titles(found, titles),
         pull_seconds=seconds,
     )
     unweighted = unweighted_note(pairing.batch)
-    left_out = (*lacks, *no_floor, *unmeasured, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
+    left_out = (*lacks, *scored.left_out, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
     return Measurement(run=measured, coverage=pairing.coverage, troubles=troubles, notes=notes, left_out=left_out)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scored:
+    """Scores of the metrics that could be measured and of their noise floor, with the bounds of the latter."""
+
+    metrics: tuple[Metric, ...]
+    scores: Scores
+    bounds: Mapping[str, tuple[float, float]]
+    left_out: tuple[str, ...]
+
+
+def _score(measuring: MeasuringPlan, panel: Panel, pairing: Pairing, answers: Answers, last: KeptLists | None) -> _Scored:
+    metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
+    by_metric = score_all(pairing.batch, metrics)
+    floor, no_floor = _measure_floor(measuring, panel, pairing, answers, metrics, last)
+    by_metric, bounds = add_floor(by_metric, floor, metrics, measuring.k)
+    scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
+    return _Scored(metrics=metrics, scores=scores, bounds=bounds, left_out=(*no_floor, *unmeasured))
+
+
+def _explain(
+    comparison: Comparison,
+    pairing: Pairing,
+    users: pd.Index[str],
+    segments: SegmentRows,
+    metrics: Sequence[Metric],
+    splits: Sequence[Split],
+) -> tuple[Split | None, Explanation | None]:
+    chosen = choose_metric(comparison, metrics)
+    if chosen is None:
+        return None, None
+    found = explain_run(comparison, pairing, users, segments, chosen, splits)
+    return found.split, found.explanation
 
 
 def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
@@ -144,7 +176,7 @@ def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
 
 
 def _measure_floor(
-    comparison: Comparison,
+    measuring: MeasuringPlan,
     panel: Panel,
     pairing: Pairing,
     answers: Answers,
@@ -152,11 +184,11 @@ def _measure_floor(
     last: KeptLists | None,
 ) -> tuple[dict[str, Floats], tuple[str, ...]]:
     """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
-    recalled, lack = last_baseline(comparison, last)
+    recalled, lack = last_baseline(measuring.noise_floor, last)
     again = answers.again if recalled is None else recalled
     if again is None:
         return {}, (lack,) if lack else ()
-    return measure_floor(panel, pairing, (answers.baseline, again), comparison.k, metrics, answers.weights), ()
+    return measure_floor(panel, pairing, (answers.baseline, again), measuring.k, metrics, answers.weights), ()
 
 
 def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
@@ -165,23 +197,23 @@ def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
 
 
 def _measure_arms(
-    comparison: Comparison, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
+    measuring: MeasuringPlan, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
 ) -> tuple[ArmScore, ...]:
-    if not comparison.arm_metrics:
+    if not measuring.arm_metrics:
         return ()
     return measure_arms(
         pairing.batch,
         segments,
-        [parse_arm_metric(name) for name in comparison.arm_metrics],
-        catalogue_size=comparison.catalogue_size,
-        last=None if last is None else recode_last_lists(last, scores.users, pairing, comparison.k),
+        [parse_arm_metric(name) for name in measuring.arm_metrics],
+        catalogue_size=measuring.catalogue_size,
+        last=None if last is None else recode_last_lists(last, scores.users, pairing, measuring.k),
     )
 
 
-def needs_last(comparison: Comparison) -> bool:
-    """Whether the noise floor or an arm-wide metric of the comparison looks back at the last run."""
-    return comparison.noise_floor is NoiseFloor.TEMPORAL or any(
-        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in comparison.arm_metrics
+def needs_last(measuring: MeasuringPlan) -> bool:
+    """Whether the noise floor or an arm-wide metric looks back at the last run."""
+    return measuring.noise_floor is NoiseFloor.TEMPORAL or any(
+        parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in measuring.arm_metrics
     )
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from monitor.metrics import Metric, Need, parse, score_all
 from monitor.model import (
-    UNMEASURED,
     Comparison,
     DerivedMetric,
     Evidence,
     ItemWeights,
     KeptLists,
+    MeasuringPlan,
     NoiseFloor,
     PairBatch,
     Pairing,
     Panel,
     Pull,
+    RelevanceTable,
     Scores,
+    SimilarityRule,
     Statistic,
     Summary,
     parse_derived,
@@ -31,49 +33,60 @@ from monitor.pairing.ids import decode
 from monitor.summaries import choose_evidence, summarize_segments
 
 _NOT_KNOWN = {
-    Need.SCORES: "neither arm tells scores",
+    Need.SCORES: "neither arm gives scores",
     Need.ITEM_WEIGHTS: "the weights of items are not known",
 }
 
 
-def scorable_metrics(comparison: Comparison, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
-    """The comparison's metrics that this batch can be scored by, and sentences about those that it cannot.
-
-    Nothing is said of relevance that is not there: it may arrive later.
-    """
-    metrics = tuple(parse(name) for name in comparison.metrics)
+def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
+    """The wanted metrics that this batch can be scored by, and sentences about the others."""
+    metrics = tuple(parse(name) for name in measuring.metrics)
     known = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
     lacking: dict[Need, list[str]] = {}
     for metric in metrics:
         if metric.need is not None and known[metric.need] is None:
             lacking.setdefault(metric.need, []).append(str(metric))
+    # No sentence about relevance that is not known: it may arrive later.
     left_out = tuple(
         f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}" for need, names in lacking.items() if need in _NOT_KNOWN
     )
     return tuple(metric for metric in metrics if metric.need is None or metric.need not in lacking), left_out
 
 
-def relevance_metrics(comparison: Comparison) -> tuple[Metric, ...]:
-    """The comparison's metrics that need relevance."""
-    return tuple(metric for metric in map(parse, comparison.metrics) if metric.need is Need.RELEVANCE)
+def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
+    """The wanted metrics that need relevance."""
+    return tuple(metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE)
+
+
+def watched_metrics(rules: Iterable[SimilarityRule]) -> Iterator[str]:
+    """Names of the metrics that the rules watch, themselves or by a series derived from them, in their order."""
+    return (parse_derived(rule.metric)[1] for rule in rules)
 
 
 def summarize_scores(
-    comparison: Comparison,
+    rules: Iterable[SimilarityRule],
+    k: int,
     segments: Mapping[str, npt.NDArray[np.intp]],
     scores: Scores,
     metrics: Sequence[Metric],
     bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the comparison's rules ask for; ``segments`` are rows of the scores.
+    """Summaries with the statistics that the rules ask for; ``segments`` are rows of the scores.
 
     ``bounds`` of the scores that are not those of ``metrics``.
     """
     wanted: dict[str, list[Statistic]] = {}
-    for rule in (each for each in comparison.rules if each.metric not in UNMEASURED):
-        wanted.setdefault(rule.metric, []).append(Statistic.parse(rule.statistic))
-    ranges = {str(metric): metric.bounds(comparison.k) for metric in metrics} | dict(bounds or {})
+    for rule in rules:
+        wanted.setdefault(rule.metric, []).append(rule.statistic)
+    ranges = {str(metric): metric.bounds(k) for metric in metrics} | dict(bounds or {})
     return summarize_segments(segments, scores.by_metric, ranges=ranges, wanted=wanted)
+
+
+def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None) -> Scores:
+    """Scores of the users of kept lists, cut to k. All of them had been compared, so rows and segments stay as they were."""
+    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
+    pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
+    return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
 
 
 def gather_evidence(
@@ -83,10 +96,10 @@ def gather_evidence(
     if not metrics:
         return ()
     by_name = {str(metric): metric for metric in metrics}
-    watched = (name for rule in comparison.rules if (name := parse_derived(rule.metric)[1]) in by_name)
+    watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in by_name)
     metric = by_name[next(watched, str(metrics[0]))]
     chosen = choose_evidence(
-        scores.by_metric[str(metric)], comparison.evidence_users, higher_is_more_alike=metric.higher_is_more_alike
+        scores.by_metric[str(metric)], comparison.measuring.evidence_users, higher_is_more_alike=metric.higher_is_more_alike
     )
     return tuple(
         Evidence(
@@ -108,9 +121,9 @@ def _defined(value: np.float64) -> float | None:
 ScoreRange = tuple[float, float]
 
 
-def last_baseline(comparison: Comparison, last: KeptLists | None) -> tuple[Pull | None, str | None]:
+def last_baseline(floor: NoiseFloor | None, last: KeptLists | None) -> tuple[Pull | None, str | None]:
     """The baseline's lists of the last run where they are its floor, else why there are none; nothing for another floor."""
-    if comparison.noise_floor is not NoiseFloor.TEMPORAL:
+    if floor is not NoiseFloor.TEMPORAL:
         return None, None
     if last is None:
         return None, "noise_floor: no earlier run kept its lists"

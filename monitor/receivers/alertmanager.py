@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
-from monitor.model import Message, Transition, Treatment
+from monitor.model import Message, Transition, Treatment, format_instant
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
-from monitor.receivers.message.safe_text import comparison_url, moment
+from monitor.receivers.message.safe_text import comparison_url
 
 PATH = "/api/v2/alerts"
 
@@ -116,8 +116,8 @@ def alert_of(
     return {
         "labels": {**(labels or {}), **alert_labels(transition)},
         "annotations": alert_annotations(transition),
-        "startsAt": moment(starts_at),
-        "endsAt": moment(ends_at),
+        "startsAt": format_instant(starts_at),
+        "endsAt": format_instant(ends_at),
         "generatorURL": comparison_url(transition, external_url),
     }
 

@@ -1,4 +1,9 @@
-"""Apprise, an extra: chat and mail services without a receiver of their own here, each named by one of Apprise's URLs."""
+"""Apprise, an extra: chat and mail services without a receiver of their own here, each named by one of Apprise's URLs.
+
+Each URL is notified by itself. One that did not accept a message is tried again, and those that did do not get it twice; this
+is remembered in memory, so after a restart they may. Whatever is not a plain success is a failure, and none is
+permanent, since Apprise does not say why.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +43,7 @@ def open_service(name: str, url: str) -> apprise.Apprise:
         msg = f"{name} is no URL that Apprise can read: see its list of services for the form"
         raise ConfigError(msg)
     if "overflow=" not in url.lower():
-        # By itself Apprise sends what is too long for a service, which then refuses it; the beginning says what matters.
+        # By itself Apprise sends what is too long for a service, which then refuses it; what matters comes first.
         for each in service:
             each.overflow_mode = apprise.OverflowMode.TRUNCATE
     return service
@@ -138,10 +143,10 @@ class AppriseReceiver:
         self._delivered.add(key, [name for name, outcome in outcomes.items() if outcome == _SUCCESS])
         failed = {name: outcome for name, outcome in outcomes.items() if outcome != _SUCCESS}
         if failed:
-            said = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
+            ended = ", ".join(f"{name} ended with {outcome}" for name, outcome in failed.items())
             taken = len(names) - len(failed)
             may_be_known = taken > 0 or not _NEVER_SENT.issuperset(failed.values())
-            msg = f"{self.name}: {said}; {taken} of {len(names)} services have the message, and it will be tried again"
+            msg = f"{self.name}: {ended}; {taken} of {len(names)} services have the message, and it will be tried again"
             raise DeliveryError(msg, permanent=False, may_be_known=may_be_known)
 
     def close(self) -> None:

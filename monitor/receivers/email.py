@@ -1,9 +1,9 @@
 """E-mail over SMTP: a mail for each message, one thread for each incident.
 
-A mail goes to all of ``to`` in one exchange. Those who are refused for now keep the delivery waiting, and only they are sent
-it again; those who are refused for good make it fail for good once everybody else has it: the error names them and says that
-the others have the mail. Which of them have it is remembered in memory; after a restart the same mail may come twice, then with
-the same Message-ID.
+A mail goes to all of ``to`` in one exchange. Addresses that are refused for now keep the delivery waiting, and only they
+are tried again; addresses that are refused for good make it fail for good once all others have the mail, and the error names
+them. Which of them have it is remembered in memory; after a restart the same mail may come twice, then with the same
+Message-ID.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Email:
         self._delivered = DeliveredRecipients()
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Mail a message to whoever does not have it yet. DeliveryError when somebody was refused, permanent when for good."""
+        """Mail a message to the addresses that do not have it yet. DeliveryError when one was refused."""
         key, options = idempotency_key(message, now), self._options
         content = content_of(message, self._external_url)
         mail = compose_mail(message, content, sender=options.sender, to=options.to, key=key, now=now)
@@ -172,7 +172,7 @@ def compose_mail(
 
 
 def mail_subject(message: Message) -> str:
-    """Status, severity, comparison, and what tells this incident from others."""
+    """Status, severity, comparison, and a mark of the incident."""
     name = clean(message.comparison, _LONGEST_NAME)
     return f"[{STATUS_WORDS[message.status]}] {message.severity}: {name} (rankwatch incident {_digest(message.incident)[:8]})"
 

@@ -17,7 +17,7 @@ from monitor.ports import Receiver
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 LONGEST_TIMEOUT = timedelta(seconds=30)
-"""A delivery is leased for longer than this, so that nobody else sends it meanwhile."""
+"""Deliveries are leased for longer than this, so that no other daemon sends them meanwhile."""
 
 
 def check_url(text: str) -> str:
@@ -111,5 +111,5 @@ class ReceiverEntry(Options, ABC):
 
 
 def repeated(every: timedelta | None) -> Treatment:
-    """The treatment of who gets the messages of incidents, and those that last again this often."""
+    """The treatment of a receiver that gets the messages of incidents, and repetitions this often."""
     return Treatment(repeat_every_s=None if every is None else every.total_seconds())

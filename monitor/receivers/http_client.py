@@ -33,14 +33,14 @@ _ADVICE = {
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
 _OF_MESSAGE = frozenset({400, 413, 422})
-"""Statuses that are about the message, not about who sends it where."""
+"""Statuses that are about the message, not about sender or address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpAnswer:
     """Status and headers of an answer, and the first 16 KiB of its body; None where it did not come to its end.
 
-    Whoever shows the body takes care that it echoes no secret.
+    The body may echo secrets: receivers show only what they know to be none.
     """
 
     status: int
@@ -114,7 +114,7 @@ class HttpClient:
             transport.cut()
             if answer_so_far is not None:
                 return answer_so_far
-            reason = self._http.describe(error, self._timeout_s)
+            reason = self._http.failure_reason(error, self._timeout_s)
         else:
             if answer.body is not None:
                 self._idle.append(transport)
@@ -130,19 +130,21 @@ class HttpClient:
             request = self._http.prepare(method, self._url, headers, exchange.body)
             response = exchange.transport.send(request, timeout=exchange.deadline)
             exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
-            body = self._http.read_body(response.raw, exchange.deadline)
+            body = self._http.read_answer(response.raw, exchange.deadline)
         finally:
             exchange.transport.finish(keep=body is not None)
         return replace(exchange.answer, body=body)
 
 
-def require_accepted(answer: HttpAnswer, *, who: str, now: datetime, said: str | None = None, is_bounded: bool = False) -> None:
+def require_accepted(
+    answer: HttpAnswer, *, who: str, now: datetime, reason: str | None = None, is_bounded: bool = False
+) -> None:
     """Return if the receiver accepted the message (2xx), else DeliveryError.
 
     Permanent: 4xx, which says that the same message will be refused again, but for 408, 421, 425 and 429. Not permanent:
     these, 5xx, after which the message may be known, and redirects, which are never followed. ``Retry-After`` is handed on.
-    ``said``: what its body says, fit to be shown. ``is_bounded``: the message has the same size however many changes it
-    reports, so that a part of it would be refused as well.
+    ``reason``: what its body gives as the reason, fit to be shown. ``is_bounded``: the message has the same size however many
+    changes it reports, so that a part of it would be refused as well.
     """
     status = answer.status
     if answer.is_accepted:
@@ -151,7 +153,7 @@ def require_accepted(answer: HttpAnswer, *, who: str, now: datetime, said: str |
     advice = _ADVICE.get(status, "it refuses this message" if is_permanent else "it will be tried again")
     if 300 <= status < 400:  # noqa: PLR2004 - likewise
         advice = "redirects are not followed: write the final URL"
-    msg = f"{who} answered {answer.status_name}: {advice}{f' ({said})' if said else ''}"
+    msg = f"{who} answered {answer.status_name}: {advice}{f' ({reason})' if reason else ''}"
     raise DeliveryError(
         msg,
         permanent=is_permanent,

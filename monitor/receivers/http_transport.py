@@ -28,7 +28,7 @@ VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, U
 """What requests, urllib3 and the standard library raise when there is no answer."""
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
-"""What is kept of an answer's body, to show a person what it says."""
+"""What is kept of an answer's body, to be shown to people."""
 
 
 class RequestBody(io.BytesIO):
@@ -57,6 +57,7 @@ class Transport(BaseAdapter):
         )
         self._lock = threading.Lock()
         self._is_cut = self._is_done = False
+        self._sock: socket.socket | None = None  # the connection forgets its own once it knows that the answer ends it
 
     def send(self, request: requests.PreparedRequest, *_: object, timeout: Deadline, **__: object) -> requests.Response:  # type: ignore[override]  # one deadline in place of two time-outs
         """Send the request and wait for status and headers. OverdueError when it was cut before it was sent."""
@@ -66,10 +67,11 @@ class Transport(BaseAdapter):
             # Half the time for each address of the name, so that one that is dead leaves time for another.
             connection.timeout = timeout.remaining_s / 2
             connection.connect()
+        self._sock = connection.sock
         if self._is_cut:
             raise OverdueError
         connection.timeout = timeout.remaining_s
-        connection.sock.settimeout(connection.timeout)
+        self._sock.settimeout(connection.timeout)
         method, headers = request.method or "", dict(request.headers)
         connection.request(method, request.path_url, request.body, headers, preload_content=False, decode_content=False)
         return HTTPAdapter().build_response(request, connection.getresponse())
@@ -80,9 +82,9 @@ class Transport(BaseAdapter):
             self._is_cut = True
             if self._is_done:
                 self.close()
-            elif (sock := self._connection.sock) is not None:
+            elif self._sock is not None:
                 with suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+                    self._sock.shutdown(socket.SHUT_RDWR)
 
     def finish(self, *, keep: bool) -> None:
         """Nothing is under way any more: close the connection, or keep it for the next request."""
@@ -103,7 +105,7 @@ def prepare(method: str, url: str, headers: Mapping[str, str], body: RequestBody
     return requests.Request(method, url, headers={**own, **headers}, data=data).prepare()
 
 
-def read_body(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
+def read_answer(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body that is read to its end as it comes; None where it is too late, too large or broken."""
     kept, size = bytearray(), 0
     try:
@@ -117,7 +119,7 @@ def read_body(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     return bytes(kept)
 
 
-def describe(error: Exception, timeout_s: float) -> str:
+def failure_reason(error: Exception, timeout_s: float) -> str:
     """What kept an answer from coming, and what to do; nothing of the URL."""
     chain = list(_chain(error))
     if isinstance(error, OverdueError) or any(isinstance(link, TimeoutError) for link in chain):

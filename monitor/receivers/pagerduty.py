@@ -14,11 +14,11 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity, Treatment
+from monitor.model import Message, MessageStatus, Severity, Treatment, format_instant
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, content_of
-from monitor.receivers.message.safe_text import bounded_line, clean, moment
+from monitor.receivers.message.safe_text import bounded_line, clean
 
 _KEY = re.compile(r"[0-9A-Za-z]{32}")
 
@@ -97,7 +97,7 @@ def _payload(message: Message, account: MessageContent) -> dict[str, object]:
         "summary": bounded_line(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
         "severity": _SEVERITIES[message.severity],
-        "timestamp": moment(lead.at),
+        "timestamp": format_instant(lead.at),
         "component": clean(lead.segment, _MAX_NAME),
         "group": comparison,
         "class": clean(lead.alert, _MAX_NAME),
@@ -106,7 +106,7 @@ def _payload(message: Message, account: MessageContent) -> dict[str, object]:
 
 
 def _details(account: MessageContent) -> dict[str, object]:
-    told: dict[str, object] = {
+    details: dict[str, object] = {
         "changes": [_detail(change) for change in account.changes],
         "more": account.more,
         "why": account.why,
@@ -119,7 +119,7 @@ def _details(account: MessageContent) -> dict[str, object]:
         ],
         "commands": account.commands,
     }
-    return {name: said for name, said in told.items() if said}
+    return {name: detail for name, detail in details.items() if detail}
 
 
 def _detail(change: ChangeContent) -> dict[str, object]:
@@ -141,12 +141,12 @@ class PagerDuty:
         self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Trigger, acknowledge or resolve the incident's alert. DeliveryError when PagerDuty did not say that it took it."""
+        """Trigger, acknowledge or resolve the incident's alert. DeliveryError when it did not confirm that."""
         key = self._options.routing_key.get_secret_value()
         event = pagerduty_event(message, key, self._external_url)
         body = json.dumps(event, ensure_ascii=False, allow_nan=False).encode()
         answer = self._client.post(body, {"Content-Type": "application/json"})
-        require_accepted(answer, who=self._client.who, now=now, said=_reason(answer, key), is_bounded=True)
+        require_accepted(answer, who=self._client.who, now=now, reason=_reason(answer, key), is_bounded=True)
         _require_success(answer, self._client.who, key)
 
     def close(self) -> None:
@@ -155,11 +155,11 @@ class PagerDuty:
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
-    """What came to its end must say that it succeeded: ``status`` holds a short error where it did not, even with a 202."""
+    """A whole answer must report success: ``status`` holds a short error where it did not, even with a 202."""
     if not answer.is_accepted or answer.body is None or _read(answer.body).get("status") == "success":
         return
-    said = _reason(answer, key)
-    what = f"{who} answered {answer.status_name} but not success{f' ({said})' if said else ''}"
+    reason = _reason(answer, key)
+    what = f"{who} answered {answer.status_name} but not success{f' ({reason})' if reason else ''}"
     msg = f"{what}: check its URL; it will be tried again"
     raise DeliveryError(msg, permanent=False, may_be_known=True)
 
@@ -173,11 +173,11 @@ def _read(body: bytes) -> dict[str, object]:
 
 
 def _reason(answer: HttpAnswer, key: str) -> str | None:
-    """What the answer says went wrong, on one line, without any piece of the key that it may echo."""
+    """What the answer gives as the error, on one line, without any piece of the key that it may echo."""
     found = _read(answer.body or b"")
     errors = found.get("errors")
-    said = [found.get("message"), *(errors if isinstance(errors, list) else [])]
-    line = clean("; ".join(text for text in said if isinstance(text, str)), 4 * _LONGEST_REASON)
+    texts = [found.get("message"), *(errors if isinstance(errors, list) else [])]
+    line = clean("; ".join(text for text in texts if isinstance(text, str)), 4 * _LONGEST_REASON)
     return clean(_WORD.sub(lambda word: "***" if _gives_away(word[0], key) else word[0], line), _LONGEST_REASON) or None
 
 

@@ -1,4 +1,11 @@
-"""Dead-man pings in the manner of Healthchecks: a POST when a run starts, and one when it ends, well or not."""
+"""Dead-man pings in the manner of Healthchecks: a POST when a run starts, and one when it ends, well or not.
+
+The service on the other side raises the alarm when the pings stay away, and so also when nothing here is able to. Pinged are
+``URL/start``, then ``URL`` (a run that is ``ok``) or ``URL/fail`` (any other, with the reason as the body), each with
+``?rid=UUID``, the same for both pings of a run. A run that was given back unfinished, or that another daemon has taken over,
+ends with no ping. Several comparisons may share a URL, but then the pings of one hide that those of another stay away: give
+each its own. Pings are sent one after the other from a thread of their own, so that no run waits for them.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +24,8 @@ from pydantic import Field
 
 from monitor.errors import DeliveryError
 from monitor.model import Claim, format_instant
-from monitor.options import ConfigPath, Options
-from monitor.receivers.fields import ReceiverName, SecretUrl, Timeout
+from monitor.options import Options
+from monitor.receivers.fields import CaFile, ReceiverName, SecretUrl, Timeout
 from monitor.receivers.http_client import HttpClient, require_accepted
 from monitor.receivers.message.safe_text import clean
 
@@ -26,7 +33,7 @@ _Name = Annotated[str, Field(min_length=1)]
 
 
 class PingOptions(Options):
-    """Ping a URL when a run starts, ends well or fails; whoever is behind it notices when the pings stay away."""
+    """Ping a URL when a run starts, ends well or fails; the service behind it notices when the pings stay away."""
 
     url: SecretUrl = Field(
         description="Where to ping, as with Healthchecks: `/start` and `/fail` go behind its path. A secret, never shown."
@@ -38,14 +45,14 @@ class PingOptions(Options):
         description="Only runs of these (default: of all).",
     )
     name: ReceiverName = Field("ping", description="Name in the log.")
-    ca_file: ConfigPath | None = Field(None, description="PEM file of the authorities to trust instead of the usual ones.")
+    ca_file: CaFile = None
     timeout: Timeout = Field(timedelta(seconds=10), description="How long one ping may take from first to last byte.")
 
 
 RETRY_WAITS_S = (1.0, 5.0)
 """How long to rest before each further try of a ping."""
 _WAITING = 64
-"""Most pings that wait; of more the oldest are dropped, for the newest say how things stand."""
+"""Most pings that wait; of more the oldest are dropped, for the newest show the present state."""
 _LONGEST_REASON = 1000
 
 log = structlog.get_logger(__name__)
@@ -61,13 +68,13 @@ class Ping:
 
 
 def _ignore_outcome(_name: str, _outcome: str) -> None:
-    """Hears what becomes of pings where nobody else does."""
+    """The default: outcomes of pings are not counted."""
 
 
 class RunPings:
-    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and says whether it was called off.
+    """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and returns whether it was called off.
 
-    ``on_outcome`` hears the ping's name with ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
+    ``on_outcome`` is called with the ping's name and ``sent``, ``failed`` (given up) or ``dropped`` (pushed out by newer ones).
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class SlackOptions(ReceiverEntry):
     kind: ClassVar[str] = "slack"
 
     url: SecretUrl = Field(
-        description="The incoming webhook's URL, https://hooks.slack.com/services/... Treated as a secret: who has it can post."
+        description="The incoming webhook's URL, https://hooks.slack.com/services/... A secret: it lets anybody post."
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)
@@ -161,8 +161,8 @@ def _reason(change: ChangeContent, *, is_alone: bool) -> str:
 
 
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
-    told = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
-    return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in told]
+    texts = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
+    return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
 
 
 def _line(change: ChangeContent) -> str:
@@ -233,8 +233,8 @@ class Slack:
         self._pace.wait()
         answer = self._client.post(body, {"Content-Type": "application/json; charset=utf-8"})
         code = (answer.body or b"").decode("ascii", "replace").strip()
-        said = f"{code}: {_REASONS[code]}" if code in _REASONS else None
-        require_accepted(answer, who=self._client.who, now=now, said=said, is_bounded=True)
+        reason = f"{code}: {_REASONS[code]}" if code in _REASONS else None
+        require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=True)
         _require_ok(answer, self._client.who)
 
     def close(self) -> None:

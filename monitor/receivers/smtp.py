@@ -1,8 +1,8 @@
 """One SMTP exchange under one deadline, and what the server's codes mean for a delivery.
 
 The deadline holds for the whole exchange: looking up the name, connecting, TLS, every command and every answer. 5xx is
-permanent, but for what a server says before it knows who it talks to; 4xx, silence and broken connections may pass. Errors
-name the step, the code and the enhanced code; never what else the server said, which may echo anything.
+permanent, but for what a server answers before MAIL or a login; 4xx, silence and broken connections may pass. Errors
+name the step, the code and the enhanced code; never the rest of its text, which may echo anything.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServerAddress:
-    """Where a mail server is and how to speak to it: ``tls`` is ``starttls``, ``implicit`` or ``none``."""
+    """Where a mail server is and how to connect to it: ``tls`` is ``starttls``, ``implicit`` or ``none``."""
 
     host: str
     port: int
@@ -90,7 +90,7 @@ class SmtpClient:
     timeout_s: float
 
     def send(self, content: bytes, *, sender: str, to: Sequence[str]) -> Mapping[str, Refusal]:
-        """Hand over the mail; those of ``to`` that were refused while others were not. DeliveryError when nobody has it."""
+        """Hand over the mail; those of ``to`` that were refused while others were not. DeliveryError when none has it."""
         exchange = _Exchange(sender=sender, to=to, content=content, deadline=Deadline.after(self.timeout_s))
         try:
             BackgroundCall(partial(self._connect_and_send, exchange), name="smtp").wait(exchange.deadline)
@@ -98,7 +98,7 @@ class SmtpClient:
             failure = self._explain(error, may_be_known=exchange.may_be_known)
         if exchange.refused is not None:
             return exchange.refused
-        # Raised out here so that no traceback chains to an error whose text holds what the server said.
+        # Raised out here so that no traceback chains to an error whose text holds the server's own.
         raise failure
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
@@ -129,7 +129,7 @@ class SmtpClient:
                         await client.quit(timeout=_QUIT_S)
         finally:
             if isinstance(exchange.transport, asyncio.WriteTransport):
-                exchange.transport.abort()  # a closed one would wait for the server's goodbye
+                exchange.transport.abort()  # a closed one would wait for the server to close too
             await asyncio.sleep(0)
 
     async def _converse(self, client: aiosmtplib.SMTP, exchange: _Exchange) -> Mapping[str, Refusal]:
@@ -204,7 +204,7 @@ class SmtpClient:
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:
-    """Whom to trust: the usual authorities, or those of a file alone. ConfigError when it holds none."""
+    """The authorities to trust: the usual ones, or those of a file alone. ConfigError when it holds none."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:

@@ -1,4 +1,26 @@
-"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4."""
+"""A signed POST of JSON to any URL: the body of Alertmanager's webhooks, version 4.
+
+Programs that accept Alertmanager's webhooks accept these. One request is one message. A message may come twice, then with
+the same ``Idempotency-Key: <incident>:<digest of the changes>``. The body::
+
+    {"version": "4", "groupKey": INCIDENT, "truncatedAlerts": 0, "status": "firing" | "resolved", "receiver": NAME,
+     "groupLabels": {"comparison": ..., "severity": ...}, "commonLabels": {...}, "commonAnnotations": {...},
+     "externalURL": "...", "alerts": [
+        {"status": "firing" | "resolved", "labels": {"alertname": ..., "comparison": ..., "segment": ..., "severity": ...,
+         "metric": ..., "statistic": ..., and those of the rule}, "annotations": {...}, "startsAt": "...", "endsAt": "...",
+         "generatorURL": "...", "fingerprint": "..."}]}
+
+``alerts`` are what begins or ends, in the order it was stored, then what fires still. ``status`` is ``resolved`` once nothing
+of the incident fires any more; ``groupKey`` is shared by all messages of the incident and by nothing else. ``endsAt`` of an
+alert that fires is ``0001-01-01T00:00:00Z``, as there. The annotations of an alert are text: ``summary``, ``description``,
+``value``, ``threshold``, ``users``, ``reason``, ``direction``, ``from``, ``to``, ``slot``, ``at``, ``since``, ``dedup_key``
+(shared by a firing and its end and by nothing else), ``explanation``, ``runbook_url``, ``interval`` (95 %, ``low high``),
+``normal``, and ``acknowledgement`` in the message that reports it; those that would be empty are left out.
+
+With a secret each request is signed. To verify it: take ``X-Rankwatch-Timestamp`` (Unix seconds of the sending), refuse what
+is more than five minutes off, compute the HMAC-SHA256, keyed with the secret, of ``timestamp + "." + body``, and compare
+``"sha256=" + hex digest`` with ``X-Rankwatch-Signature`` in constant time, on the raw bytes of the body. `verify` does this.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +33,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Message, MessageStatus, Transition, Treatment
+from monitor.model import Message, MessageStatus, Transition, Treatment, format_instant
 from monitor.receivers.fields import (
     CaFile,
     HeaderSecret,
@@ -24,7 +46,7 @@ from monitor.receivers.fields import (
 from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
-from monitor.receivers.message.safe_text import clean, comparison_url, moment
+from monitor.receivers.message.safe_text import clean, comparison_url
 
 
 class WebhookOptions(ReceiverEntry):
@@ -81,14 +103,14 @@ _NO_END = "0001-01-01T00:00:00Z"
 
 def webhook_body(message: Message, *, receiver: str, external_url: str, max_alerts: int = 0) -> dict[str, Any]:
     """The body, as this module's docstring describes it; at most ``max_alerts`` alerts, all of them for 0."""
-    told = _alerts_of(message)
-    shown = told[:max_alerts] if max_alerts else told
+    alerts_due = _alerts_of(message)
+    shown = alerts_due[:max_alerts] if max_alerts else alerts_due
     acknowledged = {each.dedup_key: clean(each.reason) for each in message.changes if each.is_acknowledgement}
     alerts = [_alert(change, external_url, acknowledged.get(change.dedup_key, "")) for change in shown]
     return {
         "version": "4",
         "groupKey": message.incident,
-        "truncatedAlerts": len(told) - len(shown),
+        "truncatedAlerts": len(alerts_due) - len(shown),
         "status": "resolved" if message.status is MessageStatus.RESOLVED else "firing",
         "receiver": receiver,
         "groupLabels": {"comparison": clean(message.comparison, 256), "severity": message.severity.value},
@@ -105,23 +127,23 @@ def count_fewest(message: Message) -> int:
 
 
 def _alerts_of(message: Message) -> list[Transition]:
-    """Starts and ends that are told, then what fires still, acknowledged first; a firing once, by the last that is known."""
-    told = {change.dedup_key: change for change in message.changes if not change.is_acknowledgement}
+    """Starts and ends, then what fires still, acknowledged first; a firing once, by the last that is known."""
+    changed = {change.dedup_key: change for change in message.changes if not change.is_acknowledgement}
     acknowledged = {change.dedup_key for change in message.changes if change.is_acknowledgement}
     still = sorted(message.firing, key=lambda start: start.dedup_key not in acknowledged)
-    return list({**told, **{start.dedup_key: start for start in still if start.dedup_key not in told}}.values())
+    return list({**changed, **{start.dedup_key: start for start in still if start.dedup_key not in changed}}.values())
 
 
 def _alert(change: Transition, external_url: str, acknowledgement: str) -> dict[str, Any]:
     """One alert. An end does not know when its firing began; it names the slot of it."""
     labels = alert_labels(change)
-    said = {**alert_annotations(change), **_figures(change), "acknowledgement": acknowledgement}
+    annotations = {**alert_annotations(change), **_figures(change), "acknowledgement": acknowledgement}
     return {
         "status": "firing" if change.is_start else "resolved",
         "labels": labels,
-        "annotations": {name: text for name, text in sorted(said.items()) if text},
-        "startsAt": moment(change.at if change.is_start else min(change.since, change.at)),
-        "endsAt": _NO_END if change.is_start else moment(change.at),
+        "annotations": {name: text for name, text in sorted(annotations.items()) if text},
+        "startsAt": format_instant(change.at if change.is_start else min(change.since, change.at)),
+        "endsAt": _NO_END if change.is_start else format_instant(change.at),
         "generatorURL": comparison_url(change, external_url),
         "fingerprint": label_fingerprint(labels),
     }
@@ -135,9 +157,9 @@ def _figures(change: Transition) -> dict[str, str]:
         "direction": change.direction.value,
         "from": change.from_state.value,
         "to": change.to_state.value,
-        "slot": moment(change.slot),
-        "at": moment(change.at),
-        "since": moment(change.since),
+        "slot": format_instant(change.slot),
+        "at": format_instant(change.at),
+        "since": format_instant(change.since),
         "interval": "" if change.interval is None else " ".join(f"{bound:.6g}" for bound in change.interval),
         "normal": "" if change.normal is None else f"{change.normal:.6g}",
     }
@@ -179,9 +201,9 @@ class Webhook:
 
     def _post(self, message: Message, most: int, now: datetime) -> tuple[HttpAnswer, int]:
         """The answer to at most so many alerts, and how many they were."""
-        told = webhook_body(message, receiver=self.name, external_url=self._external_url, max_alerts=most)
-        body = json.dumps(told, allow_nan=False).encode()
-        return self._client.post(body, self._headers(message, body, now)), len(told["alerts"])
+        content = webhook_body(message, receiver=self.name, external_url=self._external_url, max_alerts=most)
+        body = json.dumps(content, allow_nan=False).encode()
+        return self._client.post(body, self._headers(message, body, now)), len(content["alerts"])
 
     def _headers(self, message: Message, body: bytes, now: datetime) -> dict[str, str]:
         headers = {name: secret.get_secret_value() for name, secret in self._options.headers.items()}

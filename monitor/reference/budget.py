@@ -20,7 +20,7 @@ class Budget:
 
     ``looks`` maps what is judged in every segment (such as ``drop mean of extended_tau`` or ``trend p05 of rbo``) to a weight.
     Half of the budget goes to ``all``, the rest in equal parts to the other segments (each takes the whole where the other is
-    absent); within a segment the weights say.
+    absent); within a segment it follows the weights.
 
     Promise: the shares sum to 1 / (SAFETY runs). A drop rule whose healthy runs breach with at most its share, given the past,
     and a trend rule that fires at evidence 1 / share are both e-detectors with that average run length; their weighted sum is

@@ -38,7 +38,7 @@ def find_median(values: Floats) -> Floats:
     """Median of each column, (m,), NaN passed over; NaN where there is nothing. Sorting all columns beats numpy.nanmedian."""
     counts = np.sum(~np.isnan(values), axis=0)
     ordered = np.sort(values, axis=0)
-    return (pick(ordered, (counts - 1) // 2) + pick(ordered, counts // 2)) / 2
+    return (pick_rows(ordered, (counts - 1) // 2) + pick_rows(ordered, counts // 2)) / 2
 
 
 def find_scale(values: Floats) -> Floats:
@@ -55,7 +55,7 @@ def pull_in(values: Floats) -> Floats:
     return near - means
 
 
-def pick(table: Floats, rows: Integers) -> Floats:
+def pick_rows(table: Floats, rows: Integers) -> Floats:
     """``table[rows[j], j]`` for each column j, (m,); NaN where the row lies outside."""
     inside = (rows >= 0) & (rows < len(table))
     if not len(table):

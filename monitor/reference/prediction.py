@@ -31,7 +31,7 @@ class Reference:
 
     ``center`` is the expected value of the next run and ``center_error`` its standard error; ``spread`` the standard deviation
     from run to run of what was seen, sampling error included; ``sampling`` the part of its square that is sampling variance;
-    ``df`` the degrees of freedom of ``spread`` (0: nothing can be said yet, ``spread`` NaN); ``runs`` how many runs carry it.
+    ``df`` the degrees of freedom of ``spread`` (0: too little is known yet, ``spread`` NaN); ``runs`` how many runs carry it.
     """
 
     center: Floats
@@ -87,7 +87,7 @@ class Prediction:
     """Where the next run of m series should lie; arrays (m,).
 
     A healthy run lies under ``low`` with a chance of at most the share asked for, and above ``high`` likewise; the side that
-    is not watched is infinite, and both are where the reference says nothing. (value - ``expected``) / ``scale`` follows
+    is not watched is infinite, and both are where the reference is undefined. (value - ``expected``) / ``scale`` follows
     Student's t with ``df`` degrees of freedom.
     """
 
@@ -104,10 +104,7 @@ def predict(
     """Prediction limits of the next run at the false-alarm ``share`` (one number or (m,), in (0, 0.5)).
 
     ``errors_now`` (m,) are that run's own sampling errors. The variance is that of past runs, plus what this run's sampling
-    variance exceeds theirs by, plus that of the center. It is never below what was seen: a run of more users than usual would
-    need the run-to-run part alone, which few runs cannot tell. The sampling error being known, degrees of freedom grow with its
-    part, by V / s^2 and not by (V / s^2)^2 as in Satterthwaite (1946): s^2 may be low by chance, and with the square false
-    alarms at 1e-4 after five runs come 6.6 times too often. ``direction`` is the side that is watched, both where None.
+    variance exceeds theirs by, plus that of the center. ``direction`` is the side that is watched, both where None.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -127,7 +124,7 @@ def surprise(
 ) -> Floats:
     """One-sided p-values (m,) of a run: the chance that a healthy one lies as far out on the watched side.
 
-    p <= share exactly where `predict` is overstepped. NaN where the reference or the run says nothing.
+    p <= share exactly where `predict` is overstepped. NaN where the reference or the run is undefined.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     sign = 1.0 if direction is Direction.BELOW else -1.0
@@ -145,8 +142,13 @@ def to_normal(p: npt.ArrayLike) -> Floats:
 
 
 def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
-    """Standard deviation of the next value about the center, and its degrees of freedom; NaN where nothing can be said."""
+    """Standard deviation of the next value about the center, and its degrees of freedom; NaN where undefined."""
     estimated = reference.spread**2 + reference.center_error**2
+    # Never below what was seen: a run of more users than usual would need the run-to-run part alone, which few runs cannot
+    # estimate.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
+    # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by its square as in
+    # Satterthwaite (1946). s^2 may be low by chance, and with the square false alarms at 1e-4 after five runs come 6.6 times
+    # too often.
     df = np.where(reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan)
     return np.sqrt(variance), df

@@ -16,7 +16,7 @@ def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats
     """Angle of a share in [0, 1] of n >= 1 users, in radians within (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
 
     arcsin sqrt((x + 3/8) / (n + 3/4)) for x users (Anscombe 1948). On this scale a prediction by Student's t holds its rate for
-    rare shares too, where the share itself is skewed, and the error is never 0: no run says that a fault is impossible.
+    rare shares too, where the share itself is skewed, and the error is never 0: no run proves a fault impossible.
     """
     n = np.asarray(users, dtype=np.float64)
     affected = np.asarray(share, dtype=np.float64) * n
@@ -36,7 +36,7 @@ LEAST_IN_TAIL = 5
 
 
 def estimate_error(summary: Summary, statistic: Statistic) -> float | None:
-    """Standard error of the statistic over users, in the statistic's own unit; None where the summary cannot tell.
+    """Standard error of the statistic over users, in the statistic's own unit; None where the summary does not suffice.
 
     Of the mean s / sqrt(n); of a percentile see `_of_quantile`; of a share that of Agresti and Coull (1998), never 0. To judge
     a share take `to_angle` instead, which is symmetric.
@@ -93,7 +93,7 @@ _Z = float(ndtri(_LEVEL))
 
 
 def estimate_interval(summary: Summary, statistic: str, scores: Interval | None) -> Interval | None:
-    """Where the statistic of all users like these lies, in its own unit; None where the summary cannot tell.
+    """Where the statistic of all users like these lies, in its own unit; None where the summary does not suffice.
 
     Of the mean Student's interval, of a percentile the normal one with the error of `estimate_error`, both within ``scores``,
     the lowest and highest that a user can have; of a share see `share_interval`.

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from monitor.model.arrays import Flags, Floats, Integers
-from monitor.reference.history import find_median, find_scale, pick
+from monitor.reference.history import find_median, find_scale, pick_rows
 
 REJECTED_WRONGLY = 0.001
 """Share of histories without a bad run that lose one. What is left of those looks far too calm, and at 0.01 the false alarms
@@ -17,7 +17,7 @@ at 1e-4 after ten runs rise to 3.6 times their rate; at 0.001 they keep it."""
 LEAST_RUNS_FOR_OUTLIERS = 5
 """Of fewer runs none can be called the odd one out. Of five it takes forty times the spread of the others."""
 MOST_REJECTED = 4
-"""At most one run in four (but always one) may be bad; with more, bad and normal cannot be told apart by the values alone."""
+"""At most one run in four (but always one) may be bad; with more, values alone do not distinguish bad from normal."""
 
 
 def find_outliers(values: Floats) -> Flags:
@@ -30,7 +30,7 @@ def find_outliers(values: Floats) -> Flags:
     centred = values - find_median(values)
     ordered = np.sort(centred, axis=0)
     low, high = _ends_kept(ordered, np.sum(~np.isnan(values), axis=0))
-    return (centred < pick(ordered, low)) | (centred > pick(ordered, high))
+    return (centred < pick_rows(ordered, low)) | (centred > pick_rows(ordered, high))
 
 
 def _ends_kept(ordered: Floats, counts: Integers) -> tuple[Integers, Integers]:
@@ -56,7 +56,7 @@ def _farthest(
     left, total, squares = moments
     mean = total / np.maximum(left, 1)
     deviation = np.sqrt(np.maximum(squares - total * mean, 0.0) / np.maximum(left - 1, 1))
-    below, above = pick(ordered, low), pick(ordered, high)
+    below, above = pick_rows(ordered, low), pick_rows(ordered, high)
     is_low = mean - below > above - mean
     farthest = np.where(is_low, below, above)
     return farthest, is_low, np.abs(farthest - mean), deviation
@@ -64,7 +64,7 @@ def _farthest(
 
 @functools.lru_cache(maxsize=8)
 def _limits(most: int) -> Floats:
-    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; none below LEAST_RUNS."""
+    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; 0 where they are too few."""
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
     t = -stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)
@@ -72,7 +72,7 @@ def _limits(most: int) -> Floats:
 
 
 LEAST_BETWEEN = 0.1
-"""Of the typical sampling variance counts as variance between runs at least, so that no run of many users speaks alone."""
+"""Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides."""
 LEAST_VARIANCE = 1e-6
 """Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
 

@@ -19,7 +19,7 @@ USUALLY, NEARLY_ALWAYS = 0.5, 0.95
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Threshold:
-    """A threshold for each of m series, on the scale that is judged; arrays (m,), NaN where the reference says nothing.
+    """A threshold for each of m series, on the scale that is judged; arrays (m,), NaN where the reference is undefined.
 
     A healthy run passes ``limit`` with a chance of at most the share asked for. ``usually`` and ``nearly_always`` are the
     values that a fault must move the expected value to, to be seen in one run with a chance of 50 % and 95 %. ``least_share``
@@ -67,7 +67,7 @@ class DropSearch:
     """How a drop is looked for, on the scale of the statistic.
 
     ``sd``: standard deviation over users; ``wander``: that of the true mean from run to run, which no number of users
-    lessens; ``learned``: healthy runs that tell what is normal, infinite where it is known; ``share``: chance of a healthy
+    lessens; ``learned``: healthy runs that define what is normal, infinite where it is known; ``share``: chance of a healthy
     look to page falsely; ``power``: chance that the drop is seen. InputError where a value is out of range.
     """
 
@@ -111,7 +111,7 @@ class DropSearch:
         return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
 
     def runs_for(self, drop: float, users: float) -> int | None:
-        """Runs to be judged together; None where no number helps, since too few healthy ones tell what is normal."""
+        """Runs to be judged together; None where no number helps, since too few healthy ones define what is normal."""
         left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
         return None if left <= 0 else max(1, math.ceil(1 / left))
 

@@ -12,11 +12,11 @@ from monitor.reference.history import pull_in
 
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
-"""Before a history can tell, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
+"""As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
 CORRELATION_CAUTION = 1.0
 """Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number."""
 MOST_CORRELATION = 0.95
-"""With more, a series says next to nothing about its trend."""
+"""With more, hardly anything can be learned about a trend."""
 
 
 def correlate(values: npt.ArrayLike) -> Floats:
@@ -94,9 +94,10 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     now = np.minimum(np.asarray(z, dtype=np.float64), MOST_Z)
     drifts = np.array(DRIFTS)[:, np.newaxis]
     step = np.nan_to_num(drifts * now - drifts**2 / 2)
-    said = ~np.isnan(now)
-    mass = np.where(said, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass)
-    rise = np.where(said, np.maximum(evidence.rise + step, 0.0), evidence.rise)
+    is_known = ~np.isnan(now)
+    mass = np.where(is_known, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass)
+    rise = np.where(is_known, np.maximum(evidence.rise + step, 0.0), evidence.rise)
+    # A run without a value belongs to the rise that it stands in.
     since = np.where(rise > 0, evidence.since + 1, 0)
     return TrendEvidence(mass=mass, rise=rise, since=since)
 

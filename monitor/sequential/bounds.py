@@ -14,7 +14,7 @@ from monitor.sequential.samples import Tally, UserDraw
 
 _HALVINGS = 30
 _GRID = 2**16
-"""More distinct scores than these are moved up to multiples of one 65,536th, which can only widen what is told."""
+"""More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds."""
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
@@ -28,7 +28,7 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
 
 
 def bounds_of_draws(draws: Sequence[UserDraw], alpha: float) -> tuple[float, float]:
-    """The same from ordered draws of several runs whose mean is one and the same, of known populations where told."""
+    """The same from ordered draws of several runs whose mean is one and the same, of known populations where given."""
     require_level(alpha)
     flipped = [UserDraw(1.0 - draw.values, draw.population) for draw in draws]
     return 1.0 - _reached(partial(log_capital_of_draws, flipped), alpha), _reached(partial(log_capital_of_draws, draws), alpha)
@@ -57,5 +57,6 @@ def _reached(log_capital_at: Callable[[float], float], alpha: float) -> float:
 def _coarse(scores: Tally) -> Tally:
     if len(scores.values) <= _GRID:
         return scores
+    # Rounded up: higher scores can only raise the upper bound.
     values, owner = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
     return Tally(values, np.bincount(owner, weights=scores.counts).astype(np.float64))

@@ -76,9 +76,9 @@ class GateResult:
 def gate_sample(sample: UserSample, margin: float, alpha: float, *, share: float = 1.0) -> GateResult:
     """Judge one sample: margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's.
 
-    Each side has the whole alpha, as at most one of the two verdicts can be wrong of one and the same mean: ``safe``
-    is said wrongly with at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below
-    grows only where the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
+    Each side has the whole alpha, as at most one of the two verdicts can be wrong of one and the same mean: ``safe`` is
+    wrong with probability at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows
+    only where the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
     """
     return gate_samples([sample], margin, alpha, share=share)[0]
 

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Literal
+from typing import Literal, TextIO
 
 import structlog
 
-_CHATTY = ("apscheduler", "alembic", "asyncio", "uvicorn", "sqlalchemy", "psycopg")
-_TELLTALES = ("aiohttp", "apprise", "urllib3")
-"""These log addresses with their paths and queries, and what others answered; what goes wrong there is raised as well."""
+_LEVELS = {
+    **dict.fromkeys(("alembic", "asyncio", "uvicorn", "sqlalchemy", "psycopg"), logging.WARNING),
+    # Overlapping and failing jobs are counted and logged by the daemon, which gets them as events.
+    "apscheduler.scheduler": logging.ERROR,
+    "apscheduler.executors": logging.CRITICAL + 1,
+    # These log addresses with their paths and queries, and answers of others; their errors are raised as well.
+    **dict.fromkeys(("aiohttp", "apprise", "urllib3"), logging.CRITICAL + 1),
+}
+"""The least level at which libraries are logged."""
+
+
+class _OpenStreamHandler(logging.StreamHandler[TextIO]):
+    """Writes while the stream is open: a hung thread may outlive its daemon and its standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.stream.closed:
+            super().emit(record)
 
 
 def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
@@ -34,7 +48,7 @@ def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _OpenStreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -45,7 +59,5 @@ def configure(format_: Literal["auto", "console", "json"], level: str) -> None:
     root.handlers[:] = [handler]
     least = logging.getLevelNamesMapping()[level.upper()]
     root.setLevel(least)
-    for chatty in _CHATTY:
-        logging.getLogger(chatty).setLevel(max(least, logging.WARNING))
-    for telltale in _TELLTALES:
-        logging.getLogger(telltale).setLevel(logging.CRITICAL + 1)
+    for name, library_least in _LEVELS.items():
+        logging.getLogger(name).setLevel(max(least, library_least))

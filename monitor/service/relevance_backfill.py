@@ -19,14 +19,12 @@ log = structlog.get_logger(__name__)
 def backfill_runs(
     watched: Watched, store: Store, clock: Clock, *, start: datetime | None = None, end: datetime | None = None
 ) -> Iterator[BackfilledRun]:
-    """What became of each run of the comparison that waits for relevance; nothing without a source of it.
-
-    The sources are held for one run at a time, so that the next slot need not wait for all of them.
-    """
+    """The outcome for each run of the comparison that waits for relevance; nothing without a source of it."""
     if watched.arms.relevance is None:
         return
     filling = backfill_relevance(watched.comparison, store, watched.arms.relevance, clock, start=start, end=end)
     while True:
+        # Held for one run at a time, so that the next slot need not wait for all of them.
         with watched.in_use:
             filled = next(filling, None)
         if filled is None:
@@ -35,7 +33,7 @@ def backfill_runs(
 
 
 def backfill_logged(watched: Watched, store: Store, clock: Clock, *, should_stop: Callable[[], bool]) -> int:
-    """Measure what has arrived since, and log it; how many runs have their labels now. What goes wrong is logged."""
+    """Back-fill what has arrived since, and log it; how many runs have their relevance now."""
     name = watched.comparison.name
     count = 0
     try:

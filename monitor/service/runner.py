@@ -109,12 +109,12 @@ class Runner:
         """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
         now = self.clock.now()
         with interrupts_held():
-            claim = self.store.claim(
+            claim = self.store.runs.claim(
                 comparison.name,
                 slot,
                 owner=self.owner,
                 now=now,
-                until=now + comparison.deadline + STORING,
+                until=now + comparison.measuring.deadline + STORING,
                 config_hash=comparison.config_hash,
                 rerun=rerun,
             )
@@ -135,7 +135,7 @@ class Runner:
     def _give_back(self, claim: Claim) -> None:
         try:
             with interrupts_held():
-                self.store.release(claim)
+                self.store.runs.release(claim)
         except DatabaseError as error:
             log.warning("slot not given back; it is free when the claim runs out", until=claim.until, reason=str(error))
 
@@ -147,7 +147,7 @@ class Runner:
 
     def _execute(self, watched: Watched, claim: Claim, clock: Clock) -> RunResult:
         comparison = watched.comparison
-        memory = self.patiently(partial(self.store.memory, memory_request(comparison, claim.slot)))
+        memory = self.patiently(partial(self.store.history.memory_of, memory_request(comparison, claim.slot)))
         for sentence in memory.unreadable:
             log.warning("part of the history not read", reason=sentence)
         try:
@@ -160,7 +160,7 @@ class Runner:
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
         """Store the result; None when the claim was lost."""
-        if not self.patiently(partial(self.store.finish, result, receivers=receivers)):
+        if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
         self._publish(result)
@@ -170,7 +170,7 @@ class Runner:
 
     def _keep_earlier(self, result: RunResult) -> RunResult:
         """Store nothing of a rerun that did not end ok: the earlier ok run of the slot is worth more."""
-        self.patiently(partial(self.store.release, result.claim))
+        self.patiently(partial(self.store.runs.release, result.claim))
         kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
         self._publish(kept)
         self._ping_end(kept.claim, f"{kept.status}: {kept.reason}")
@@ -181,11 +181,9 @@ class Runner:
             ping.run_finished(claim, failure)
 
     def patiently(self, call: Callable[[], T]) -> T:
-        """Do it, again while the database is briefly away.
-
-        An interrupt waits for the end of each try: a transaction cut off keeps its lock, and then no slot can be given back.
-        """
+        """Do it, and again while the database is briefly away."""
         for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+            # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given back.
             with attempt, interrupts_held():
                 return call()
         raise AssertionError  # pragma: no cover - the context raises what the last attempt raised

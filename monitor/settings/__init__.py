@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from monitor.settings.comparison_hash import config_hash
     from monitor.settings.comparison_options import ComparisonOptions
     from monitor.settings.configuration import LogOptions, RetentionOptions, Settings
     from monitor.settings.documentation import json_schema, settings_reference
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     )
     from monitor.settings.rule_options import RuleOptions
     from monitor.settings.schedule import Cron, Every, Schedule
-    from monitor.settings.translation import config_hash, policy_of, to_comparison, to_schedule
+    from monitor.settings.translation import policy_of, to_comparison, to_schedule
 
 __all__ = [
     "DEFAULT_LISTEN",
@@ -59,7 +60,8 @@ _HOMES = {
     "loader": ("config_path", "example_text", "load_settings", "load_with_rules", "parse_settings"),
     "rule_options": ("RuleOptions",),
     "schedule": ("Cron", "Every", "Schedule"),
-    "translation": ("config_hash", "policy_of", "to_comparison", "to_schedule"),
+    "comparison_hash": ("config_hash",),
+    "translation": ("policy_of", "to_comparison", "to_schedule"),
 }
 
 

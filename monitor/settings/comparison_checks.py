@@ -12,7 +12,7 @@ from monitor.options import format_duration
 from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
 from monitor.settings.rule_checks import check_rule
 from monitor.settings.rule_options import RuleOptions
-from monitor.settings.translation import SHORTEST_INTERVAL, sample_size, schedule_of
+from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial
 from monitor.sources import all_users_problem
 
@@ -92,7 +92,7 @@ def _check_temporal(comparison: Partial) -> Iterator[Problem]:
     if comparison.get("keep_lists") is False:
         yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
     users = comparison.get("users")
-    if users is not None and users.sample is not None and not sample_size(users.sample).fixed:
+    if users is not None and (size := users.sample_size) is not None and not size.fixed:
         yield Problem(
             ("noise_floor",),
             "a temporal noise floor compares with the lists of the last run, and rotating users were not asked then: "

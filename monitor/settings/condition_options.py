@@ -1,4 +1,4 @@
-"""What can be set of the conditions under which nothing can be said of drift, and the rules that tell of them."""
+"""Options of the conditions under which runs cannot be judged, and the rules that alert on them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from monitor.model import CONDITION, Condition, Direction, Rule, RuleKind, Severity
+from monitor.model import Condition, ConditionRule, Severity
 from monitor.options import Options
 from monitor.settings.value_types import PublicUrl, RunCount
 
@@ -23,16 +23,15 @@ CONDITION_ALERTS = {
 
 
 class ConditionOptions(Options):
-    """What becomes of alerts under one condition, and whether it is told itself."""
+    """What happens to alerts under one condition, and whether it has an alert of its own."""
 
     policy: Literal["alert", "keep", "ignore"] = Field(
         default="alert",
         description="`alert`: alerts on drift stay as they are, and the condition has an alert of its own. `keep`: they stay, "
-        "and nobody is told. `ignore`: nobody is told, and alerts on drift that cannot be judged end, saying that nobody saw "
-        "them recover.",
+        "without such an alert. `ignore`: without it, too, and alerts that cannot be judged end as not seen to recover.",
     )
-    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
-    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
+    severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
+    runbook_url: PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
 
 
 class ErrorOptions(ConditionOptions):
@@ -42,10 +41,10 @@ class ErrorOptions(ConditionOptions):
 
 
 class NoDataOptions(ErrorOptions):
-    """Runs that compared too little to be judged, as a whole or by some rule."""
+    """Runs that compared too few users to be judged, as a whole or by a rule."""
 
     segments: Literal["all", "each"] = Field(
-        default="all", description="Told of `all` users together, or of `each` segment (`all` included)."
+        default="all", description="One alert for `all` users together, or one for `each` segment (`all` included)."
     )
 
 
@@ -53,30 +52,30 @@ class TooFewOptions(NoDataOptions):
     """Rules that had fewer users than their `min_users`."""
 
     for_runs: RunCount = Field(default=3, alias="for", description="Consecutive runs before the alert fires.")
-    severity: Severity = Field(default=Severity.INFO, description="How loudly: `critical`, `warning` or `info`.")
+    severity: Severity = Field(default=Severity.INFO, description="Severity of the alert.")
 
 
 class StaleOptions(ConditionOptions):
-    """No run that succeeded for a while, whether they failed or were never begun."""
+    """No run succeeded for a while, whether runs failed or never began."""
 
     after: RunCount = Field(
         default=3,
-        description="Runs that were due in a row and did not succeed before the alert fires; the daemon watches them.",
+        description="Consecutive runs that were due and did not succeed before the alert fires; only the daemon notices.",
     )
-    severity: Severity = Field(default=Severity.CRITICAL, description="How loudly: `critical`, `warning` or `info`.")
+    severity: Severity = Field(default=Severity.CRITICAL, description="Severity of the alert.")
 
 
 class ConditionsOptions(Options):
-    """What happens while nothing can be said of drift: such runs never count as healthy."""
+    """What happens while runs cannot be judged. Such runs never count as healthy."""
 
     error: ErrorOptions = Field(default_factory=ErrorOptions, description="A run failed. Its alert is `RunFailing`.")
     no_data: NoDataOptions = Field(
-        default_factory=NoDataOptions, description="Too little was compared, or a rule had no data. Its alert is `NoData`."
+        default_factory=NoDataOptions, description="Too few users were compared, or a rule had no data. Its alert is `NoData`."
     )
     too_few: TooFewOptions = Field(
         default_factory=TooFewOptions, description="A rule had fewer users than its `min_users`. Its alert is `TooFewUsers`."
     )
-    stale: StaleOptions = Field(default_factory=StaleOptions, description="No run succeeds any more. Its alert is `Stale`.")
+    stale: StaleOptions = Field(default_factory=StaleOptions, description="No run succeeds. Its alert is `Stale`.")
 
     def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
         """These where they are given, key by key, else the defaults."""
@@ -92,7 +91,7 @@ class ConditionsOptions(Options):
         """Conditions under which no alert waits for a verdict."""
         return frozenset(condition for condition, each in self._by_condition() if each.policy == "ignore")
 
-    def to_rules(self) -> tuple[Rule, ...]:
+    def to_rules(self) -> tuple[ConditionRule, ...]:
         """One rule for each condition that is told."""
         return tuple(_to_rule(condition, each) for condition, each in self._by_condition() if each.policy == "alert")
 
@@ -104,18 +103,12 @@ def _over(own: _ConditionT, defaults: _ConditionT) -> _ConditionT:
     return defaults.model_copy(update={name: getattr(own, name) for name in own.model_fields_set})
 
 
-def _to_rule(condition: Condition, options: ConditionOptions) -> Rule:
-    """The rule; there is no value to hold against a threshold."""
-    return Rule(
+def _to_rule(condition: Condition, options: ConditionOptions) -> ConditionRule:
+    return ConditionRule(
         alert=CONDITION_ALERTS[condition],
-        metric=CONDITION,
-        statistic=condition,
-        direction=Direction.ABOVE,
-        threshold=0.0,
-        resolve_at=0.0,
+        condition=condition,
         segments=options.segments if isinstance(options, NoDataOptions) else "all",
         for_runs=options.for_runs if isinstance(options, ErrorOptions) else 1,
         severity=options.severity,
         runbook_url=options.runbook_url,
-        kind=RuleKind.CONDITION,
     )

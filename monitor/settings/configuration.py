@@ -22,7 +22,6 @@ from monitor.settings.value_types import (
     DatabaseUrl,
     LeaseTime,
     PublicUrl,
-    Size,
 )
 from monitor.web.access_options import AccessOptions
 
@@ -31,7 +30,7 @@ class RetentionOptions(Options):
     """How long results are kept. Alert states are kept as long as they last."""
 
     scores: Duration = Field(
-        default=timedelta(days=30), description="Scores of each user. On PostgreSQL they may stay up to two days longer."
+        default=timedelta(days=30), description="Scores of each user. On PostgreSQL they are deleted by whole days."
     )
     lists: Duration | None = Field(
         default=None,
@@ -45,12 +44,6 @@ class RetentionOptions(Options):
     )
     runs: Duration = Field(default=timedelta(days=400), description="Runs, with everything that belongs to them.")
     daily: Duration = Field(default=timedelta(days=5 * 365), description="Daily rollups, by segment and metric.")
-    max_size: Size | None = Field(
-        default=None,
-        description="Bytes that the database may take. Nearing it the oldest scores of users go early, then lists and "
-        "evidence, then summaries of segments; runs and alerts never.",
-        examples=["20GB"],
-    )
 
     def cutoffs(self, now: datetime) -> Cutoffs:
         """What is deleted at this time."""
@@ -61,7 +54,6 @@ class RetentionOptions(Options):
             summaries=now - (self.summaries or self.runs),
             runs=now - self.runs,
             daily=now - self.daily,
-            max_bytes=self.max_size,
         )
 
 

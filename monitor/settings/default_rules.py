@@ -1,4 +1,4 @@
-"""`rules: default`: rules that need no numbers, because each learns what is normal for its comparison."""
+"""The default rules, `rules: default`: they need no thresholds, since each learns what is normal for its comparison."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
 _OTHERS = 2
-"""Further metrics whose mean is watched: what one measure weighs lightly another may not."""
+"""Further metrics whose mean has a rule: what one metric weighs lightly another may not."""
 _HELD = 2
 """Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
 expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first."""
@@ -28,11 +28,11 @@ _COVERAGE = {
     "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
     "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
 }
-"""One cause moves one of them: nobody is told of users that could not be compared a second time."""
+"""One rule for each cause, so that users without a list make one alert."""
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The comparison's rules: its own, and those of the pack where it is wanted; an own one replaces the pack's of its name."""
+    """The comparison's rules: its own, and the default ones where they are wanted, but for those whose name an own rule has."""
     if not options.default_rules:
         return options.rules
     own = {rule.alert for rule in options.rules}
@@ -40,7 +40,7 @@ def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
-    """The pack for this comparison: on its first metric in full, on two more their means, on coverage, and on standstill."""
+    """Rules on the first metric in full, on the means of two more, on coverage, and on standstill."""
     metrics = [metric for metric in map(parse, options.metrics) if metric.need is not Need.RELEVANCE]
     rules = [*_of_first(metrics[0], options), *_of_others(metrics[1 : 1 + _OTHERS])] if metrics else []
     jump = {"learned": "jump", "segments": "each", "resolve_after": _HELD}
@@ -54,7 +54,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
-    """The mean for what touches everybody, the tail and shares of users far off for what touches few, and both over runs."""
+    """Rules on the mean, which sees what touches everybody, and on the tail and distant users, which see what touches few."""
     name = str(metric)
     drop, trend = {"learned": "drop", "segments": "each", "resolve_after": _HELD}, {"learned": "trend", "segments": "each"}
     yield _rule(alert="SimilarityDropped", metric=name, **drop)
@@ -78,7 +78,7 @@ def _of_others(metrics: list[Metric]) -> Iterator[RuleOptions]:
 
 
 def _floors(metric: Metric, k: int) -> tuple[float, ...]:
-    """Half and a quarter of the way from lists without anything in common to equal ones, where both are known."""
+    """Half and a quarter of the way from the score of disjoint lists to that of identical ones, where both are known."""
     low, high = metric.bounds(k)
     if not (metric.higher_is_more_alike and high - low < float("inf")):
         return ()
@@ -86,7 +86,7 @@ def _floors(metric: Metric, k: int) -> tuple[float, ...]:
 
 
 def needs_last_lists(options: ComparisonOptions) -> bool:
-    """Whether anything holds a run's lists against those of the last one, so that they must be kept."""
+    """Whether anything compares a run's lists with those of the last run, so that they must be kept."""
     is_temporal = options.noise_floor is not None and options.noise_floor.kind is NoiseFloor.TEMPORAL
     return is_temporal or any(parse_arm_metric(name).need is ArmNeed.KEEP_LISTS for name in arm_metrics_of(options))
 

@@ -18,7 +18,6 @@ from pydantic.fields import FieldInfo
 from monitor.options import format_duration, is_secret
 from monitor.settings.configuration import Settings
 from monitor.settings.problems import models_in
-from monitor.settings.value_types import ByteCount
 
 _NAMES: dict[object, str] = {
     str: "text",
@@ -26,7 +25,6 @@ _NAMES: dict[object, str] = {
     float: "number",
     bool: "true or false",
     timedelta: "duration",
-    ByteCount: "size",
     SecretStr: "secret",
     Any: "anything",
 }

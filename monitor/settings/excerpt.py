@@ -31,8 +31,8 @@ class DatabaseSettings:
 def load_database_settings(path: Path, environ: Mapping[str, str] | None = None) -> DatabaseSettings:
     """Read the database and the names of comparisons from a configuration file.
 
-    Whoever looks at what is stored may lack the variables and secrets that the daemon runs with. Where these two keys are not
-    plainly right the whole file is checked, and the ConfigError lists everything that is wrong with it.
+    Commands that only read the database may lack the variables and secrets that the daemon runs with. Where one of these keys
+    is not right the whole file is checked, and the ConfigError lists every problem.
     """
     text, base = read_text(path), path.absolute().parent
     if (found := _read_keys(read_mapping(text, str(path), environ), base)) is not None:
@@ -45,11 +45,10 @@ def load_database_settings(path: Path, environ: Mapping[str, str] | None = None)
 
 def _read_keys(document: YamlDocument, base: Path) -> DatabaseSettings | None:
     """Return the two keys, None where one of them is missing or odd."""
-    data: Any = document.data
-    comparisons = data.get("comparisons")
+    comparisons = document.mapping.get("comparisons")
     entries = comparisons if isinstance(comparisons, list) else []
     names: list[Any] = [each.get("name") if isinstance(each, dict) else None for each in entries]
-    url = data.get("database")
+    url: Any = document.mapping.get("database")
     has_problem = any(problem.path[:1] == ("database",) or problem.path[-1:] == ("name",) for problem in document.problems)
     if has_problem or not names or not all(isinstance(each, str) for each in (url, *names)):
         return None
@@ -66,8 +65,7 @@ def listen_address(path: Path, environ: Mapping[str, str] | None = None) -> tupl
     """
     document = read_mapping(read_text(path), str(path), environ)
     problems = [each for each in document.problems if each.path == ("listen",)]
-    data: Any = document.data
-    found = data.get("listen", DEFAULT_LISTEN)
+    found = document.mapping.get("listen", DEFAULT_LISTEN)
     try:
         return split_address(found if isinstance(found, str) and not problems else "")
     except ValueError as error:

@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route
-from monitor.errors import ConfigError
+from monitor.alerts import MaintenanceWindow, Matcher, Route
 from monitor.options import Duration, Options
 from monitor.receivers import ReceiverOptions
-from monitor.settings.schedule import Schedule
-from monitor.settings.value_types import CronText, ZoneName
+from monitor.settings.schedule import Cron
+from monitor.settings.value_types import CronText, ZoneName, as_printed_by
 
-
-def _check_matcher(text: str) -> str:
-    try:
-        return str(Matcher.parse(text))
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
-
-
-MatcherText = Annotated[str, AfterValidator(_check_matcher)]
+MatcherText = Annotated[str, as_printed_by(Matcher.parse)]
 """``name=value``, ``name!=value``, ``name=~"regex"`` or ``name!~"regex"``."""
 
 _MATCHED = (
@@ -33,7 +24,7 @@ _MATCHED = (
 
 
 class RouteOptions(Options):
-    """Which receivers hear of which alerts."""
+    """Which receivers get which alerts."""
 
     match: tuple[MatcherText, ...] = Field(
         default=(), max_length=50, description=f"{_MATCHED} None: every alert.", examples=[["severity=critical"]]
@@ -41,13 +32,18 @@ class RouteOptions(Options):
     receivers: tuple[str, ...] = Field(
         min_length=1, max_length=100, description="Names of receivers.", examples=[["pagerduty", "slack"]]
     )
-    goes_on: bool = Field(default=False, alias="continue", description="Whether later routes are looked at too.")
+    goes_on: bool = Field(default=False, alias="continue", description="Whether later routes are tried, too.")
+
+    def to_route(self, peers: Mapping[str, Sequence[str]]) -> Route:
+        """The route; ``peers`` are the receivers that each name stands for."""
+        receivers = frozenset(peer for name in self.receivers for peer in peers.get(name, ()))
+        return Route(matchers=tuple(map(Matcher.parse, self.match)), receivers=receivers, goes_on=self.goes_on)
 
 
 class MaintenanceOptions(Options):
-    """A time in which alerts are not told, such as a nightly retraining."""
+    """A time in which no notifications are sent, such as a nightly retraining."""
 
-    name: str = Field(min_length=1, max_length=100, description="What is going on, for people.", examples=["retraining"])
+    name: str = Field(min_length=1, max_length=100, description="Free text.", examples=["retraining"])
     match: tuple[MatcherText, ...] = Field(
         default=(), max_length=50, description=f"{_MATCHED} None: every alert.", examples=[["comparison=home-feed"]]
     )
@@ -57,37 +53,15 @@ class MaintenanceOptions(Options):
     timezone: ZoneName = Field(default="UTC", description="Time zone of `cron`.", examples=["Europe/Berlin"])
     lasts: Duration = Field(alias="for", description="How long it lasts.", examples=["2h"])
 
+    def to_window(self) -> MaintenanceWindow:
+        """The window, whose ends its schedule knows."""
+        matchers, schedule = tuple(map(Matcher.parse, self.match)), Cron.parse(self.cron, self.timezone)
 
-def to_policy(
-    routes: Iterable[RouteOptions],
-    maintenance: Iterable[MaintenanceOptions],
-    fallbacks: Mapping[str, str],
-    receivers: Sequence[ReceiverOptions],
-    muted: Iterable[tuple[str, str]],
-    schedule_of: Callable[[str, str], Schedule],
-) -> NotificationPolicy:
-    """How alerts are told. A name that stands for several peers of one receiver means all of them."""
-    peers = receivers_by_name(receivers)
-    return NotificationPolicy(
-        routes=tuple(
-            Route(
-                matchers=tuple(map(Matcher.parse, route.match)),
-                receivers=frozenset(peer for name in route.receivers for peer in peers.get(name, ())),
-                goes_on=route.goes_on,
-            )
-            for route in routes
-        ),
-        windows=tuple(
-            MaintenanceWindow(
-                name=each.name,
-                matchers=tuple(map(Matcher.parse, each.match)),
-                ends_at=_ending(schedule_of(each.cron, each.timezone), each.lasts),
-            )
-            for each in maintenance
-        ),
-        muted=frozenset(muted),
-        fallbacks={peer: peers[to][0] for name, to in fallbacks.items() for peer in peers.get(name, ()) if to in peers},
-    )
+        def ends_at(now: datetime) -> datetime | None:
+            end = schedule.latest(now) + self.lasts
+            return end if now < end else None
+
+        return MaintenanceWindow(name=self.name, matchers=matchers, ends_at=ends_at)
 
 
 def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[str, ...]]:
@@ -99,11 +73,3 @@ def receivers_by_name(receivers: Sequence[ReceiverOptions]) -> dict[str, tuple[s
         if len(peers) > 1:
             found[peers[0].rpartition("-")[0]] = peers
     return found
-
-
-def _ending(schedule: Schedule, lasts: timedelta) -> Callable[[datetime], datetime | None]:
-    def ends_at(now: datetime) -> datetime | None:
-        end = schedule.latest(now) + lasts
-        return end if now < end else None
-
-    return ends_at

@@ -76,12 +76,12 @@ def suggestion(word: object, known: Iterable[str]) -> str:
 
 
 def unknown_key(key: object, known: Sequence[str]) -> str:
-    """The message for a key that nothing reads."""
+    """The message for an unknown key."""
     return "unknown key" + (suggestion(key, known) or (f"; known here: {', '.join(known)}" if known else ""))
 
 
 def error_text(kind: str, message: str, context: Mapping[str, object], value: object) -> str:
-    """Pydantic's error in this program's words: what was expected, never what was found."""
+    """Pydantic's error in words of our own: what was expected, never what was found."""
     if kind in {"value_error", "assertion_error"}:
         return str(context.get("error", message))
     if value is None:
@@ -121,7 +121,7 @@ def within(path: KeyPath, problems: Iterable[Problem]) -> Iterator[Problem]:
 
 
 def duplicates(named: Iterable[tuple[KeyPath, Hashable]], message: str) -> Iterator[Problem]:
-    """A problem for each one that is named like an earlier one."""
+    """A problem for each entry with the name of an earlier one."""
     seen: set[Hashable] = set()
     for path, name in named:
         if name is not None and name in seen:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from monitor.metrics import Need
 from monitor.model import ALL, Direction, Statistic
-from monitor.settings.judged_metric import JudgedMetric, find_judged_metric
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.translation import sample_size
+from monitor.settings.rule_translation import JudgedMetric, find_judged_metric
 from monitor.settings.validation import Partial
 
 _EXCLUDED = {
@@ -172,9 +171,8 @@ def _segments(rule: Partial, comparison: Partial) -> Iterator[Problem]:
 
 def _users_asked(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     users, least = comparison.get("users"), rule.get("min_users")
-    if users is None or users.sample is None or least is None:
+    if users is None or (size := users.sample_size) is None or least is None:
         return
-    size = sample_size(users.sample)
     asked = size.fixed + size.rotating
     if least > asked:
         where = ("min_users",) if rule.has("min_users") else ()

@@ -1,4 +1,4 @@
-"""What can be set of one rule, and the word that stands for the rules that need no numbers."""
+"""Options of one rule, and the word that stands for the default rules."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from monitor.settings.value_types import (
 
 
 class RuleOptions(Options):
-    """When to alert: a statistic of a metric, or a share of coverage, beyond a threshold for some runs in a row."""
+    """When to alert: a statistic of a metric, or a share of users, is beyond a threshold for some runs in a row."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -47,15 +47,14 @@ class RuleOptions(Options):
     )
     coverage: CoverageName | None = Field(
         default=None,
-        description="Instead of `metric`: the share of the users asked who got no list (`missing`), an `empty`, `short` or "
-        "`duplicated` one, for whom the arm `failed` to answer, or who could not be compared (`unpaired`). Of the candidate "
-        "unless it names the arm; judged in every run that asked somebody.",
+        description="Instead of `metric`: the share of users whose list is `missing`, `empty`, `short` or `duplicated`, whose "
+        "request `failed`, or who could not be compared (`unpaired`). Of the candidate unless it names the arm.",
         examples=["missing", "failed(baseline)"],
     )
     frozen: Arm | None = Field(
         default=None,
-        description="Instead of `metric`: this arm's lists no longer change while those of the other one do, for longer than "
-        "they ever did. Lists are kept for this.",
+        description="Instead of `metric`: the lists of this arm stand still while those of the other one change, for longer "
+        "than ever before. Lists are kept for this.",
         examples=["candidate"],
     )
     statistic: StatisticName = Field(
@@ -68,51 +67,51 @@ class RuleOptions(Options):
         description="`all` users together, `each` segment (`all` included), or a list such as `[all, country=UK]`.",
         examples=["each", ["all", "country=UK"]],
     )
-    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is under this. Or give `above`.")
+    below: FiniteFloat | None = Field(default=None, description="In breach while the statistic is below this.")
     above: FiniteFloat | None = Field(
         default=None,
-        description="In breach while the statistic is over this: `share_below` grows as lists drift apart.",
+        description="In breach while the statistic is above this; `share_below` grows as lists drift apart.",
     )
     over_floor: FiniteFloat | None = Field(
         default=None,
-        description="With a noise floor: in breach while the candidate is farther from the baseline than that from itself "
-        "by more than this, user by user, in units of the metric; short for `metric: over_floor(M)` and `above`.",
+        description="Short for `metric: over_floor(M)` and `above`: in breach while the candidate is farther from the baseline "
+        "than the baseline from itself by more than this, in units of the metric.",
     )
     learned: Literal["drop", "trend", "jump"] | None = Field(
         default=None,
-        description="Instead of a threshold: what is normal is learned from the healthy runs before, five at least. `drop` is "
-        "in breach when one run lies beyond what is to be expected (with `coverage` it is called `jump`), `trend` when runs "
-        "add up to a lasting change.",
+        description="Instead of a threshold, learned from at least five healthy runs before. `drop` (with `coverage`: `jump`) "
+        "is in breach when one run is beyond what is expected, `trend` when runs add up to a lasting change.",
     )
     watch: Literal["drift", "improvement"] = Field(
         default="drift",
-        description="With `learned`: the side that is watched; `improvement` finds lists that are suspiciously alike.",
+        description="With `learned`: the side that is in breach; `improvement` finds lists that are suspiciously similar.",
     )
     for_runs: RunCount = Field(default=1, alias="for", description="Consecutive runs in breach before the alert fires.")
     resolve_above: FiniteFloat | None = Field(
-        default=None, description="With `below`: a firing alert ends once the statistic reaches this (default: the threshold)."
+        default=None,
+        description="With `below`: a firing alert resolves once the statistic reaches this (default: the threshold).",
     )
     resolve_below: FiniteFloat | None = Field(
-        default=None, description="With `above`: a firing alert ends once the statistic reaches this (default: the threshold)."
+        default=None,
+        description="With `above`: a firing alert resolves once the statistic reaches this (default: the threshold).",
     )
     resolve_after: RunCount = Field(
         default=1,
-        description="Consecutive recovered runs before a firing alert ends: with more than one a fault that comes and goes is "
-        "one firing.",
+        description="Consecutive recovered runs before a firing alert resolves. With more than one an intermittent fault is "
+        "one alert.",
     )
     min_users: int = Field(
         default=30,
         ge=1,
         le=10**9,
-        description="With a score for fewer users the verdict is `too_few` and never a breach.",
+        description="With scores of fewer users the verdict is `too_few` and never a breach.",
     )
-    severity: Severity = Field(default=Severity.WARNING, description="How loudly: `critical`, `warning` or `info`.")
+    severity: Severity = Field(default=Severity.WARNING, description="Severity of the alert.")
     dry_run: bool | None = Field(
         default=None,
-        description="Whether the alert is only recorded, with what would have been sent, and nobody is told (default: as the "
-        "comparison says).",
+        description="Whether the alert is recorded without notifying anybody (default: as the comparison).",
     )
-    runbook_url: PublicUrl | None = Field(default=None, description="Where on-call reads what to do.")
+    runbook_url: PublicUrl | None = Field(default=None, description="Page that tells on-call what to do.")
     labels: Mapping[LabelName, str] = Field(
         default_factory=dict, description="Further labels of the alert, for routing.", examples=[{"team": "recs"}]
     )

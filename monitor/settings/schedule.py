@@ -54,6 +54,10 @@ class Schedule(ABC):
         return slots
 
 
+SHORTEST_INTERVAL = timedelta(seconds=1)
+"""The least time between two runs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
     """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45 of each hour."""
@@ -104,7 +108,7 @@ class _Field:
     words: tuple[str, ...] = ()
 
     def parse(self, text: str) -> frozenset[int]:
-        """The values a field's text stands for; ValueError when it stands for none."""
+        """Values of a field; ValueError when the text is no field."""
         return frozenset(value for part in text.split(",") for value in self._part(part))
 
     def _part(self, text: str) -> range:
@@ -235,6 +239,11 @@ class Cron(Schedule):
         return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
 
 
+def schedule_of(every: timedelta | None, cron: str | None, zone: str) -> Schedule:
+    """The schedule of either a period or a cron expression."""
+    return Cron.parse(cron or "", zone) if every is None else Every(every)
+
+
 def parse_zone(name: str) -> ZoneInfo:
     """The time zone of that IANA name; ValueError when there is none."""
     try:
@@ -251,7 +260,7 @@ def _slots(cron: Cron, day: date) -> tuple[datetime, ...]:
 
 
 def _instants(wall: datetime, *, every_hour: bool) -> tuple[datetime, ...]:
-    """What a wall time stands for: as a rule one instant; none or the gap's end if skipped, two or the first if repeated."""
+    """Instants of a wall time: usually one; none or the end of the gap if skipped, two or the first if repeated."""
     first, second = (wall.replace(fold=fold).astimezone(UTC) for fold in (0, 1))
     if first == second:
         return (first,)

@@ -1,32 +1,19 @@
-"""From options to what the program runs on: `Comparison`, its schedule, and the hash over what its scores mean."""
+"""From options to what the program runs on: `Comparison`, its schedule, and the notification policy."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from urllib.parse import urlsplit
-
-from pydantic import BaseModel, SecretStr
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
-from monitor.metrics import parse
-from monitor.model import COVERAGE, FROZEN, Comparison, DerivedMetric, Direction, Rule, RuleKind, SampleSize, Statistic
-from monitor.options import NOT_IN_HASH
-from monitor.pipeline.standstill import LEAST_MISSED
+from monitor.model import Comparison, JudgingPlan, MeasuringPlan, Rule
+from monitor.settings.comparison_hash import config_hash
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.default_rules import arm_metrics_of, needs_last_lists, rules_of
-from monitor.settings.judged_metric import parse_judged_metric
-from monitor.settings.notification_options import to_policy
-from monitor.settings.rule_options import RuleOptions
-from monitor.settings.schedule import Cron, Every, Schedule
-from monitor.sources import SampleOptions
-
-SHORTEST_INTERVAL = timedelta(seconds=1)
-"""The least time between two runs."""
+from monitor.settings.notification_options import receivers_by_name
+from monitor.settings.rule_translation import to_rule
+from monitor.settings.schedule import Schedule, schedule_of
 
 _DEADLINE = timedelta(minutes=10)
 _DEADLINE_SHARE = 0.8
@@ -37,178 +24,69 @@ def to_schedule(options: ComparisonOptions) -> Schedule:
     return schedule_of(options.every, options.cron, options.timezone)
 
 
-def schedule_of(every: timedelta | None, cron: str | None, zone: str) -> Schedule:
-    """The schedule of either a period or a cron expression."""
-    if every is not None:
-        return Every(every)
-    return Cron.parse(cron or "", zone)
-
-
 def policy_of(settings: Settings) -> NotificationPolicy:
-    """How the alerts of all comparisons are told."""
-    return to_policy(
-        settings.routes,
-        settings.maintenance,
-        settings.fallbacks,
-        settings.receivers,
-        muted=((each.name, rule.alert) for each in settings.comparisons for rule in _to_rules(each) if rule.is_dry_run),
-        schedule_of=Cron.parse,
+    """The notification policy. A name that stands for several peers of one receiver means all of them."""
+    peers = receivers_by_name(settings.receivers)
+    fallbacks = settings.fallbacks.items()
+    return NotificationPolicy(
+        routes=tuple(route.to_route(peers) for route in settings.routes),
+        windows=tuple(each.to_window() for each in settings.maintenance),
+        muted=frozenset((each.name, rule.alert) for each in settings.comparisons for rule in _rules(each) if rule.is_dry_run),
+        fallbacks={peer: peers[to][0] for name, to in fallbacks for peer in peers.get(name, ()) if to in peers},
     )
 
 
 def to_comparison(options: ComparisonOptions) -> Comparison:
-    """What the pipeline runs on, without sources."""
+    """The comparison as the pipeline runs it, without sources."""
     return Comparison(
         name=options.name,
-        k=options.k,
-        metrics=options.metrics,
-        rules=_to_rules(options),
-        sample=None if options.users.sample is None else sample_size(options.users.sample),
-        seed=options.seed,
-        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
-        min_paired_share=options.min_paired_share,
-        max_segment_values=options.max_segment_values,
-        evidence_users=options.evidence_users,
-        keep_scores=options.keep_scores,
         config_hash=config_hash(options),
-        arm_metrics=arm_metrics_of(options),
-        catalogue_size=options.catalogue_size,
-        keep_lists=keeps_lists(options),
-        runs_a_false_page=options.false_alarm_every / to_schedule(options).interval,
-        relevance_within=options.relevance.within if options.relevance else None,
-        noise_floor=options.noise_floor.kind if options.noise_floor else None,
-        group_for=options.group_for or max(GROUP_FOR, 3 * to_schedule(options).longest),
-        relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
-        ignored=options.conditions.ignored,
-        stale_after=options.conditions.stale.after,
+        measuring=_measuring_plan(options),
+        judging=_judging_plan(options),
     )
 
 
-def _to_rules(options: ComparisonOptions) -> tuple[Rule, ...]:
-    """Rules on drift, then those on conditions whose name is free; dry runs where the rule, or else the comparison, says so."""
+def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
+    return MeasuringPlan(
+        k=options.k,
+        metrics=options.metrics,
+        arm_metrics=arm_metrics_of(options),
+        sample=options.users.sample_size,
+        seed=options.seed,
+        max_segment_values=options.max_segment_values,
+        deadline=options.deadline or min(_DEADLINE, to_schedule(options).interval * _DEADLINE_SHARE),
+        noise_floor=options.noise_floor.kind if options.noise_floor else None,
+        catalogue_size=options.catalogue_size,
+        relevance_within=options.relevance.within if options.relevance else None,
+        relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
+        keep_scores=options.keep_scores,
+        keep_lists=keeps_lists(options),
+        evidence_users=options.evidence_users,
+    )
+
+
+def _judging_plan(options: ComparisonOptions) -> JudgingPlan:
+    schedule = to_schedule(options)
+    return JudgingPlan(
+        rules=_rules(options),
+        min_paired_share=options.min_paired_share,
+        runs_a_false_page=options.false_alarm_every / schedule.interval,
+        ignored=options.conditions.ignored,
+        stale_after=options.conditions.stale.after,
+        group_for=options.group_for or max(GROUP_FOR, 3 * schedule.longest),
+    )
+
+
+def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
+    """Rules on drift, then those on conditions whose name is free. What a rule leaves open the comparison decides: dry runs."""
     on_drift = [(rule.dry_run, to_rule(rule, options.k)) for rule in rules_of(options)]
     taken = {rule.alert for _, rule in on_drift}
     on_conditions = [(None, rule) for rule in options.conditions.to_rules() if rule.alert not in taken]
     return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))
 
 
-def to_rule(options: RuleOptions, k: int) -> Rule:
-    """One rule on lists of at most k items, with its side, threshold and point of recovery made explicit."""
-    direction, threshold, end = _limit(options)
-    return Rule(
-        alert=options.alert,
-        metric=_judged(options),
-        statistic=options.frozen or options.coverage or options.statistic,
-        direction=direction,
-        threshold=threshold,
-        resolve_at=threshold if end is None else end,
-        segments=options.segments,
-        for_runs=options.for_runs,
-        resolve_after=options.resolve_after,
-        min_users=options.min_users,
-        severity=options.severity,
-        runbook_url=options.runbook_url,
-        labels=dict(options.labels),
-        kind=_kind(options),
-        scores=parse_judged_metric(_judged(options)).bounds(k) if options.metric else None,
-    )
-
-
-def _kind(options: RuleOptions) -> RuleKind:
-    if options.frozen is not None:
-        return RuleKind.FROZEN
-    return _KINDS[options.learned]
-
-
-_KINDS = {None: RuleKind.THRESHOLD, "drop": RuleKind.DROP, "jump": RuleKind.DROP, "trend": RuleKind.TREND}
-
-
-def _judged(options: RuleOptions) -> str:
-    if options.frozen is not None:
-        return FROZEN
-    if options.metric is None:
-        return COVERAGE
-    return options.metric if options.over_floor is None else DerivedMetric.OVER_FLOOR.of(options.metric)
-
-
-def _limit(options: RuleOptions) -> tuple[Direction, float, float | None]:
-    """The side in breach, the threshold there, and where it resolves if that is told."""
-    if options.frozen is not None:
-        return Direction.ABOVE, float(LEAST_MISSED), None
-    if options.learned is not None:
-        return (*_watched(options), None)
-    if options.below is not None:
-        return Direction.BELOW, options.below, options.resolve_above
-    above = options.above if options.over_floor is None else options.over_floor
-    return Direction.ABOVE, above or 0.0, options.resolve_below
-
-
-def _watched(options: RuleOptions) -> tuple[Direction, float]:
-    """The side that a rule that learns watches, and the value that the statistic never passes there."""
-    if options.coverage is not None:
-        return (Direction.ABOVE, 1.0) if options.watch == "drift" else (Direction.BELOW, 0.0)
-    quantity, floor = parse_judged_metric(options.metric or ""), Statistic.parse(options.statistic).floor
-    is_above = (quantity.drifts is Direction.ABOVE) ^ (floor is not None) ^ (options.watch == "improvement")
-    low, high = (0.0, 1.0) if floor is not None else quantity.bounds(None)
-    return (Direction.ABOVE, high) if is_above else (Direction.BELOW, low)
-
-
-def sample_size(sample: int | SampleOptions) -> SampleSize:
-    """How many users of each kind; a bare number means so many users, the same each run."""
-    if isinstance(sample, int):
-        return SampleSize(fixed=sample)
-    return SampleSize(fixed=sample.fixed, rotating=sample.rotating)
-
-
 def keeps_lists(options: ComparisonOptions) -> bool:
-    """Whether lists are stored: as told, else where relevance is to come or something looks back at the last run."""
+    """Whether lists are stored: as given, else where relevance is to come or something needs the lists of the last run."""
     if options.keep_lists is not None:
         return options.keep_lists
     return options.relevance is not None or needs_last_lists(options)
-
-
-def config_hash(options: ComparisonOptions) -> str:
-    """SHA-256 over everything that changes what a score means: k, metrics, sources, users, sample and seed.
-
-    So do the sources of item weights and relevance, the noise floor, the size of the catalogue that shares and chance refer
-    to, and the name of what is normal. Not rules, schedule or storage, nor how lists are fetched (timeouts, retries, limits),
-    nor which arm metrics are told beside the scores and how long relevance is waited for. Of secrets only a URL without user
-    and password enters, for it says which lists these are; passwords, tokens and headers do not.
-    """
-    meaning = {
-        "k": options.k,
-        "metrics": sorted(str(parse(metric)) for metric in options.metrics),
-        "baseline": _meaning(options.baseline),
-        "candidate": _meaning(options.candidate),
-        "users": _meaning(options.users),
-        "seed": options.seed,
-    }
-    later = {
-        name: getattr(options, name) for name in ("item_weights", "relevance", "catalogue_size", "noise_floor", "reference")
-    }
-    meaning |= {name: _meaning(value) for name, value in later.items() if value is not None}
-    return hashlib.sha256(json.dumps(meaning, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _meaning(value: object) -> object:
-    if isinstance(value, BaseModel):
-        fields = type(value).model_fields
-        named = ((name, getattr(value, name)) for name, field in fields.items() if NOT_IN_HASH not in field.metadata)
-        # A setting that is added later and left out must not change the hash of what stood before: hence no nulls.
-        return {name: _meaning(found) for name, found in named if _is_hashed(name, found)}
-    if isinstance(value, SecretStr):
-        return _without_credentials(value.get_secret_value())
-    if isinstance(value, Mapping):
-        return {str(key): _meaning(found) for key, found in value.items() if not isinstance(found, SecretStr)}
-    if isinstance(value, list | tuple):
-        return [_meaning(found) for found in value]
-    return value if isinstance(value, str | int | float | bool | None) else str(value)
-
-
-def _is_hashed(name: str, value: object) -> bool:
-    return value is not None and (name == "url" or not isinstance(value, SecretStr))
-
-
-def _without_credentials(url: str) -> str:
-    parts = urlsplit(url)
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -29,7 +29,7 @@ from monitor.settings.problems import (
     suggestion,
     unknown_key,
 )
-from monitor.settings.yaml_document import MAX_BYTES, DocumentError, YamlDocument, parse_yaml
+from monitor.settings.yaml_document import MAX_BYTES, DocumentError, EmptyDocumentError, YamlDocument, parse_yaml
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
 
@@ -69,7 +69,7 @@ class Partial:
 
 
 def valid_options(model: type[_OptionsT], raw: object, context: Mapping[str, object]) -> _OptionsT | None:
-    """The options when they are right as a whole."""
+    """The options where all of them are right, else None."""
     try:
         return model.model_validate(raw, context=dict(context))
     except ValidationError:
@@ -114,15 +114,24 @@ def _size(number: int) -> str:
     return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
-def read_mapping(text: str, name: str, environ: Mapping[str, str] | None) -> YamlDocument:
+class EmptyConfigError(ConfigError):
+    """There is nothing in the file but blanks and comments."""
+
+
+def read_mapping(
+    text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
+) -> YamlDocument:
     """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
     try:
         document = parse_yaml(text, os.environ if environ is None else environ)
+    except EmptyDocumentError as error:
+        msg = f"{name}: {error.message}"
+        raise EmptyConfigError(msg) from None
     except DocumentError as error:
         msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
         raise ConfigError(msg) from None
     if not isinstance(document.data, dict):
-        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as comparisons: [...]"
+        msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}"
         raise ConfigError(msg)
     return document
 
@@ -146,7 +155,7 @@ def _try(model: type[_ModelT], raw: object, context: dict[str, object]) -> tuple
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    """Put numbers and booleans back to how they were written where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
+    """Replace numbers and booleans by their text where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -160,7 +169,7 @@ def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -
 
 
 def _shape(model: type[BaseModel], errors: Sequence[Any], raw: object) -> Iterator[Problem]:
-    """Pydantic's errors, one problem a key: of the forms a value might have had, the one that it is nearest to."""
+    """Pydantic's errors, one problem for each key: of the forms that a value may have, the nearest one."""
     found: dict[KeyPath, list[str]] = defaultdict(list)
     guesses: set[KeyPath] = set()
     for error in errors:
@@ -183,7 +192,7 @@ def _lacks_only_valid_items(error: Any, path: KeyPath, raw: object) -> bool:  # 
 
 
 def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
-    """What is wrong, in words; an unknown key's likeness is only sought where ``seeks``, as that is slow."""
+    """The error in words. A similar key is only searched where ``seeks``, as that is slow."""
     kind = error["type"]
     if kind == "extra_forbidden":
         return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())
@@ -227,7 +236,7 @@ def except_known(found: Iterable[Problem], known: Sequence[Problem]) -> Iterator
 
 
 def report_lines(document: YamlDocument, problems: Iterable[Problem], name: str, inside: KeyPath = ()) -> Iterator[str]:
-    """Problems as lines by line of the file, told under ``name`` and by key paths below ``inside``: the first of too many."""
+    """Problems as ``name:line: key: message``, by line, at most MAX_PROBLEMS. Key paths below ``inside`` begin there."""
     outside = sorted((value for value in document.expanded if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
     placed = sorted(((each.line or document.line(each.path), each) for each in problems), key=lambda pair: pair[0])
     for line, problem in placed[:MAX_PROBLEMS]:

@@ -1,4 +1,4 @@
-"""Kinds of value that settings hold: each reads a text, says what is wrong with it, and stores the canonical form."""
+"""Types of values of settings: each checks a text and stores its canonical form."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, SecretStr, ValidationInfo, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
 from monitor.arm_metrics import parse_arm_metric
-from monitor.errors import ConfigError, MetricError
+from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import parse
 from monitor.model import ALL, CoverageShare, Statistic, parse_derived
 from monitor.options import Duration
@@ -28,14 +28,26 @@ _STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "shar
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
-def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[str], str]:
+def _matching(pattern: re.Pattern[str], expected: str) -> AfterValidator:
     def check(text: str) -> str:
         if not pattern.fullmatch(text):
             msg = f"must be {expected}"
             raise ValueError(msg)
         return text
 
-    return check
+    return AfterValidator(check)
+
+
+def as_printed_by(parse_text: Callable[[str], object]) -> AfterValidator:
+    """Store a text in the form in which prints what it parses to; a MonitorError of the parser is the setting's problem."""
+
+    def check(text: str) -> str:
+        try:
+            return str(parse_text(text))
+        except MonitorError as error:
+            raise ValueError(str(error)) from None
+
+    return AfterValidator(check)
 
 
 def _lease(lasts: timedelta) -> timedelta:
@@ -49,22 +61,12 @@ def _metric(text: str) -> str:
     if text.count("(") != text.count(")"):
         msg = 'is part of a name that was cut at its comma: put the whole name in quotes, such as "rbo(top=10, share=0.86)"'
         raise ValueError(msg)
-    try:
-        return str(parse(text))
-    except MetricError as error:
-        raise ValueError(str(error)) from None
+    return str(parse(text))
 
 
 def _judged_metric(text: str) -> str:
     derived, name = parse_derived(text.strip())
     return _metric(text) if derived is None else derived.of(_metric(name))
-
-
-def _arm_metric(text: str) -> str:
-    try:
-        return str(parse_arm_metric(text))
-    except MetricError as error:
-        raise ValueError(str(error)) from None
 
 
 def _statistic(text: str) -> str:
@@ -74,13 +76,6 @@ def _statistic(text: str) -> str:
         near = _nearest_statistic(text)
         msg = "unknown statistic: use mean, p01 to p99, or share_below(x)" + (f'; did you mean "{near}"?' if near else "")
         raise ValueError(msg) from None
-
-
-def _coverage(text: str) -> str:
-    try:
-        return str(CoverageShare.parse(text))
-    except ConfigError as error:
-        raise ValueError(str(error)) from None
 
 
 def _nearest_statistic(text: str) -> str | None:
@@ -95,10 +90,6 @@ def _nearest_statistic(text: str) -> str | None:
 def _cron(text: str) -> str:
     Cron.parse(text)
     return text
-
-
-def _zone(text: str) -> str:
-    return parse_zone(text).key
 
 
 def _segment(text: str) -> str:
@@ -146,7 +137,7 @@ def _url(text: str) -> str:
         msg = "must be a URL: https://host/path"
         raise ValueError(msg)
     if parts.username is not None or parts.password is not None:
-        msg = "must not hold a user or password: it is shown to everybody who is alerted"
+        msg = "must not hold a user or password: everybody who is notified sees it"
         raise ValueError(msg)
     return text
 
@@ -161,48 +152,17 @@ def _database(secret: SecretStr, info: ValidationInfo) -> SecretStr:
         raise ValueError(message) from None
 
 
-class ByteCount(int):
-    """A number of bytes, in files written with its unit."""
-
-
-_SIZE = re.compile(r"(\d{1,9}(?:\.\d{1,3})?) ?([kMGT]i?)B", re.ASCII)
-_SIZE_UNITS = {"k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4, "ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
-_SMALLEST = 10**6
-
-
-def _size(value: object) -> ByteCount:
-    if isinstance(value, ByteCount):
-        return value
-    match = _SIZE.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
-        msg = "not a size: write a number with its unit, such as 500MB, 20GB or 1.5TiB"
-        raise ValueError(msg)
-    size = ByteCount(float(match[1]) * _SIZE_UNITS[match[2]])
-    if size < _SMALLEST:
-        msg = "must be at least 1MB"
-        raise ValueError(msg)
-    return size
-
-
-Size = Annotated[
-    ByteCount,
-    PlainValidator(_size),
-    WithJsonSchema({"type": "string", "pattern": rf"^{_SIZE.pattern}$", "examples": ["500MB", "20GB", "1.5TiB"]}),
-]
-"""A number of bytes, 1MB at least, written as ``20GB`` (powers of 1000) or ``20GiB`` (of 1024)."""
-ComparisonName = Annotated[
-    str, AfterValidator(_matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit"))
-]
+ComparisonName = Annotated[str, _matching(_NAME, "1 to 63 letters, digits, _, . or -, beginning with a letter or digit")]
 AlertName = Annotated[
-    str, AfterValidator(_matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow"))
+    str, _matching(_ALERT, "1 to 100 letters, digits, _ or -, beginning with a letter, such as SimilarityLow")
 ]
-MetricName = Annotated[str, AfterValidator(_metric)]
-JudgedMetricName = Annotated[str, AfterValidator(_judged_metric)]
-ArmMetricName = Annotated[str, AfterValidator(_arm_metric)]
-CoverageName = Annotated[str, AfterValidator(_coverage)]
+MetricName = Annotated[str, as_printed_by(_metric)]
+JudgedMetricName = Annotated[str, as_printed_by(_judged_metric)]
+ArmMetricName = Annotated[str, as_printed_by(parse_arm_metric)]
+CoverageName = Annotated[str, as_printed_by(CoverageShare.parse)]
 StatisticName = Annotated[str, AfterValidator(_statistic)]
 CronText = Annotated[str, AfterValidator(_cron)]
-ZoneName = Annotated[str, AfterValidator(_zone)]
+ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]
 SegmentChoice = BeforeValidator(_segments)
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]

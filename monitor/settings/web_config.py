@@ -1,4 +1,4 @@
-"""The web configuration file: who may look, in the form of Prometheus' exporter-toolkit. Certificates are not opened here."""
+"""The web configuration file: TLS and authentication in the form of Prometheus' exporter-toolkit. Opens no certificate."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from monitor.errors import ConfigError
-from monitor.settings.validation import read_text, report_lines, validate_document
-from monitor.settings.yaml_document import DocumentError, EmptyDocumentError, parse_yaml
+from monitor.settings.validation import EmptyConfigError, read_mapping, read_text, report_lines, validate_document
 from monitor.web.access_options import AccessOptions
 
 _WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
@@ -16,7 +15,7 @@ _MAX_WEB_CONFIG_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebConfig:
-    """What a web configuration file says, None when there is none or it is wrong; and everything that is wrong with it."""
+    """The options of a web configuration file, None when there is none or it is wrong, and all problems with it."""
 
     options: AccessOptions | None = None
     problems: tuple[str, ...] = ()
@@ -35,15 +34,10 @@ def read_web_config(path: str | None) -> WebConfig:
 def _parse_web_config(path: FilePath) -> AccessOptions:
     text = read_text(path, advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False)
     try:
-        document = parse_yaml(text.replace("${", "$${"), {})  # no variables, as everybody else reads it
-    except EmptyDocumentError:
+        # Whoever else reads this file knows no variables.
+        document = read_mapping(text.replace("${", "$${"), str(path), {}, example="basic_auth_users: {...}")
+    except EmptyConfigError:
         return AccessOptions()
-    except DocumentError as error:
-        msg = f"{path if error.line is None else f'{path}:{error.line}'}: {error.message}"
-        raise ConfigError(msg) from None
-    if not isinstance(document.data, dict):
-        msg = f"{path}:{document.line(())}: must be a mapping (key: value) at the top level, such as basic_auth_users: {{...}}"
-        raise ConfigError(msg)
     options, problems = validate_document(AccessOptions, document, {"base_dir": str(path.absolute().parent)})
     if options is None or problems:
         raise ConfigError("\n".join(dict.fromkeys(report_lines(document, problems, str(path)))))

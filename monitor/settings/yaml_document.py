@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import yaml
 
@@ -83,7 +84,7 @@ _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\
 
 
 class DocumentError(Exception):
-    """The text is no YAML document that can be read on; one problem, without anything from the text itself."""
+    """The text cannot be read as YAML: one problem, which repeats nothing of the text."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -97,7 +98,7 @@ class EmptyDocumentError(DocumentError):
 
 @dataclass(slots=True)
 class YamlDocument:
-    """Plain data, the line of each key path, what was found wrong on the way, and the values that came from outside.
+    """Plain data, the line of each key path, problems, and the values of variables.
 
     ``texts`` keeps how unquoted numbers and words were written, for settings that turn out to be text.
     """
@@ -108,6 +109,11 @@ class YamlDocument:
     problems: list[Problem] = field(default_factory=list)
     expanded: set[str] = field(default_factory=set)
 
+    @property
+    def mapping(self) -> dict[str, Any]:
+        """The data of a document that is a mapping."""
+        return self.data if isinstance(self.data, dict) else {}
+
     def line(self, path: KeyPath) -> int:
         """Line of the key or list item at this path; of its nearest parent when it is not there."""
         while path and path not in self.lines:
@@ -116,7 +122,7 @@ class YamlDocument:
 
 
 def parse_yaml(text: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Compose, expand ``${NAME}`` and build plain data. DocumentError when there is no document to speak of."""
+    """Read a text as plain data, with ``${NAME}`` expanded. DocumentError when it is no YAML document."""
     node = _compose(text)
     if node is None:
         message = "is empty; write a configuration with: rankwatch init"
@@ -142,13 +148,13 @@ def _compose(text: str) -> yaml.Node | None:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
-    """What the parser says, without what it quotes from the text: that may be a secret written without quotes."""
+    """The parser's message, without what it quotes from the text: that may be a secret written without quotes."""
     problem = error.problem or "cannot be read"
-    said = f"{error.context}, {problem}" if error.context else problem
+    whole = f"{error.context}, {problem}" if error.context else problem
     for sign, advice in _SYNTAX_ADVICE.items():
-        if sign in said:
+        if sign in whole:
             return f"not valid YAML: {advice}"
-    return "not valid YAML: " + _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", said)
+    return "not valid YAML: " + _QUOTED.sub(lambda match: match[0] if _HARMLESS.fullmatch(match[0]) else "...", whole)
 
 
 class _Builder:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 from pydantic import AfterValidator, Field, model_validator
 
 from monitor.errors import ConfigError
+from monitor.model import SampleSize
 from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, with_kinds
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.sources.file import FILE
@@ -135,6 +136,13 @@ class UsersOptions(OneOf):
         default=None,
         description="How many users a run asks for; a number means the same ones each run. Everybody when left out.",
     )
+
+    @property
+    def sample_size(self) -> SampleSize | None:
+        """How many users of each kind a run asks for, None for everybody."""
+        if self.sample is None or isinstance(self.sample, int):
+            return None if self.sample is None else SampleSize(fixed=self.sample)
+        return SampleSize(fixed=self.sample.fixed, rotating=self.sample.rotating)
 
 
 def all_users_problem(baseline: SourceOptions) -> str | None:

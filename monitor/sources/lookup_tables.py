@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
+from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
 from monitor.model import LEAST_WEIGHT, MOST_WEIGHT, ItemWeights, UserTable
@@ -22,18 +22,22 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
 
     Rows without a user are left out; of a user listed twice the first row counts. SourceError when nobody is left.
     """
-    users = pa.chunked_array([user_column(column, f"the user column of {where}") for column, _ in batches], pa.large_string())
-    first = _first_rows(users)
-    if not len(first):
+    users = pd.Index(_str_array([user_column(column, f"the user column of {where}") for column, _ in batches]))
+    kept = users.notna() & ~users.duplicated()
+    if not kept.any():
         msg = f"{where} holds no user: check the path or table and the name of the user column"
         raise SourceError(msg)
-    everyone = len(first) == len(users)
-    chosen = users if everyone else users.take(pa.array(first))
+    rows = slice(None) if kept.all() else kept  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
-        column = pa.chunked_array([_labels(columns[name], name, where) for _, columns in batches], pa.large_string())
-        segments[name] = _categorical(column if everyone else column.take(pa.array(first)))
-    return UserTable(users=pd.Index(pd.array(one_array(chosen), dtype="str")), segments=segments)
+        labels = _str_array([_labels(columns[name], name, where) for _, columns in batches])
+        segments[name] = pd.Categorical(labels[rows])
+    return UserTable(users=users[rows], segments=segments)
+
+
+def _str_array(parts: Sequence[pa.Array]) -> ExtensionArray:
+    texts: ExtensionArray = pd.array(one_array(pa.chunked_array(parts, pa.large_string())), dtype="str")
+    return texts
 
 
 def label_array(values: Iterable[object], name: str, where: str) -> pa.Array:
@@ -53,16 +57,6 @@ def _label(value: object, name: str, where: str) -> str | None:
     return str(value if known is None else known)
 
 
-def _first_rows(users: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Rows, ascending, where a user stands for the first time."""
-    encoded = one_array(one_array(users).dictionary_encode())
-    if len(encoded.dictionary) == len(users):  # nobody twice, nobody null
-        return np.arange(len(users))
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    found, first = np.unique(codes, return_index=True)
-    return np.sort(first[found >= 0]).astype(np.int64)
-
-
 def _labels(values: pa.Array, name: str, where: str) -> pa.Array:
     """Segment values as text; null and empty text are no value."""
     kind = values.type
@@ -74,17 +68,6 @@ def _labels(values: pa.Array, name: str, where: str) -> pa.Array:
     if pa.types.is_floating(kind) and pc.all(pc.equal(values, pc.floor(values))).as_py():
         return id_column(values, name).cast(pa.large_string())
     return id_column(values.cast(pa.large_string()), name)
-
-
-def _categorical(values: pa.ChunkedArray) -> pd.Categorical:
-    encoded = one_array(one_array(values).dictionary_encode())
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    names = pd.Index(pd.array(encoded.dictionary, dtype="str"))
-    order = names.argsort()
-    place = np.empty(len(order) + 1, dtype=np.int64)
-    place[order] = np.arange(len(order))
-    place[-1] = -1
-    return pd.Categorical.from_codes(place[codes], categories=names[order])
 
 
 def item_weights(batches: Iterable[tuple[pa.Array, pa.Array]], where: str) -> ItemWeights:

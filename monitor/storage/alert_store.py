@@ -1,4 +1,6 @@
-"""Silences, acknowledgements and manual resolves, and alert states after a clock was set back."""
+"""SqlAlertStore: alert states and transitions stored outside of runs, and silences."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
 
 from __future__ import annotations
 
@@ -7,82 +9,158 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select, update
+from sqlalchemy import Connection, bindparam, delete, select, update
 
 from monitor.model import AlertState, DeliveryStatus, Silence, State, Transition
-from monitor.storage.alert_states import announce, firing, lasting_states, upsert
+from monitor.storage.alert_states import (
+    KEY_COLUMNS,
+    announce,
+    firing_states,
+    in_free_slots,
+    key_of,
+    read_firing,
+    read_states,
+    store_alerts,
+    stored_states,
+    transition_of_row,
+    upsert,
+)
 from monitor.storage.column_types import key
 from monitor.storage.dialects import lock_comparisons
 from monitor.storage.tables import alert_states, deliveries, silences, transitions
+from monitor.storage.transactions import Database
+
+_JUST_BEFORE = timedelta(microseconds=1)
+_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
+_REMOVE_STATE = delete(alert_states).where(*(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS))
 
 
-def add(connection: Connection, silence: Silence) -> Silence:
-    """Store a silence; its number is given here."""
-    values = {name: getattr(silence, name) for name in ("author", "comment", "created_at", "starts_at", "ends_at")}
-    added = connection.execute(silences.insert().values(matchers=list(silence.matchers), **values))
-    (number,) = added.inserted_primary_key or (0,)
-    return replace(silence, id=number)
+class SqlAlertStore:
+    """Port AlertStore over SQLAlchemy Core."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
+        with self._database.read() as connection:
+            return read_states(connection, comparison)
+
+    def firing(self) -> tuple[Transition, ...]:
+        with self._database.read() as connection:
+            return read_firing(connection)
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        query = select(transitions).order_by(transitions.c.id.desc()).limit(limit)
+        if comparison is not None:
+            query = query.where(transitions.c.comparison == comparison)
+        with self._database.read() as connection:
+            return tuple(transition_of_row(row) for row in reversed(connection.execute(query).all()))
+
+    def store_states(
+        self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]
+    ) -> None:
+        with self._database.write() as connection:
+            store_alerts(connection, states, transitions, receivers)
+
+    def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        names = {change.comparison for change in transitions}
+        with self._database.write() as connection:
+            lock_comparisons(connection, names)
+            stored = stored_states(connection, names)
+            ended = []
+            for change in transitions:
+                state = stored.pop(key_of(change), None)
+                if state is not None and (state.state, state.dedup_key) == (change.from_state, change.dedup_key):
+                    ended.append(change)
+            if ended:
+                keys = [{f"its_{name}": getattr(change, name) for name in KEY_COLUMNS} for change in ended]
+                connection.execute(_REMOVE_STATE, keys)
+            announce(connection, in_free_slots(connection, ended), receivers)
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        # States stay what they are: only since when and up to which slot they were judged is moved back.
+        moved = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
+        of_comparison = select(transitions.c.id).where(transitions.c.comparison == key(comparison))
+        put_off = update(deliveries).where(
+            deliveries.c.status.in_(_WAITING),
+            deliveries.c.next_attempt_at > now,
+            deliveries.c.transition_id.in_(of_comparison),
+        )
+        with self._database.write() as connection:
+            lock_comparisons(connection, [comparison])
+            for column, earlier in moved.items():
+                late = update(alert_states).where(alert_states.c.comparison == key(comparison), column > now)
+                connection.execute(late.values({column: earlier}))
+            connection.execute(put_off.values(next_attempt_at=now, leased_by=None, leased_until=None))
+
+    def acknowledge(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        with self._database.write() as connection:
+            firing = _lock_firing(connection, comparison, alerts)
+            acknowledged = [replace(state, acknowledged_by=author) for state, _ in firing]
+            upsert(connection, acknowledged, keeps_acknowledgement=False)
+            changes = tuple(_manual_change(start, state, State.FIRING, reason, at) for state, start in firing)
+            announce(connection, changes, ())
+            return changes
+
+    def resolve(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        ended: dict[str, Any] = {"state": State.QUIET, "since": at, "streak": 0}
+        ended |= {"dedup_key": None, "incident": None, "acknowledged_by": None}
+        with self._database.write() as connection:
+            firing = _lock_firing(connection, comparison, alerts)
+            upsert(connection, [replace(state, **ended) for state, _ in firing])
+            changes = tuple(_manual_change(start, state, State.QUIET, reason, at) for state, start in firing)
+            announce(connection, changes, ())
+            return changes
+
+    def add_silence(self, silence: Silence) -> Silence:
+        values = {name: getattr(silence, name) for name in ("author", "comment", "created_at", "starts_at", "ends_at")}
+        with self._database.write() as connection:
+            added = connection.execute(silences.insert().values(matchers=list(silence.matchers), **values))
+            (number,) = added.inserted_primary_key or (0,)
+        return replace(silence, id=number)
+
+    def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        with self._database.read() as connection:
+            return read_silences(connection, ending_after=ending_after)
+
+    def expire_silence(self, number: int, *, now: datetime) -> bool:
+        ended = update(silences).where(silences.c.id == number, silences.c.ends_at > now).values(ends_at=now)
+        with self._database.write() as connection:
+            return connection.execute(ended).rowcount == 1
 
 
-def read(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+def read_silences(connection: Connection, *, ending_after: datetime | None) -> tuple[Silence, ...]:
     """Silences that end later than that, all of them for None, oldest first."""
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
-    return tuple(_silence(row) for row in connection.execute(query))
+    names = ("id", "author", "comment", "created_at", "starts_at", "ends_at")
+    return tuple(
+        Silence(matchers=tuple(row.matchers), **{name: getattr(row, name) for name in names})
+        for row in connection.execute(query)
+    )
 
 
-def expire(connection: Connection, number: int, now: datetime) -> bool:
-    """End a silence now; False when there is none of that number that has not ended yet."""
-    ended = update(silences).where(silences.c.id == number, silences.c.ends_at > now).values(ends_at=now)
-    return connection.execute(ended).rowcount == 1
-
-
-def prune(connection: Connection, before: datetime) -> int:
-    """Delete silences that ended before that time; how many."""
-    count: int = connection.execute(delete(silences).where(silences.c.ends_at < before)).rowcount
-    return count
-
-
-def acknowledge(
-    connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
-) -> tuple[Transition, ...]:
-    """Mark firings (alert, segment) as looked after, and tell who was told of them; those that do not fire are left out."""
-    changes = []
-    for state, start in _lasting(connection, comparison, alerts):
-        upsert(connection, [replace(state, acknowledged_by=author)], keeps_acknowledgement=False)
-        changes.append(_by_hand(start, state, State.FIRING, reason, at))
-    announce(connection, changes, ())
-    return tuple(changes)
-
-
-def resolve(
-    connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
-) -> tuple[Transition, ...]:
-    """End firings (alert, segment) by hand, and tell who was told of them; those that do not fire are left out."""
-    changes = []
-    for state, start in _lasting(connection, comparison, alerts):
-        quiet = replace(state, state=State.QUIET, since=at, streak=0, dedup_key=None, incident=None, acknowledged_by=None)
-        upsert(connection, [quiet])
-        changes.append(_by_hand(start, state, State.QUIET, reason, at))
-    announce(connection, changes, ())
-    return tuple(changes)
-
-
-def _lasting(connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]) -> list[tuple[AlertState, Transition]]:
-    """State and start of those of the alerts that fire."""
+def _lock_firing(
+    connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
+) -> list[tuple[AlertState, Transition]]:
+    """State and start of those of the alerts (alert, segment) that fire; nobody else can move them before the end."""
     lock_comparisons(connection, {comparison})
     wanted = set(alerts)
-    starts = {start.dedup_key: start for start in firing(connection, comparison=comparison)}
+    starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
     return [
         (state, starts[state.dedup_key])
-        for state in lasting_states(connection, comparison)
+        for state in firing_states(connection, comparison)
         if (state.alert, state.segment) in wanted and state.dedup_key in starts
     ]
 
 
-def _by_hand(start: Transition, state: AlertState, to_state: State, reason: str, at: datetime) -> Transition:
-    """What somebody changed: of no slot, so the time stands for it."""
+def _manual_change(start: Transition, state: AlertState, to_state: State, reason: str, at: datetime) -> Transition:
+    """A transition made by hand: it belongs to no slot, so its time stands in place of the slot."""
     return replace(
         start,
         slot=at,
@@ -96,33 +174,3 @@ def _by_hand(start: Transition, state: AlertState, to_state: State, reason: str,
         explanation=None,
         interval=None,
     )
-
-
-def _silence(row: Row[Any]) -> Silence:
-    return Silence(
-        id=row.id,
-        matchers=tuple(row.matchers),
-        author=row.author,
-        comment=row.comment,
-        created_at=row.created_at,
-        starts_at=row.starts_at,
-        ends_at=row.ends_at,
-    )
-
-
-_BEFORE = timedelta(microseconds=1)
-_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
-
-
-def rewind(connection: Connection, comparison: str, *, slot: datetime, now: datetime) -> None:
-    """Let this comparison's states be judged by ``slot``, and deliver at ``now`` what was put off to later.
-
-    States stay what they are: only since when and up to which slot they were judged is moved back.
-    """
-    lock_comparisons(connection, [comparison])
-    for column, moved in ((alert_states.c.judged_slot, slot - _BEFORE), (alert_states.c.since, slot)):
-        late = (alert_states.c.comparison == key(comparison), column > now)
-        connection.execute(update(alert_states).where(*late).values({column: moved}))
-    owed = select(transitions.c.id).where(transitions.c.comparison == key(comparison))
-    put_off = (deliveries.c.status.in_(_WAITING), deliveries.c.next_attempt_at > now, deliveries.c.transition_id.in_(owed))
-    connection.execute(update(deliveries).where(*put_off).values(next_attempt_at=now, leased_by=None, leased_until=None))

@@ -1,57 +1,51 @@
-"""How far a clock is believed when it says what is old: what a clock that is years ahead deletes does not come back."""
+"""Whether runs, and a server's own clock, confirm this machine's clock: nothing is pruned by a clock that nothing confirms.
+
+What a clock that is years ahead deletes does not come back, while what is pruned some days late does no harm.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 from sqlalchemy import Connection, func, select
 
-from monitor.model import Cutoffs, Pruned
+from monitor.model import format_instant
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.tables import daily, runs
-from monitor.storage.transactions import Database
 
-BORNE_OUT = timedelta(days=2)
-"""A daemon stores runs under a wrong clock within minutes: only slots so long before what the clock says bear it out."""
-REACH = timedelta(days=3)
-"""How far beyond the newest of these slots it is believed: where runs are made every day, to the full."""
+CONFIRMED_AFTER = timedelta(days=2)
+"""A daemon stores runs under a wrong clock within minutes: only slots at least so old confirm what the clock says."""
+LONGEST_GAP = timedelta(days=8)
+"""How long before that the newest of these slots may lie; for schedules rarer than weekly, twice their interval."""
 
-_WORTH_TELLING = timedelta(hours=2)
+_SKEW = timedelta(hours=1)
+_ADVICE = "correct the clock; if it is right, old rows are deleted again once runs have been stored for two days"
 
 
-def believed(database: Database, now: datetime) -> datetime:
-    """The present that ages are reckoned from: ``now``, as far as runs bear it out and a server's own clock is not behind it.
+def doubt_about(connection: Connection, now: datetime) -> str | None:
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed.
 
-    While no run is stored for long, and for two days after, it stands still: nothing is deleted for its age.
+    A database without any slot that is old enough confirms every clock: nothing in it is old.
     """
-    with database.read() as connection:
-        newest = _newest_before(connection, now - BORNE_OUT)
-        limits = [] if newest is None else [newest + REACH]
-        if not is_sqlite(connection):
-            limits.append(connection.execute(select(func.clock_timestamp())).scalar_one())
-    return min([now, *limits])
-
-
-def _newest_before(connection: Connection, instant: datetime) -> datetime | None:
-    """The newest slot of a run, or where there is none the newest day that was added up; None without any."""
-    slot: datetime | None = connection.scalar(select(func.max(runs.c.scheduled_for)).where(runs.c.scheduled_for <= instant))
-    return slot or connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= instant))
-
-
-def moved_back(cutoffs: Cutoffs, by: timedelta) -> Cutoffs:
-    """What goes by a clock that is so much behind."""
-    return replace(
-        cutoffs,
-        scores=cutoffs.scores - by,
-        lists=cutoffs.lists - by,
-        evidence=cutoffs.evidence - by,
-        summaries=cutoffs.summaries - by,
-        runs=cutoffs.runs - by,
-        daily=cutoffs.daily - by,
+    if not is_sqlite(connection):
+        server = connection.execute(select(func.clock_timestamp())).scalar_one()
+        if now - server > _SKEW:
+            return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
+    confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
+    if not confirming:
+        return None
+    gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
+    if now - CONFIRMED_AFTER - confirming[0] <= gap:
+        return None
+    said = (
+        f"this machine's clock says {format_instant(now)}, and before that no run is newer than {format_instant(confirming[0])}"
     )
+    return f"{said}: {_ADVICE}"
 
 
-def told(pruned: Pruned, now: datetime, present: datetime) -> Pruned:
-    """The same, with what ages were reckoned from where that is no matter of an hour."""
-    return replace(pruned, reckoned_from=present) if now - present > _WORTH_TELLING else pruned
+def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
+    """The newest two slots up to then; where no run is left the newest day that was rolled up."""
+    slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
+    found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
+    return found if newest_day is None else [newest_day]

@@ -1,7 +1,7 @@
 """Translation of what drivers raise into DatabaseError and SchemaError: what failed, where, and what to do.
 
 Texts of drivers and of SQLAlchemy may hold statements, parameters and connection strings, so they are not passed on, but for
-the first line of an error that nobody foresaw.
+the first line of an unforeseen error.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ _CONNECTING = {
     "shutting down": "57",
 }
 _READ_ONLY_DISK = "lies on a file system that is read-only, where not even reading works: mount it writable, or copy the file"
-_PARTITION = re.compile(r"scores_from_\d+")
-_MOVED = "takes a partition of scores away at this moment: try again"
+_PARTITION = re.compile(r"scores_\d{4}_\d\d_\d\d")
+_DROPPED = "drops a partition of scores at this moment: try again"
 _AWAY = "cannot be reached: see that the server runs and that host and port in `database:` are right"
 
 
@@ -145,8 +145,8 @@ def _is_read_only(file: Path | None) -> bool:
 def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     words = str(error)
     state = getattr(error, "sqlstate", None) or next((code for part, code in _CONNECTING.items() if part in words), "")
-    if _is_moved(error, state):
-        return DatabaseError(f"{describe(url)} {_MOVED}", permanent=False, trouble=_T.CONFLICT)
+    if state == "42P01" and _PARTITION.search(words):
+        return DatabaseError(f"{describe(url)} {_DROPPED}", permanent=False, trouble=_T.CONFLICT)
     if state in {"42P01", "42703", "3F000"}:
         return SchemaError(f"{describe(url)} lacks tables or columns of this version: {UPGRADE}")
     found = _POSTGRES.get(state) or _POSTGRES.get(state[:2])
@@ -155,14 +155,6 @@ def _of_postgres(error: BaseException | None, url: URL) -> DatabaseError:
     if not state and type(error).__name__ in {"OperationalError", "ConnectionTimeout"}:
         return DatabaseError(f"{describe(url)} {_AWAY}", permanent=False, trouble=_T.UNREACHABLE)
     return _unforeseen(error, url, state)
-
-
-def _is_moved(error: BaseException | None, state: str) -> bool:
-    """Whether a partition went, or is going, while it was used; what a CHECK refuses bears the name of the constraint."""
-    if state == "23514":
-        diagnosis = getattr(error, "diag", None)
-        return diagnosis is not None and diagnosis.table_name is not None and diagnosis.constraint_name is None
-    return state == "42P01" and _PARTITION.search(str(error)) is not None
 
 
 def _unforeseen(error: BaseException | None, url: URL, state: str = "") -> DatabaseError:

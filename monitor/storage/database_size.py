@@ -1,20 +1,22 @@
-"""The size of the database by kind of data, and VACUUM."""
+"""The size of the database by kind of data, and VACUUM.
+
+SQLite counts the pages that its tables fill (``dbstat``); scores, which fill most of them, are what is left over, so that they
+need not be read.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
-from functools import cache
-from typing import Any
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Select, Table, exists, func, literal, literal_column, select, text
+from sqlalchemy import Connection, Table, exists, func, select, text
 
 from monitor.errors import DatabaseError
 from monitor.model import DatabaseSize, DataKind, KindSize
-from monitor.storage import partitions
 from monitor.storage.database_url import describe, file_of
-from monitor.storage.dialects import is_sqlite, quoted
+from monitor.storage.dialects import is_sqlite
 from monitor.storage.tables import (
     alert_states,
     arm_scores,
@@ -35,6 +37,7 @@ from monitor.storage.tables import (
     silences,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
     transitions,
@@ -47,72 +50,43 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     DataKind.EVIDENCE: (evidence, explanations),
     DataKind.SUMMARIES: (summaries, statistics, coverage, coverage_reasons, arm_scores, expectations),
     DataKind.DAILY: (daily,),
-    DataKind.RUNS: (runs, stages, lessons, splits, metrics, leases),
+    DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, leases),
     DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
 }
-"""The tables of each kind; the first tells how many runs hold any."""
-KIND_OF: Mapping[str, DataKind] = {str(table): kind for kind, tables in TABLES.items() for table in tables}
+"""The tables of each kind; the runs that hold any are counted in the first."""
 
-_DAY = timedelta(days=1)
 _WEEK = timedelta(days=7)
 _COUNTED_BYTES = 1 << 26
-"""Up to this size rows are counted."""
-_SAMPLED_PAGES = 50
-_SEED = 7
-"""The same pages each time: what did not change measures the same."""
-_REFRESH_S = 900.0
-"""How long counting a table anew may take, beside which everybody goes on."""
-_ROW_OVERHEAD = 28
-"""Bytes of a row of PostgreSQL beside its columns."""
-
-
-def used_bytes(connection: Connection) -> int:
-    """Bytes that hold data, room that is free inside the files not counted."""
-    if is_sqlite(connection):
-        return (_pragma(connection, "page_count") - _pragma(connection, "freelist_count")) * _pragma(connection, "page_size")
-    return sum(bytes_by_kind(connection).values())
+"""Up to this size rows are counted, beyond it the server's own estimate is taken."""
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
-    """Used bytes of each kind."""
+    """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
     if is_sqlite(connection):
         return _sqlite_bytes(connection)
-    return {kind: sum(_postgres_used(connection, table) for table in tables) for kind, tables in TABLES.items()}
+    return {kind: sum(_postgres_bytes(connection, table) for table in tables) for kind, tables in TABLES.items()}
 
 
-def file_bytes(connection: Connection) -> int:
-    """Bytes on disk, free room inside the files included; the log of SQLite or PostgreSQL is not."""
-    if is_sqlite(connection):
-        return _pragma(connection, "page_count") * _pragma(connection, "page_size")
-    return sum(_postgres_file(connection, table) for tables in TABLES.values() for table in tables)
+def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
+    """Rows by table, added up by kind."""
+    kinds = {table.name: kind for kind, tables in TABLES.items() for table in tables}
+    found: Counter[DataKind] = Counter()
+    for table, count in rows.items():
+        found[kinds[table]] += count
+    return dict(found)
 
 
 def measure(database: Database) -> DatabaseSize:
-    """Everything that `rankwatch db size` tells."""
+    """Everything that `rankwatch db size` prints."""
     with database.read() as connection:
         found = bytes_by_kind(connection)
-        kinds = tuple(_kind(connection, kind, found[kind]) for kind in DataKind)
+        is_free = is_sqlite(connection)
         return DatabaseSize(
-            used_bytes=used_bytes(connection),
-            file_bytes=file_bytes(connection),
-            kinds=kinds,
+            used_bytes=sum(found.values()),
+            free_bytes=_pragma(connection, "freelist_count") * _pragma(connection, "page_size") if is_free else 0,
+            kinds=tuple(_kind(connection, kind, found[kind]) for kind in DataKind),
             runs_per_day=_runs_per_day(connection),
-            lasting_bytes=partitions.lasting_bytes(connection, datetime.now(UTC)),
         )
-
-
-def refresh(database: Database, changed: Iterable[str]) -> list[str]:
-    """Have PostgreSQL count anew the rows of large tables that rows were deleted from; where it did not, in words.
-
-    It believes otherwise in what was there before, until autovacuum comes by; VACUUM lets the room be used again besides.
-    """
-    if database.is_sqlite:
-        return []
-    with database.read() as connection:
-        tables = [table for tables in TABLES.values() for table in tables if table.name in changed and table is not scores]
-        large = [table.name for table in tables if _postgres_file(connection, table) > _COUNTED_BYTES]
-    given_up = [name for name in large if not database.alone(f"VACUUM (ANALYZE) {quoted(name)}", patience_s=_REFRESH_S)]
-    return [f"{name} was not counted anew: VACUUM took longer than {_REFRESH_S:.0f} s" for name in given_up]
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
@@ -148,7 +122,7 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
 
 
 def _runs_per_day(connection: Connection) -> float:
-    """What comparisons come to that had slots in the week before the newest: each as often as its slots follow each other.
+    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots.
 
     One that has but one run counts as daily.
     """
@@ -167,12 +141,15 @@ def _rows(connection: Connection, table: Table, holding: int) -> tuple[int, bool
     """Rows of the table, and whether they are estimated: of scores in SQLite from some runs, in PostgreSQL by the server."""
     if is_sqlite(connection):
         return _sampled_scores(connection, holding) if table is scores else (_count(connection, table), False)
-    if table is scores:
-        found = partitions.read(connection)
-        return sum(partitions.rows_of(connection, each) for each in found), partitions.is_estimated(connection, found)
-    if _postgres_file(connection, table) <= _COUNTED_BYTES or (believed := _believed(connection, table)) < 0:
+    tree = text(
+        "SELECT coalesce(sum(CASE WHEN isleaf THEN pg_class.reltuples ELSE 0 END), 0), bool_or(isleaf AND reltuples < 0)"
+        " FROM pg_partition_tree(to_regclass(:name)) JOIN pg_class ON pg_class.oid = relid"
+    )
+    plain = text("SELECT reltuples, reltuples < 0 FROM pg_class WHERE oid = to_regclass(:name)")
+    estimate, is_unknown = connection.execute(tree if table is scores else plain, {"name": table.name}).one()
+    if is_unknown or _postgres_bytes(connection, table) <= _COUNTED_BYTES:
         return _count(connection, table), False
-    return believed, True
+    return int(estimate), True
 
 
 def _sampled_scores(connection: Connection, holding: int) -> tuple[int, bool]:
@@ -192,7 +169,7 @@ def _pragma(connection: Connection, name: str) -> int:
 
 
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
-    """Pages of tables and their indexes; of scores those that nobody else fills."""
+    """Bytes of the pages of tables and their indexes; scores have those that no other table fills."""
     pages = text(
         "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
         " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
@@ -202,73 +179,22 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
         for kind, tables in TABLES.items()
         if kind is not DataKind.SCORES
     }
-    return {DataKind.SCORES: max(0, used_bytes(connection) - sum(found.values()))} | found
+    pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
+    return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
 
 
-def _postgres_file(connection: Connection, table: Table) -> int:
-    """Bytes on disk with indexes and what is stored out of line; of scores all partitions, those too that are to be dropped."""
+def _postgres_bytes(connection: Connection, table: Table) -> int:
+    """Bytes on disk with indexes and what is stored out of line; of scores those of all partitions."""
     tree = text("SELECT coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name))")
     whole = text("SELECT pg_total_relation_size(to_regclass(:name))")
-    found = int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
-    left = [each.partition for each in partitions.leavers(connection)] if table is scores else []
-    return found + sum(partitions.bytes_of(connection, each) for each in left)
-
-
-def _postgres_used(connection: Connection, table: Table) -> int:
-    """Bytes on disk, less what seems to be free inside: rows times the mean size of some of them say how full it is."""
-    if table is scores:
-        return _postgres_file(connection, table)
-    size = text(
-        "SELECT pg_total_relation_size(oid), pg_table_size(oid), pg_relation_size(oid) / 8192, reltuples"
-        " FROM pg_class WHERE oid = to_regclass(:name)"
-    )
-    total, heap, pages, believed = connection.execute(size, {"name": table.name}).one()
-    is_small = total <= _COUNTED_BYTES or believed < 0
-    filled = _filled_bytes(connection, table) if is_small else believed * _row_bytes(connection, table, int(pages))
-    return int(total * min(1.0, filled / max(1, int(heap))))
-
-
-def bytes_of_run(connection: Connection, table: Table, run_id: int, condition: ColumnElement[bool]) -> int:
-    """About what the run's rows of this condition take on PostgreSQL, their share of the keys included."""
-    query = select(func.sum(_widths(table) + _ROW_OVERHEAD)).where(table.c.run_id == run_id, condition)
-    size = text("SELECT pg_total_relation_size(to_regclass(:name)), pg_table_size(to_regclass(:name))")
-    whole, heap = connection.execute(size, {"name": table.name}).one()
-    return int((connection.scalar(query) or 0) * whole / max(1, heap))
-
-
-def _row_bytes(connection: Connection, table: Table, pages: int) -> float:
-    """Mean bytes of a row as it is stored, of some pages."""
-    sample = table.tablesample(func.system(min(100.0, 100.0 * _SAMPLED_PAGES / max(1, pages))), seed=literal(_SEED))
-    return float(connection.scalar(select(func.avg(_widths(sample) + _ROW_OVERHEAD)).select_from(sample)) or 0.0)
-
-
-def _filled_bytes(connection: Connection, table: Table) -> float:
-    found: int | None = connection.execute(_filled(table)).scalar_one()
-    return float(found or 0)
-
-
-@cache
-def _filled(table: Table) -> Select[Any]:
-    return select(func.sum(_widths(table) + _ROW_OVERHEAD)).select_from(table)
-
-
-def _widths(table: FromClause) -> ColumnElement[Any]:
-    widths: ColumnElement[Any] = literal_column("0")
-    for column in table.c:
-        widths += func.coalesce(func.pg_column_size(column), 0)
-    return widths
-
-
-def _believed(connection: Connection, table: Table) -> int:
-    known = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    return int(connection.execute(known, {"name": table.name}).scalar_one())
+    return int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
 
 
 def vacuum(database: Database) -> None:
-    """Write a SQLite file anew without its free pages; nobody else can write meanwhile, and it takes its size once more.
+    """Rewrite a SQLite file without its free pages; nobody else can write meanwhile, and it needs its size once more.
 
-    On PostgreSQL the ordinary VACUUM, which holds nobody up: it makes room usable again, and partitions are dropped with their
-    files. DatabaseError where the disk has no room for it.
+    On PostgreSQL the ordinary VACUUM, which blocks nobody and makes free space usable again. DatabaseError where
+    the disk is too full for it.
     """
     file = file_of(database.url)
     if file is not None and (free := shutil.disk_usage(file.parent).free) < 2 * file.stat().st_size:
@@ -277,4 +203,4 @@ def vacuum(database: Database) -> None:
             f"{2 * file.stat().st_size:,} bytes, and {free:,} are free: free some space"
         )
         raise DatabaseError(msg)
-    database.alone("VACUUM", patience_s=86_400.0)
+    database.execute_alone("VACUUM")

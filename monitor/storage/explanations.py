@@ -12,7 +12,6 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from monitor.model import (
-    ALL,
     Briefing,
     Cause,
     Change,
@@ -28,15 +27,11 @@ from monitor.model import (
     Split,
     UserGroup,
 )
-from monitor.storage import run_history, run_results
-from monitor.storage.run_results import evidence_of
+from monitor.storage.run_results import evidence_of, finite_or_none
 from monitor.storage.tables import explanations, runs, splits
 
-_LOOKED_THROUGH = 2000
-"""Newest ok runs among which healthy ones are looked for: an alert that has fired for longer leaves none."""
 
-
-def store(connection: Connection, result: RunResult) -> None:
+def store_explanation(connection: Connection, result: RunResult) -> None:
     """Insert the run's split and explanation, those that it has."""
     run_id, split, explanation = result.claim.run_id, result.split, result.explanation
     if split is not None and split.means:
@@ -45,22 +40,6 @@ def store(connection: Connection, result: RunResult) -> None:
     if explanation is not None:
         details = _finite({name: value for name, value in asdict(explanation).items() if name != "sentence"})
         connection.execute(explanations.insert().values(run_id=run_id, sentence=explanation.sentence, details=details))
-
-
-def read_healthy(
-    connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int
-) -> tuple[Split, ...]:
-    """The splits of the newest ``limit`` healthy runs of the comparison and configuration before the slot, oldest first."""
-    newest = run_history.newest_ok(connection, comparison, config_hash=config_hash, before=before, limit=_LOOKED_THROUGH)
-    states = run_history.states_after(connection, comparison, [slot for _, slot in newest])
-    quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
-    chosen = quiet[-limit:] if limit else []
-    expected = run_results.expectations_of(connection, chosen)
-    # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
-    of_all = {run_id: [each for each in expected.get(run_id, ()) if each.segment == ALL] for run_id in chosen}
-    healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all[run_id])]
-    found = _splits_of(connection, healthy)
-    return tuple(found[run_id] for run_id in healthy if run_id in found)
 
 
 def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Explanation]:
@@ -78,15 +57,16 @@ def _split_row(split: Split, position: int, row: PartMeans) -> dict[str, Any]:
         "metric": split.metric,
         "asked": int(row.asked),
         "n": int(row.n),
-        "by_membership": run_results.number(row.membership),
-        "by_order": run_results.number(row.order),
-        "by_length": run_results.number(row.length),
-        "spread": run_results.number(row.spread),
+        "by_membership": finite_or_none(row.membership),
+        "by_order": finite_or_none(row.order),
+        "by_length": finite_or_none(row.length),
+        "spread": finite_or_none(row.spread),
         "kinds": None if kinds is None else {change.value: float(share) for change, share in kinds.items()},
     }
 
 
-def _splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
+def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
+    """Splits of those of the runs that have one."""
     rows: dict[int, list[Any]] = defaultdict(list)
     query = select(splits).where(splits.c.run_id.in_(run_ids)).order_by(splits.c.position)
     for row in connection.execute(query):
@@ -160,10 +140,10 @@ def _example(row: Mapping[str, Any]) -> ExampleLists:
 _EXAMPLES = 2
 
 
-def of_slot(connection: Connection, comparison: str, slot: datetime) -> Briefing:
+def read_briefing(connection: Connection, comparison: str, slot: datetime) -> Briefing:
     """The explanation and two users of the run of this slot, as far as they are stored.
 
-    Users are those that the explanation shows, of the leading groups one each; without it the two who are least alike.
+    Users are those that the explanation shows, one of each leading group, else the two with the lowest scores.
     """
     is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
     run_id = connection.execute(select(runs.c.id).where(*is_it)).scalar()

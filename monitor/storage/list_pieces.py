@@ -1,4 +1,4 @@
-"""Kept lists: those of a run, those of the last run, and which are still needed."""
+"""Kept lists as rows of ``kept_lists``, each a piece of one arm's lists: storing, reading, and which are still needed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,17 @@ HAS_LISTS = exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == runs
 Pieces: TypeAlias = Mapping[Arm, Sequence[bytes]]
 
 
-def store(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
-    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those within relevance.
+def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
+    """Arm, number and bytes of every piece; none without lists."""
+    if lists is None:
+        return ()
+    from monitor.storage import list_encoding
+
+    return tuple(list_encoding.pack(lists))
+
+
+def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
+    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those that wait for relevance.
 
     Without pieces nothing is done: the last run looked back at is then an earlier one.
     """
@@ -28,17 +37,9 @@ def store(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm,
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
     if pieces:
         is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot)
-        superseded = select(runs.c.id).where(is_earlier, runs.c.claimed_until.is_(None), ~_waits(result.finished_at))
+        is_unneeded = and_(runs.c.claimed_until.is_(None), ~_waits_for_relevance(result.finished_at))
+        superseded = select(runs.c.id).where(is_earlier, is_unneeded)
         connection.execute(delete(kept_lists).where(kept_lists.c.run_id.in_(superseded)))
-
-
-def packed(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
-    """The pieces in which lists are stored: arm, number and content of each."""
-    if lists is None:
-        return ()
-    from monitor.storage import list_encoding
-
-    return tuple(list_encoding.pack(lists))
 
 
 def pieces_of(connection: Connection, run_id: int) -> Pieces:
@@ -50,7 +51,7 @@ def pieces_of(connection: Connection, run_id: int) -> Pieces:
     return pieces
 
 
-def unpacked(run_id: int, pieces: Pieces) -> KeptLists | None:
+def decode_lists(run_id: int, pieces: Pieces) -> KeptLists | None:
     """The lists of the run, None when it has no pieces; DatabaseError when they cannot be read."""
     if not pieces:
         return None
@@ -63,28 +64,30 @@ def unpacked(run_id: int, pieces: Pieces) -> KeptLists | None:
         raise DatabaseError(msg) from None
 
 
-def last_run(connection: Connection, comparison: str, before: datetime) -> int | None:
+def last_run_with_lists(connection: Connection, comparison: str, before: datetime) -> int | None:
     """The newest ok run of an earlier slot that kept its lists."""
     is_earlier = and_(runs.c.comparison == comparison, runs.c.scheduled_for < before, runs.c.status == RunStatus.OK)
     newest = select(runs.c.id).where(is_earlier, HAS_LISTS).order_by(runs.c.scheduled_for.desc()).limit(1)
     return connection.scalar(newest)
 
 
-def unneeded(before: datetime, now: datetime) -> Select[tuple[int]]:
-    """Settled runs whose lists can go: older than ``before``, or neither a comparison's newest ok run nor within relevance."""
+def runs_with_unneeded_lists(before: datetime, now: datetime) -> Select[tuple[int]]:
+    """Settled runs whose lists can be deleted.
+
+    Those older than ``before``, and those that are neither a comparison's newest ok run nor wait for relevance.
+    """
     later = runs.alias("later")
     newest = select(func.max(later.c.scheduled_for)).where(
         later.c.comparison == runs.c.comparison,
         later.c.status == RunStatus.OK,
         exists(select(kept_lists.c.run_id).where(kept_lists.c.run_id == later.c.id)),
     )
-    is_past = or_(
-        runs.c.scheduled_for < before, and_(runs.c.scheduled_for < newest.correlate(runs).scalar_subquery(), ~_waits(now))
-    )
+    is_superseded = runs.c.scheduled_for < newest.correlate(runs).scalar_subquery()
+    is_past = or_(runs.c.scheduled_for < before, and_(is_superseded, ~_waits_for_relevance(now)))
     is_settled = and_(runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
     return select(runs.c.id).where(is_settled, HAS_LISTS, is_past)
 
 
-def _waits(now: datetime) -> ColumnElement[bool]:
-    """Whether relevance may still come for a run, or come again where the slot is run again: until its labels' time is over."""
+def _waits_for_relevance(now: datetime) -> ColumnElement[bool]:
+    """Whether relevance may still arrive for a run, or arrive again where the slot is run again."""
     return and_(runs.c.labels_until.is_not(None), runs.c.labels_until > now)

@@ -1,48 +1,62 @@
-"""The partitions of ``scores`` on PostgreSQL: ranges of runs, and which of them may go.
+"""The partitions of ``scores`` on PostgreSQL: one for each UTC day of slots, and a default partition for every other day.
 
-How they come stands in `monitor.storage.room`, how they go in `monitor.storage.leaving`. Nothing there holds up a run that is
-being stored, and no statement needs a session of its own, so poolers do no harm. What is on its way out still counts: should
-one of its runs be stored again, it is put back as it is, so that no two tables ever hold scores of the same runs.
-
-Elsewhere (SQLite) ``scores`` is one table, and there is nothing to do.
+A partition is dropped once all its runs are older than the retention. Rows whose day has no partition, because making it would
+have had to wait for long, lie in the default partition and are deleted row by row. On SQLite ``scores`` is one table.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
+from functools import partial
 from typing import Any
 
-from sqlalchemy import BigInteger, Connection, TableClause, and_, column, exists, func, select, table, text, values
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Date,
+    Select,
+    and_,
+    cast,
+    column,
+    exists,
+    func,
+    select,
+    table,
+    text,
+)
+from sqlalchemy.exc import DBAPIError
 
-from monitor.storage.claims import is_newest, is_settled_before
+from monitor.model import RunStatus
 from monitor.storage.dialects import is_sqlite, quoted
-from monitor.storage.tables import runs
+from monitor.storage.tables import runs, scores
+from monitor.storage.transactions import Database
 
-GRACE = timedelta(days=2)
-"""A partition is dropped as a whole: scores may stay for so long beyond their age. What is older still is deleted by rows."""
-EVER = timedelta(days=36500)
-"""Runs of any slot are older than this from now on."""
+LOCK_WAIT_S = 2.0
+"""How long making or dropping a partition waits for those who use the table: everybody else queues behind it meanwhile."""
 
-TAKE_TURNS = f"SELECT pg_advisory_xact_lock({0x72616E6B73})"  # "ranks"
-"""Partitions are made, put back and dropped by one transaction at a time, which begins with this."""
-
-_OURS = re.compile(r"scores_from_\d{1,19}(_\d{1,9})?")
-_BOUNDS = re.compile(r"FROM \((?:MINVALUE|'?(-?\d+)'?)\) TO \('?(\d+)'?\)")
+_DAY = timedelta(days=1)
+_TAKE_TURNS = text(f"SELECT pg_advisory_xact_lock({0x72616E6B73})")  # "ranks": partitions are made one at a time
+_DEFAULT = table("scores_default", column("run_id", BigInteger))
+_BOUNDS = re.compile(r"FROM \('(\d{4}-\d\d-\d\d)'\) TO \('(\d{4}-\d\d-\d\d)'\)")
 _ATTACHED = text(
-    "SELECT c.relname, n.nspname, pg_get_expr(c.relpartbound, c.oid), i.inhdetachpending"
+    "SELECT c.relname, n.nspname, pg_get_expr(c.relpartbound, c.oid) AS bounds"
     " FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
-    " WHERE i.inhparent = CAST('scores' AS regclass)"
+    " WHERE i.inhparent = CAST('scores' AS regclass) ORDER BY c.relname"
 )
-_DETACHED = text(
-    "SELECT c.relname, n.nspname, obj_description(c.oid, 'pg_class')"
-    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relkind = 'r' AND NOT c.relispartition"
-    " AND c.relname ~ '^scores_from_[0-9]+(_[0-9]+)?$'"
-    " AND c.relnamespace = (SELECT relnamespace FROM pg_class WHERE oid = to_regclass('scores')) ORDER BY c.oid"
+_HOLDERS = text(
+    "SELECT a.pid, coalesce(nullif(a.application_name, ''), a.backend_type, 'unnamed'), coalesce(a.state, 'active'),"
+    " round(extract(epoch FROM clock_timestamp() - a.xact_start))"
+    " FROM pg_stat_activity a JOIN (SELECT DISTINCT pid FROM pg_locks WHERE granted AND database ="
+    " (SELECT oid FROM pg_database WHERE datname = current_database())"
+    " AND relation IN (to_regclass('scores'), to_regclass(:name))) l ON l.pid = a.pid"
+    " WHERE a.pid <> pg_backend_pid() ORDER BY a.xact_start NULLS LAST LIMIT 1"
 )
-_MARK = re.compile(r"rankwatch: leaves scores, runs from (\d+) to before (\d+), of slots before (\S+)( but the newest)?")
+_LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
+_GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
 _COUNTED_BYTES = 1 << 26
 """Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken."""
 _BYTES_A_ROW = 110
@@ -51,139 +65,199 @@ _BYTES_A_ROW = 110
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Partition:
-    """Scores of runs from ``low`` up to and without ``high``. ``is_leaving``: it was begun to detach it."""
+    """Scores of the slots from midnight of ``first`` (UTC) up to and without midnight of ``end``."""
 
     name: str
     schema: str
-    low: int
-    high: int
-    is_leaving: bool = False
+    first: date
+    end: date
 
     @property
     def spelled(self) -> str:
         """The table as statements name it."""
         return quoted(self.schema, self.name)
 
-    @property
-    def rows(self) -> TableClause:
-        """The table by itself."""
-        return table(self.name, column("run_id", BigInteger), schema=self.schema)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaver:
-    """A table that was detached to be dropped, and why it may be: all its runs are of slots ``before``.
+class PartitionDrop:
+    """What became of a partition that was to be dropped: about how many ``rows`` went with it, or the ``obstacle`` in words.
 
-    ``is_early``: it goes for want of room, so not while it holds the newest run of a comparison.
+    ``is_in_use``: somebody holds a lock on it, so the next time may succeed.
     """
 
-    partition: Partition
-    before: datetime
-    is_early: bool
-
-    @property
-    def mark(self) -> str:
-        """What its comment says, so that whoever goes on can judge it anew. Tables without it are none of ours to drop."""
-        which = f"runs from {self.partition.low:d} to before {self.partition.high:d}"
-        spared = " but the newest" if self.is_early else ""
-        return f"rankwatch: leaves scores, {which}, of slots before {self.before.isoformat()}{spared}"
+    rows: int = 0
+    obstacle: str | None = None
+    is_in_use: bool = False
 
 
-def read(connection: Connection) -> list[Partition]:
-    """The partitions in order, those that are being detached too."""
-    found = []
-    for name, schema, bounds, is_leaving in connection.execute(_ATTACHED):
-        if match := _BOUNDS.search(bounds):
-            low = int(match[1]) if match[1] else 0
-            found.append(Partition(name=name, schema=schema, low=low, high=int(match[2]), is_leaving=is_leaving))
-    return sorted(found, key=lambda each: each.low)
+def is_settled_before(before: datetime) -> ColumnElement[bool]:
+    """Runs of older slots that nobody has claimed."""
+    return and_(runs.c.scheduled_for < before, runs.c.status != RunStatus.RUNNING, runs.c.claimed_until.is_(None))
 
 
-def leavers(connection: Connection) -> list[Leaver]:
-    """Tables that were detached to be dropped, here or by another process, and were not dropped yet."""
-    found = []
-    for name, schema, comment in connection.execute(_DETACHED):
-        if match := _MARK.fullmatch(comment or ""):
-            partition = Partition(name=name, schema=schema, low=int(match[1]), high=int(match[2]))
-            found.append(Leaver(partition=partition, before=datetime.fromisoformat(match[3]), is_early=bool(match[4])))
-    return found
+def day_of_slot(slot: datetime) -> date:
+    """The UTC day that the slot belongs to."""
+    return slot.astimezone(UTC).date()
 
 
-def put_back(connection: Connection, partition: Partition) -> None:
-    """Attach what was detached; the constraint that detaching left on it spares reading it."""
-    bounds = f"FROM ({partition.low:d}) TO ({partition.high:d})"
-    connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {partition.spelled} FOR VALUES {bounds}"))
-    connection.execute(text(f"COMMENT ON TABLE {partition.spelled} IS NULL"))
-
-
-def newest_run(connection: Connection) -> int:
-    """The highest number that a run has got; 0 before the first."""
-    return int(connection.scalar(select(func.max(runs.c.id))) or 0)
-
-
-def past(connection: Connection, before: datetime) -> list[Partition]:
-    """Partitions whose runs are all over and of older slots; never the one that the next run belongs to, or a later one."""
-    newest = newest_run(connection)
-    found = [each for each in read(connection) if each.high <= newest and _OURS.fullmatch(each.name) and not each.is_leaving]
-    if not found:
-        return []
-    bounds = values(column("low", BigInteger), column("high", BigInteger), name="bounds")
-    bounds = bounds.data([(each.low, each.high) for each in found])
-    of_it = and_(runs.c.id >= bounds.c.low, runs.c.id < bounds.c.high)
-    needed = set(connection.scalars(select(bounds.c.low).where(exists().where(of_it, ~is_settled_before(before)))))
-    return [each for each in found if each.low not in needed]
-
-
-def is_past(connection: Connection, leaver: Leaver) -> bool:
-    """Whether the partition may go, by what is stored now."""
-    partition = leaver.partition
-    of_it = and_(runs.c.id >= partition.low, runs.c.id < partition.high)
-    if connection.scalar(select(exists().where(of_it, ~is_settled_before(leaver.before)))):
-        return False
-    rows = partition.rows
-    has_rows = exists(select(rows.c.run_id).where(rows.c.run_id == runs.c.id))
-    return not (leaver.is_early and connection.scalar(select(exists().where(of_it, is_newest(), has_rows))))
-
-
-def lasting_bytes(connection: Connection, now: datetime) -> int:
-    """What partitions take that no want of room takes away: those in use, and of the newest run of a comparison."""
+def of_run(connection: Connection, run_id: int) -> ColumnElement[bool]:
+    """Scores of the run. With the day PostgreSQL looks into one partition, without it into the key of each."""
     if is_sqlite(connection):
-        return 0
-    before = now + EVER
-    early = [Leaver(partition=each, before=before, is_early=True) for each in past(connection, before)]
-    going = {each.partition for each in early if is_past(connection, each)}
-    return sum(bytes_of(connection, each) for each in read(connection) if each not in going and not each.is_leaving)
+        return scores.c.run_id == run_id
+    slot_day = select(_utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
+    return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
 
-def first_run(connection: Connection) -> int:
-    """The lowest number of a run that may have scores."""
-    return 0 if is_sqlite(connection) else min((each.low for each in read(connection)), default=0)
+def belongs_to_run(connection: Connection) -> ColumnElement[bool]:
+    """Joins scores with their runs."""
+    is_of_run = scores.c.run_id == runs.c.id
+    return is_of_run if is_sqlite(connection) else and_(is_of_run, scores.c.day == _utc_day(runs.c.scheduled_for))
 
 
-def bytes_of(connection: Connection, partition: Partition) -> int:
-    """What the partition takes on disk, with its key."""
-    size = text("SELECT pg_total_relation_size(to_regclass(:name))")
-    return int(connection.scalar(size, {"name": partition.spelled}) or 0)
+def read_partitions(connection: Connection) -> list[Partition]:
+    """The partitions of days, oldest first; the default partition is not among them."""
+    found = [
+        Partition(name=row.relname, schema=row.nspname, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
+        for row in connection.execute(_ATTACHED)
+        if (match := _BOUNDS.search(row.bounds or ""))  # NULL for a partition that somebody drops at this moment
+    ]
+    return sorted(found, key=lambda each: each.first)
+
+
+def ensure_partitions(database: Database, days: Iterable[date]) -> None:
+    """Make the partitions of these days. Where that would have to wait for long, the default partition takes their scores."""
+    if database.is_sqlite:
+        return
+    with database.read() as connection:
+        attached = read_partitions(connection)
+        missing = [day for day in days if not any(each.first <= day < each.end for each in attached)]
+        wanted = [day for day in missing if not connection.scalar(select(exists(_in_default(day))))]
+    for day in wanted:
+        with database.write() as connection:
+            _try(connection, partial(_make, day=day))
+
+
+def drop_past(database: Database, before: datetime) -> Iterator[PartitionDrop]:
+    """Drop the partitions of which all runs are over and of slots before, oldest first; stops at one that is in use."""
+    with database.read() as connection:
+        found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
+    for partition in found:
+        drop = _drop(database, partition, before)
+        yield drop
+        if drop.is_in_use:
+            return
+
+
+def runs_in_default(before: datetime) -> Select[tuple[int]]:
+    """Settled runs of older slots that have scores in the default partition, oldest slot first."""
+    has_rows = exists(select(_DEFAULT.c.run_id).where(_DEFAULT.c.run_id == runs.c.id))
+    return select(runs.c.id).where(is_settled_before(before), has_rows).order_by(runs.c.scheduled_for)
+
+
+def past_rows(connection: Connection, before: datetime) -> int:
+    """About how many scores `drop_past` would drop."""
+    found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
+    return sum(rows_of(connection, each) for each in found)
 
 
 def rows_of(connection: Connection, partition: Partition) -> int:
-    """Rows of the partition; of a large one as many as the server believes there are."""
-    if (used := bytes_of(connection, partition)) <= _COUNTED_BYTES:
-        return int(connection.scalar(select(func.count()).select_from(partition.rows)) or 0)
-    known = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    believed = int(connection.scalar(known, {"name": partition.spelled}) or 0)
-    return believed if believed > 0 else used // _BYTES_A_ROW
+    """Rows of the partition; of a large one the server's estimate."""
+    size = text("SELECT pg_total_relation_size(to_regclass(:name))")
+    used = int(connection.scalar(size, {"name": partition.spelled}) or 0)
+    if used <= _COUNTED_BYTES:
+        return int(connection.scalar(text(f"SELECT count(*) FROM {partition.spelled}")) or 0)  # noqa: S608 - quoted
+    estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
+    rows = int(connection.scalar(estimate, {"name": partition.spelled}) or 0)
+    return rows if rows > 0 else used // _BYTES_A_ROW
 
 
-def is_estimated(connection: Connection, found: Sequence[Partition]) -> bool:
-    """Whether the rows of one of them are only estimated."""
-    return any(bytes_of(connection, each) > _COUNTED_BYTES for each in found)
+def is_of_dialect(connection: Connection) -> Callable[..., bool]:
+    """For Alembic: whether a column exists on this database; those of partitions do on PostgreSQL only."""
+    return lambda item, *_: getattr(item, "info", {}).get("only", connection.dialect.name) == connection.dialect.name
 
 
 def without_partitions(connection: Connection) -> Callable[[str | None, str, Any], bool]:
-    """For Alembic: names but those of partitions, which come and go and are declared nowhere."""
+    """For Alembic: every name but those of partitions, which come and go and are declared nowhere."""
     hidden: set[str] = set()
     if not is_sqlite(connection):
         is_one = "SELECT relname FROM pg_class WHERE relispartition AND relnamespace = CAST(current_schema() AS regnamespace)"
-        hidden = {*connection.scalars(text(is_one)), *connection.scalars(_DETACHED)}
+        hidden = set(connection.scalars(text(is_one)))
     return lambda name, kind, _: not (kind == "table" and name in hidden)
+
+
+def _utc_day(instant: ColumnElement[datetime]) -> ColumnElement[date]:
+    return cast(func.timezone("UTC", instant), Date)
+
+
+def _slots_of(first: date, end: date) -> ColumnElement[bool]:
+    midnights = [datetime.combine(day, time(), UTC) for day in (first, end)]
+    return and_(runs.c.scheduled_for >= midnights[0], runs.c.scheduled_for < midnights[1])
+
+
+def _in_default(day: date) -> Select[Any]:
+    """Rows of the day in the default partition, found by the key: PostgreSQL refuses a partition for them."""
+    return select(_DEFAULT.c.run_id).join(runs, runs.c.id == _DEFAULT.c.run_id).where(_slots_of(day, day + _DAY))
+
+
+def _make(connection: Connection, day: date) -> None:
+    name = f"scores_{day.isoformat().replace('-', '_')}"
+    connection.execute(_TAKE_TURNS)
+    if any(each.name == name for each in read_partitions(connection)):
+        return
+    # Attached rather than made as a part: that locks the default partition only, and not those who use any other.
+    connection.execute(text(f"CREATE TABLE {name} (LIKE scores INCLUDING ALL)"))
+    bounds = f"FROM ('{day.isoformat()}') TO ('{(day + _DAY).isoformat()}')"
+    connection.execute(text(f"ALTER TABLE scores ATTACH PARTITION {name} FOR VALUES {bounds}"))
+
+
+def _is_past(connection: Connection, partition: Partition, before: datetime) -> bool:
+    if datetime.combine(partition.end, time(), UTC) > before:
+        return False
+    is_needed = exists().where(_slots_of(partition.first, partition.end), ~is_settled_before(before))
+    return not connection.scalar(select(is_needed))
+
+
+def _drop(database: Database, partition: Partition, before: datetime) -> PartitionDrop:
+    dropped = 0
+
+    def drop(connection: Connection) -> None:
+        nonlocal dropped
+        # The table first and then its partition, in the order in which those who read it lock.
+        connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
+        if partition in read_partitions(connection) and _is_past(connection, partition, before):
+            rows = rows_of(connection, partition)
+            connection.execute(text(f"DROP TABLE {partition.spelled}"))
+            dropped = rows
+
+    with database.write() as connection:
+        state = _try(connection, drop)
+        if state in {None, _GONE}:
+            return PartitionDrop(rows=dropped)
+        if state == _DEPENDED_ON:
+            return PartitionDrop(
+                obstacle=f"{partition.name} was not dropped: a view or another object depends on it: drop that first"
+            )
+        return PartitionDrop(obstacle=f"{partition.name} was not dropped: {_holder(connection, partition)}", is_in_use=True)
+
+
+def _try(connection: Connection, step: Callable[[Connection], None]) -> str | None:
+    """Take the step without waiting for long; the SQLSTATE of what kept it from succeeding, None where it succeeded."""
+    connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_WAIT_S * 1000:.0f}"))
+    try:
+        with connection.begin_nested():
+            step(connection)
+    except DBAPIError as error:
+        state = getattr(error.orig, "sqlstate", None)
+        if state not in {_LOCKED, _DEADLOCK, _IN_ALTERATION, _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT}:
+            raise
+        return str(state)
+    return None
+
+
+def _holder(connection: Connection, partition: Partition) -> str:
+    row = connection.execute(_HOLDERS, {"name": partition.spelled}).one_or_none()
+    if row is None:
+        return "it was in use: tried again the next time"
+    pid, name, state, seconds = row
+    since = "" if seconds is None else f" for {int(seconds)} s"
+    return f"process {pid} ({name}, {state}{since}) holds it: tried again the next time"

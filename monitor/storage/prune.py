@@ -1,20 +1,27 @@
-"""Deleting what is older than it may get: little by little, each step a transaction of its own that lets others write."""
+"""Pruning: what is older than the retention is deleted, little by little, in transactions that let others write."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, func, or_, select
 
-from monitor.model import ALL, Cutoffs, DeliveryStatus, State
-from monitor.storage import alert_store, leaving, list_pieces, partitions, room
-from monitor.storage import daily_rollup as days
-from monitor.storage.claims import is_settled_before
+from monitor.model import ALL, Cutoffs, DeliveryStatus, Pruned, State
+from monitor.storage.daily_rollup import midnight, roll_up
 from monitor.storage.dialects import is_sqlite
-from monitor.storage.leaving import DropOutcome
+from monitor.storage.list_pieces import runs_with_unneeded_lists
+from monitor.storage.partitions import (
+    day_of_slot,
+    drop_past,
+    ensure_partitions,
+    is_settled_before,
+    of_run,
+    past_rows,
+    runs_in_default,
+)
 from monitor.storage.run_results import RUN_TABLES
 from monitor.storage.tables import (
     alert_states,
@@ -30,6 +37,7 @@ from monitor.storage.tables import (
     notifications,
     runs,
     scores,
+    silences,
     statistics,
     summaries,
     transitions,
@@ -40,203 +48,180 @@ SCORES_AT_ONCE = 20_000
 RUNS_AT_ONCE = 20
 TRANSITIONS_AT_ONCE = 500
 
+_DAYS_AHEAD = 2
+"""For so many days partitions are made ahead, so that the first run of a day need not make one."""
 DETAILS: tuple[Table, ...] = (coverage_reasons, coverage, statistics, summaries, arm_scores, expectations)
 """Tables with rows for each segment, in an order in which these can be deleted: those of ``all`` stay as long as the run."""
 
-Told = Callable[[str], object]
-"""Hears what is being done, for people who wait."""
 
+def prune(database: Database, cutoffs: Cutoffs, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
+    """Delete what is too old, after rolling up the days that are over.
 
-def prune(database: Database, cutoffs: Cutoffs, now: datetime, told: Told = str) -> tuple[Counter[str], list[DropOutcome]]:
-    """Delete what its age lets go, after adding up the days that are over; rows deleted by table, and what did not go.
-
-    Silences go with runs of their end. Kept lists go earlier where ``now`` nothing needs them any more.
+    Silences are deleted with the runs of their end. Kept lists are deleted earlier where nothing needs them any more.
     """
-    told("days")
+    on_step("days")
     oldest = max(cutoffs.summaries, cutoffs.runs)
-    days.roll_up(database, since=cutoffs.daily, complete_from=oldest, now=now)
-    room.make_room_ahead(database, now)
-    told("scores")
+    roll_up(database, since=cutoffs.daily, complete_from=oldest, now=now)
+    ensure_partitions(database, [day_of_slot(now + timedelta(days=days)) for days in range(_DAYS_AHEAD + 1)])
+    on_step("scores")
     counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
-    told("evidence and lists")
+    on_step("evidence and lists")
     for table in (evidence, explanations):
-        counts += delete_of_each(database, settled_with(table, max(cutoffs.evidence, cutoffs.runs)), table)
-    counts += delete_of_each(database, list_pieces.unneeded(max(cutoffs.lists, cutoffs.runs), now), kept_lists)
-    told("segments")
-    with_old_details = with_details(min(oldest, days.midnight(now)))
-    for run_id in read_ids(database, with_old_details):
-        counts += delete_details(database, run_id, with_old_details)
-    told("runs")
-    counts += _repeat(database, _some_runs, cutoffs.runs)
-    counts += _repeat(database, _some_transitions, cutoffs.runs)
+        counts += _delete_of_each(database, table, _settled_with(table, max(cutoffs.evidence, cutoffs.runs)))
+    counts += _delete_of_each(database, kept_lists, runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now))
+    on_step("segments")
+    counts += _prune_details(database, min(oldest, midnight(now)))
+    on_step("runs")
+    counts += _repeat(database, lambda connection: _delete_some_runs(connection, cutoffs.runs))
+    counts += _repeat(database, lambda connection: _delete_some_transitions(connection, cutoffs.runs))
     with database.write() as connection:
-        counts += Counter(silences=alert_store.prune(connection, cutoffs.runs))
-        counts += execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
-    return +counts, obstacles
+        counts += _execute(connection, delete(silences).where(silences.c.ends_at < cutoffs.runs))
+        counts += _execute(connection, delete(daily).where(daily.c.day < cutoffs.daily))
+    return Pruned(rows=dict(+counts), put_off=obstacles)
 
 
-def count(database: Database, cutoffs: Cutoffs, now: datetime) -> Counter[str]:
-    """Rows by table that `prune` would delete; nothing is changed. Without what goes only to stay under a size."""
+def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Pruned:
+    """Rows by table that `prune` would delete; nothing is changed."""
     counts: Counter[str] = Counter()
     with database.read() as connection:
         old = select(runs.c.id).where(is_settled_before(cutoffs.runs))
         for table in RUN_TABLES:
             if table is not scores:
-                counts[str(table)] += _count(connection, table, table.c.run_id.in_(old))
+                counts[table.name] += _count(connection, table, table.c.run_id.in_(old))
         counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
-        counts["scores"] = _count_scores(connection, cutoffs)
-        for table, before in ((evidence, cutoffs.evidence), (explanations, cutoffs.evidence)):
-            counts[str(table)] = _count(connection, table, table.c.run_id.in_(settled_with(table, max(before, cutoffs.runs))))
-        unneeded = list_pieces.unneeded(max(cutoffs.lists, cutoffs.runs), now)
+        counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
+        for table in (evidence, explanations):
+            found = _settled_with(table, max(cutoffs.evidence, cutoffs.runs))
+            counts[table.name] = _count(connection, table, table.c.run_id.in_(found))
+        unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
         counts["kept_lists"] = _count(connection, kept_lists, kept_lists.c.run_id.in_(unneeded))
-        details = with_details(min(max(cutoffs.summaries, cutoffs.runs), days.midnight(now)))
+        details = _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))
         for table in DETAILS:
             is_detail = and_(table.c.run_id.in_(details), table.c.run_id.not_in(old), table.c.segment != ALL)
-            counts[str(table)] += _count(connection, table, is_detail)
-        counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_over(cutoffs.runs)))
+            counts[table.name] += _count(connection, table, is_detail)
+        counts["transitions"] = _count(connection, transitions, transitions.c.id.in_(_prunable_transitions(cutoffs.runs)))
+        counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
         counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
-    return +counts
+    return Pruned(rows=dict(+counts))
 
 
 def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
     return int(connection.scalar(select(func.count()).select_from(table).where(condition)) or 0)
 
 
-def _count_scores(connection: Connection, cutoffs: Cutoffs) -> int:
-    """On PostgreSQL whole partitions, and elsewhere rows that have outlived them by far."""
-    before = max(cutoffs.scores, cutoffs.runs)
+def _count_scores(connection: Connection, before: datetime) -> int:
     if is_sqlite(connection):
         return _count(connection, scores, scores.c.run_id.in_(select(runs.c.id).where(is_settled_before(before))))
-    whole = partitions.past(connection, before)
-    over = is_settled_before(max(before - partitions.GRACE, cutoffs.runs))
-    apart = [~and_(runs.c.id >= each.low, runs.c.id < each.high) for each in whole]
-    left = select(runs.c.id).where(over, *apart)
-    return sum(partitions.rows_of(connection, each) for each in whole) + _count(connection, scores, scores.c.run_id.in_(left))
+    in_default = connection.scalars(runs_in_default(before)).all()
+    return past_rows(connection, before) + _count(connection, scores, scores.c.run_id.in_(in_default))
 
 
-def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], list[DropOutcome]]:
-    """On PostgreSQL by partition as far as possible, and by row what has outlived that by far; and what did not go."""
-    outcomes: list[DropOutcome] = []
-    if not database.is_sqlite:
-        outcomes = [*leaving.clear(database), *leaving.drop_past(database, before)]
-        before -= partitions.GRACE
-    counts = Counter(scores=sum(each.rows for each in outcomes))
-    query = settled_with(scores, before)
-    for run_id in _with_scores(database, query):
-        counts += delete_scores(database, run_id, query)
-    return counts, [each for each in outcomes if each.obstacle]
+def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], tuple[str, ...]]:
+    """Delete scores of older slots; rows by table, and what could not be dropped, in words.
 
-
-def delete_scores(database: Database, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
-    """Delete the scores of the run, in steps, as long as the query finds it; rows by table."""
-    return _repeat(database, lambda connection, _: _some_scores(connection, run_id, query), run_id)
-
-
-def delete_of_each(database: Database, query: Select[tuple[int]], table: Table) -> Counter[str]:
-    """Delete the table's rows of the runs that the query finds, oldest slot first; rows by table."""
-    counts: Counter[str] = Counter()
-    for run_id in read_ids(database, query.order_by(runs.c.scheduled_for)):
-        counts += delete_of_run(database, table, run_id, query)
-    return counts
-
-
-def delete_of_run(database: Database, table: Table, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
-    """Delete the run's rows of the table if the query finds it still; rows by table."""
-    with database.write() as connection:
-        if not is_found(connection, query, run_id):
-            return Counter()
-        return execute(connection, table.delete().where(table.c.run_id == run_id))
-
-
-def delete_details(database: Database, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
-    """Delete what the run holds of segments other than all if the query finds it still; rows by table."""
-    counts: Counter[str] = Counter()
-    with database.write() as connection:
-        for table in DETAILS if is_found(connection, query, run_id) else ():
-            counts += execute(connection, delete(table).where(table.c.run_id == run_id, table.c.segment != ALL))
-    return counts
-
-
-def is_found(connection: Connection, query: Select[tuple[int]], run_id: int) -> bool:
-    """Whether the query finds the run still; nobody can claim or label it then before this transaction ends.
-
-    Runs are listed long before their rows are deleted, and a slot that was run again meanwhile has new ones. What somebody is
-    at in this moment is left for the next time.
+    On PostgreSQL partition by partition, and run by run only what lies in the default partition.
     """
-    again = query.where(runs.c.id == run_id).order_by(None).with_for_update(of=runs, key_share=True, skip_locked=True)
+    drops = [] if database.is_sqlite else list(drop_past(database, before))
+    counts = Counter(scores=sum(each.rows for each in drops))
+    found = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
+    for run_id in _read_ids(database, found.order_by(None).order_by(runs.c.scheduled_for)):
+        counts += _repeat(database, partial(_delete_some_scores, run_id=run_id, found=found))
+    return counts, tuple(each.obstacle for each in drops if each.obstacle)
+
+
+def _prune_details(database: Database, before: datetime) -> Counter[str]:
+    """Delete what runs of older slots hold of segments other than ``all``."""
+    counts: Counter[str] = Counter()
+    found = _with_details(before)
+    for run_id in _read_ids(database, found):
+        with database.write() as connection:
+            for table in DETAILS if _is_found(connection, found, run_id) else ():
+                counts += _execute(connection, delete(table).where(table.c.run_id == run_id, table.c.segment != ALL))
+    return counts
+
+
+def _delete_of_each(database: Database, table: Table, found: Select[tuple[int]]) -> Counter[str]:
+    """Delete the table's rows of the runs that the query finds, oldest slot first."""
+    counts: Counter[str] = Counter()
+    for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
+        with database.write() as connection:
+            if _is_found(connection, found, run_id):
+                counts += _execute(connection, table.delete().where(table.c.run_id == run_id))
+    return counts
+
+
+def _is_found(connection: Connection, found: Select[tuple[int]], run_id: int) -> bool:
+    """Whether the query still finds the run, which nobody can claim or label then before this transaction ends.
+
+    Runs are listed long before their rows are deleted, and a slot that was run again meanwhile has new ones. A run that is
+    locked at this moment is left for the next time.
+    """
+    again = found.where(runs.c.id == run_id).order_by(None).with_for_update(of=runs, key_share=True, skip_locked=True)
     return connection.scalar(again) is not None
 
 
-def _repeat(database: Database, step: Callable[[Connection, Any], Counter[str]], what: object) -> Counter[str]:
-    """Take the step, in a transaction each time, until it finds nothing more."""
+def _repeat(database: Database, step: Callable[[Connection], Counter[str]]) -> Counter[str]:
+    """Take the step, in a transaction each time, until it deletes nothing more."""
     total: Counter[str] = Counter()
     while True:
         with database.write() as connection:
-            found = step(connection, what)
-        if not found:
+            deleted = step(connection)
+        if not deleted:
             return total
-        total += found
+        total += deleted
 
 
-def _with_scores(database: Database, query: Select[tuple[int]]) -> list[int]:
-    """What the query finds among runs that may have scores, oldest slot first."""
-    with database.read() as connection:
-        may_have = runs.c.id >= partitions.first_run(connection)
-        return list(connection.scalars(query.where(may_have).order_by(runs.c.scheduled_for)))
-
-
-def settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
+def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
     """Settled runs of older slots that have rows in the table."""
     has_rows = exists(select(table.c.run_id).where(table.c.run_id == runs.c.id))
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
 
-def with_details(before: datetime) -> Select[tuple[int]]:
-    """Settled runs of older slots that hold summaries of segments other than all."""
+def _with_details(before: datetime) -> Select[tuple[int]]:
+    """Settled runs of older slots that hold summaries of segments other than ``all``."""
     has_details = exists(select(summaries.c.run_id).where(summaries.c.run_id == runs.c.id, summaries.c.segment != ALL))
     is_covered = exists(select(coverage.c.run_id).where(coverage.c.run_id == runs.c.id, coverage.c.segment != ALL))
     return select(runs.c.id).where(is_settled_before(before), or_(has_details, is_covered))
 
 
-def read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
-    """What the query finds."""
+def _read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
     with database.read() as connection:
         return list(connection.scalars(query))
 
 
-def _some_scores(connection: Connection, run_id: int, query: Select[tuple[int]]) -> Counter[str]:
+def _delete_some_scores(connection: Connection, run_id: int, found: Select[tuple[int]]) -> Counter[str]:
     """Delete the scores of the run's next users; on PostgreSQL, where deleting holds nobody up, of all."""
-    if not is_found(connection, query, run_id):
+    if not _is_found(connection, found, run_id):
         return Counter()
-    of_run = scores.c.run_id == run_id
+    is_of_run = of_run(connection, run_id)
     if not is_sqlite(connection):
-        return execute(connection, delete(scores).where(of_run))
-    users = select(scores.c.user_id).where(of_run).order_by(scores.c.user_id, scores.c.metric_id)
+        return _execute(connection, delete(scores).where(is_of_run))
+    users = select(scores.c.user_id).where(is_of_run).order_by(scores.c.user_id, scores.c.metric_id)
     last = connection.scalar(users.offset(SCORES_AT_ONCE).limit(1))
-    return execute(connection, delete(scores).where(of_run if last is None else and_(of_run, scores.c.user_id <= last)))
+    return _execute(connection, delete(scores).where(is_of_run if last is None else and_(is_of_run, scores.c.user_id <= last)))
 
 
-def _some_runs(connection: Connection, before: datetime) -> Counter[str]:
+def _delete_some_runs(connection: Connection, before: datetime) -> Counter[str]:
     chosen = select(runs.c.id).where(is_settled_before(before)).limit(RUNS_AT_ONCE).with_for_update(skip_locked=True)
     ids = list(connection.scalars(chosen))
     counts: Counter[str] = Counter()
     for table in RUN_TABLES:
-        counts += execute(connection, delete(table).where(table.c.run_id.in_(ids)))
-    return counts + execute(connection, delete(runs).where(runs.c.id.in_(ids)))
+        counts += _execute(connection, delete(table).where(table.c.run_id.in_(ids)))
+    return counts + _execute(connection, delete(runs).where(runs.c.id.in_(ids)))
 
 
-def _some_transitions(connection: Connection, before: datetime) -> Counter[str]:
-    ids = list(connection.scalars(_over(before).limit(TRANSITIONS_AT_ONCE)))
+def _delete_some_transitions(connection: Connection, before: datetime) -> Counter[str]:
+    ids = list(connection.scalars(_prunable_transitions(before).limit(TRANSITIONS_AT_ONCE)))
     of_these = select(deliveries.c.id).where(deliveries.c.transition_id.in_(ids))
-    counts = execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
-    counts += execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
-    return counts + execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
+    counts = _execute(connection, delete(notifications).where(notifications.c.delivery_id.in_(of_these)))
+    counts += _execute(connection, delete(deliveries).where(deliveries.c.transition_id.in_(ids)))
+    return counts + _execute(connection, delete(transitions).where(transitions.c.id.in_(ids)))
 
 
-def _over(before: datetime) -> Select[tuple[int]]:
-    """Old transitions, but for those of a firing that lasts, or of which something is still owed to a receiver."""
+def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
+    """Old transitions, but those of a firing that lasts, or of which a delivery still waits."""
     same = transitions.alias("same")
-    is_owed = exists(
+    is_waiting = exists(
         select(deliveries.c.id)
         .join(same, same.c.id == deliveries.c.transition_id)
         .where(
@@ -250,9 +235,9 @@ def _over(before: datetime) -> Select[tuple[int]]:
         *(alert_states.c[name] == transitions.c[name] for name in ("comparison", "alert", "segment")),
         alert_states.c.dedup_key.is_not_distinct_from(transitions.c.dedup_key),
     )
-    return select(transitions.c.id).where(transitions.c.scheduled_for < before, ~or_(is_owed, lasts))
+    return select(transitions.c.id).where(transitions.c.scheduled_for < before, ~or_(is_waiting, lasts))
 
 
-def execute(connection: Connection, statement: Delete) -> Counter[str]:
+def _execute(connection: Connection, statement: Delete) -> Counter[str]:
     """Rows deleted, by table; empty when there were none."""
     return +Counter({str(statement.table): connection.execute(statement).rowcount})

@@ -1,73 +1,280 @@
-"""Earlier runs of a comparison, as later runs learn from them."""
+"""SqlHistory: what earlier runs left, for later runs and for people."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import fields, replace
 from datetime import datetime
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, and_, select
+from sqlalchemy import Connection, Row, Select, and_, func, select
 
-from monitor.model import CONDITION, MemoryRequest, PastRun, RunStatus, State
-from monitor.storage import run_results
-from monitor.storage.tables import runs, transitions
+from monitor.errors import DatabaseError
+from monitor.model import (
+    ALL,
+    METRIC_LABELS,
+    ArmScore,
+    Coverage,
+    Direction,
+    Evidence,
+    Expectation,
+    Explanation,
+    KeptLists,
+    LatestRun,
+    Memory,
+    MemoryRequest,
+    PastRun,
+    RuleKind,
+    Run,
+    RunRecord,
+    RunStatus,
+    Scores,
+    Split,
+    State,
+    Summary,
+    UserScore,
+)
+from monitor.storage import user_scores
+from monitor.storage.alert_states import read_states
+from monitor.storage.explanations import explanations_of, splits_of
+from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
+from monitor.storage.packed_lessons import lessons_of
+from monitor.storage.run_results import (
+    arm_scores_of,
+    coverage_of,
+    evidence_of,
+    expectations_of,
+    standstills_of,
+    summaries_of,
+)
+from monitor.storage.tables import coverage, runs, transitions
+from monitor.storage.transactions import Database
 
-Watch = tuple[str, str]
-"""Alert and segment."""
+_T = TypeVar("_T")
+
+RUN_ROWS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(
+    coverage, and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
+)
+"""Rows that `run_of_row` reads."""
+
+WAITS_FOR_RELEVANCE = and_(
+    runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS
+)
+"""Whether the measures of relevance of a run are missing and can still be added."""
+
+_HEALTHY_AMONG = 2000
+"""Newest ok runs among which healthy ones are searched: an alert that has fired for longer leaves none."""
 
 
-def read(connection: Connection, request: MemoryRequest) -> tuple[PastRun, ...]:
-    """The newest ok runs of the comparison and configuration before the slot, as many as requested, oldest first.
+class SqlHistory:
+    """Port History over SQLAlchemy Core."""
 
-    Summaries only of those that lack a lesson of any of the requested series.
-    """
-    newest = newest_ok(
-        connection, request.comparison, config_hash=request.config_hash, before=request.before, limit=request.runs
-    )
-    ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
-    learned = run_results.lessons_of(connection, ids)
-    past = [
-        PastRun(slot=slot, states=states, lessons=learned.get(run_id, {}))
-        for run_id, slot, states in zip(ids, slots, states_after(connection, request.comparison, slots), strict=True)
-    ]
-    untaught = [
-        run_id
-        for run_id, run in zip(ids, past, strict=True)
-        if not all(run.teaches(alert, series) for alert, series in request.series.items())
-    ]
-    measured = run_results.summaries_of(connection, untaught) if untaught else {}
-    return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def memory_of(self, request: MemoryRequest) -> Memory:
+        unreadable: list[str] = []
+
+        def readable(read: Callable[[MemoryRequest], _T], otherwise: _T, what: str) -> _T:
+            try:
+                return read(request)
+            except DatabaseError as error:
+                if not error.permanent:
+                    raise
+                unreadable.append(f"{what}: {error}")
+                return otherwise
+
+        with self._database.read() as connection:
+            states = read_states(connection, request.comparison)
+        past = self.past_runs(request) if request.runs else ()
+        last_lists = readable(self._last_lists, None, "lists of the last run") if request.wants_last_lists else None
+        none: tuple[Split, ...] = ()
+        splits = readable(self.healthy_splits, none, "splits of earlier runs")
+        return Memory(states=states, past=past, last_lists=last_lists, splits=splits, unreadable=tuple(unreadable))
+
+    def _last_lists(self, request: MemoryRequest) -> KeptLists | None:
+        return self.last_lists(request.comparison, before=request.before)
+
+    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        with self._database.read() as connection:
+            newest = _newest_ok(connection, request, request.runs)
+            ids, slots = [run_id for run_id, _ in newest], [slot for _, slot in newest]
+            lessons = lessons_of(connection, ids)
+            standstills = standstills_of(connection, ids[-1:])  # each run counts on from the one before
+            past = [
+                PastRun(slot=slot, states=states, lessons=lessons.get(run_id, {}), standstills=standstills.get(run_id, {}))
+                for run_id, slot, states in zip(ids, slots, _states_after(connection, request.comparison, slots), strict=True)
+            ]
+            wanted = request.series.items()
+            lacking = [run_id for run_id, run in zip(ids, past, strict=True) if not all(run.teaches(*each) for each in wanted)]
+            measured = summaries_of(connection, lacking) if lacking else {}
+        return tuple(replace(run, summaries=measured.get(run_id, ())) for run_id, run in zip(ids, past, strict=True))
+
+    def healthy_splits(self, request: MemoryRequest) -> tuple[Split, ...]:
+        """The splits of the newest healthy runs of this configuration and of earlier slots, oldest first.
+
+        Healthy is an ok run after which no alert on drift of the comparison was pending or firing, and in which no expectation
+        was suspicious. One without a split is passed over.
+        """
+        with self._database.read() as connection:
+            newest = _newest_ok(connection, request, _HEALTHY_AMONG)
+            states = _states_after(connection, request.comparison, [slot for _, slot in newest])
+            quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
+            chosen = quiet[-request.splits :] if request.splits else []
+            expected = expectations_of(connection, chosen)
+            # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
+            of_all = {run_id: [each for each in expected.get(run_id, ()) if each.segment == ALL] for run_id in chosen}
+            healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all[run_id])]
+            found = splits_of(connection, healthy)
+        return tuple(found[run_id] for run_id in healthy if run_id in found)
+
+    def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
+        """The lists of the newest ok run of a slot before this one that kept any; DatabaseError when they are damaged."""
+        with self._database.read() as connection:
+            run_id = last_run_with_lists(connection, comparison, before)
+            pieces = {} if run_id is None else pieces_of(connection, run_id)
+        return None if run_id is None else decode_lists(run_id, pieces)
+
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
+        with self._database.read() as connection:
+            newest = [_newest_finished(connection, name, until) for name in dict.fromkeys(comparisons)]
+            records = _records(connection, [run for run in newest if run is not None])
+            expected = expectations_of(connection, [record.run.id for record in records])
+            return tuple(_latest(connection, record, expected.get(record.run.id, ())) for record in records)
+
+    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
+        if comparison is not None:
+            query = query.where(runs.c.comparison == comparison)
+        with self._database.read() as connection:
+            return tuple(run_of_row(row) for row in connection.execute(query))
+
+    def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+        query = RUN_ROWS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+        if after is not None:
+            query = query.where(runs.c.scheduled_for > after)
+        with self._database.read() as connection:
+            found = connection.execute(query.order_by(runs.c.scheduled_for).limit(limit))
+            return _records(connection, [run_of_row(row) for row in found])
+
+    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+        with self._database.read() as connection:
+            return summaries_of(connection, [run_id]).get(run_id, ())
+
+    def coverage(self, run_id: int) -> Coverage | None:
+        with self._database.read() as connection:
+            return coverage_of(connection, [run_id]).get(run_id)
+
+    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
+        with self._database.read() as connection:
+            return arm_scores_of(connection, [run_id]).get(run_id, ())
+
+    def evidence(self, run_id: int) -> tuple[Evidence, ...]:
+        with self._database.read() as connection:
+            return evidence_of(connection, run_id)
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        with self._database.read() as connection:
+            return explanations_of(connection, [run_id]).get(run_id)
+
+    def kept_lists(self, run_id: int) -> KeptLists | None:
+        with self._database.read() as connection:
+            pieces = pieces_of(connection, run_id)
+        return decode_lists(run_id, pieces)
+
+    def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
+        with self._database.read() as connection:
+            return user_scores.run_scores(connection, run_id, metrics)
+
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        with self._database.read() as connection:
+            return user_scores.user_scores(connection, comparison, user, limit)
+
+    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
+        with self._database.read() as connection:
+            return user_scores.worst_users(connection, run_id, metric, n, direction)
 
 
-def newest_ok(
-    connection: Connection, comparison: str, *, config_hash: str, before: datetime, limit: int
-) -> list[tuple[int, datetime]]:
-    """Number and slot of the newest ``limit`` ok runs of the comparison and configuration before the slot, oldest first."""
+def run_of_row(row: Row[Any]) -> Run:
+    """The run that a row of `RUN_ROWS` holds: columns have the names of its fields, but for the slot."""
+    names = (each.name for each in fields(Run) if each.name not in ("slot", "status"))
+    return Run(slot=row.scheduled_for, status=RunStatus(row.status), **{name: getattr(row, name) for name in names})
+
+
+def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
+    """Number and slot of the newest ``limit`` ok runs of the configuration before the slot, oldest first."""
     is_past = and_(
-        runs.c.comparison == comparison,
+        runs.c.comparison == request.comparison,
         runs.c.status == RunStatus.OK,
-        runs.c.config_hash == config_hash,
-        runs.c.scheduled_for < before,
+        runs.c.config_hash == request.config_hash,
+        runs.c.scheduled_for < request.before,
     )
     query = select(runs.c.id, runs.c.scheduled_for).where(is_past).order_by(runs.c.scheduled_for.desc()).limit(limit)
     return [(row.id, row.scheduled_for) for row in connection.execute(query).all()[::-1]]
 
 
-def states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[Watch, State]]:
-    """The alerts on drift that were not quiet after each of the slots, which ascend; conditions cast no doubt on a run."""
+def _states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[tuple[str, str], State]]:
+    """Alerts on drift, by name and segment, that were not quiet after each of the slots, which ascend.
+
+    Alerts on conditions, such as coverage, say nothing against a run.
+    """
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
-        transitions.c.comparison == comparison, transitions.c.metric != CONDITION
+        transitions.c.comparison == comparison, transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION]
     )
     changes = connection.execute(query.order_by(transitions.c.scheduled_for, transitions.c.id)).all()
-    states: dict[Watch, State] = {}
-    found, done = [], 0
+    states: dict[tuple[str, str], State] = {}
+    found: list[dict[tuple[str, str], State]] = []
+    done = 0
     for slot in slots:
         while done < len(changes) and changes[done].scheduled_for <= slot:
             states[changes[done].alert, changes[done].segment] = State(changes[done].to_state)
             done += 1
-        found.append(_not_quiet(states, {State.PENDING, State.FIRING}))
+        found.append({watch: state for watch, state in states.items() if state is not State.QUIET})
     return found
 
 
-def _not_quiet(states: dict[Watch, State], wanted: Collection[State]) -> dict[Watch, State]:
-    return {watch: state for watch, state in states.items() if state in wanted}
+def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, ...]:
+    """The runs with what they measured."""
+    ids = [run.id for run in found]
+    covered, measured = coverage_of(connection, ids), summaries_of(connection, ids)
+    of_arms, explained = arm_scores_of(connection, ids), explanations_of(connection, ids)
+    return tuple(
+        RunRecord(
+            run=run,
+            coverage=covered.get(run.id),
+            summaries=measured.get(run.id, ()),
+            arm_scores=of_arms.get(run.id, ()),
+            explanation=explained.get(run.id),
+        )
+        for run in found
+    )
+
+
+def _newest_finished(connection: Connection, comparison: str, until: datetime | None) -> Run | None:
+    is_finished = and_(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
+    if until is not None:
+        is_finished = and_(is_finished, runs.c.scheduled_for <= until)
+    row = connection.execute(RUN_ROWS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
+    return None if row is None else run_of_row(row)
+
+
+def _latest(connection: Connection, record: RunRecord, expected: tuple[Expectation, ...]) -> LatestRun:
+    is_of_it = runs.c.comparison == record.run.comparison
+    ok = select(runs.c.scheduled_for, runs.c.finished_at).where(is_of_it, runs.c.status == RunStatus.OK)
+    ok_slot, ok_at = connection.execute(ok.order_by(runs.c.scheduled_for.desc()).limit(1)).first() or (None, None)
+    waiting = select(func.count()).select_from(runs).where(WAITS_FOR_RELEVANCE, is_of_it)
+    return LatestRun(
+        run=record.run,
+        coverage=record.coverage,
+        summaries=record.summaries,
+        states=read_states(connection, record.run.comparison),
+        last_ok_slot=ok_slot,
+        last_ok_at=ok_at,
+        arm_scores=record.arm_scores,
+        expectations=expected,
+        unlabelled=connection.scalar(waiting) or 0,
+        first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(is_of_it)),
+        explanation=record.explanation,
+    )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, Row, Select, Table, delete, select
 
 from monitor.model import (
-    PARTS,
     Arm,
     ArmScore,
     Coverage,
@@ -23,12 +20,12 @@ from monitor.model import (
     EvidenceKind,
     Expectation,
     Histogram,
-    Lesson,
     RunResult,
+    Standstill,
     Summary,
-    to_lessons,
 )
-from monitor.storage import user_scores as per_user
+from monitor.storage.packed_lessons import lesson_rows
+from monitor.storage.partitions import of_run
 from monitor.storage.tables import (
     arm_scores,
     coverage,
@@ -41,9 +38,13 @@ from monitor.storage.tables import (
     scores,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
 )
+from monitor.storage.user_scores import store_scores
+
+_T = TypeVar("_T")
 
 RUN_TABLES: tuple[Table, ...] = (
     stages,
@@ -54,6 +55,7 @@ RUN_TABLES: tuple[Table, ...] = (
     arm_scores,
     expectations,
     lessons,
+    standstills,
     evidence,
     splits,
     explanations,
@@ -63,11 +65,12 @@ RUN_TABLES: tuple[Table, ...] = (
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 
 
-def replace(connection: Connection, result: RunResult) -> None:
+def replace_results(connection: Connection, result: RunResult) -> None:
     """Store all that the run measured, its lists apart, in place of what an earlier attempt stored."""
     run_id = result.claim.run_id
     for table in RUN_TABLES:
-        connection.execute(delete(table).where(table.c.run_id == run_id))
+        is_of_run = of_run(connection, run_id) if table is scores else table.c.run_id == run_id
+        connection.execute(delete(table).where(is_of_run))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
     _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
@@ -75,10 +78,11 @@ def replace(connection: Connection, result: RunResult) -> None:
     put_summaries(connection, run_id, result.summaries)
     _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
     _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
-    _put(connection, lessons, run_id, rows_of(result.expectations))
+    _put(connection, standstills, run_id, [asdict(each) for each in result.standstills])
+    _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
     if result.scores is not None:
-        per_user.store(connection, run_id, result.scores)
+        store_scores(connection, run_id, result.claim.slot, result.scores)
 
 
 def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:
@@ -89,48 +93,49 @@ def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary],
 
 def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
     """Arm-wide scores of the runs in the order they were stored."""
-    found: dict[int, list[ArmScore]] = defaultdict(list)
-    query = select(arm_scores).where(arm_scores.c.run_id.in_(run_ids)).order_by(arm_scores.c.position)
-    for row in connection.execute(query):
-        score = ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
-        found[row.run_id].append(score)
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def score(row: Row[Any]) -> ArmScore:
+        return ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
+
+    return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, score)
 
 
 def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
     """What was expected of the runs, by alert and segment."""
-    found: dict[int, list[Expectation]] = defaultdict(list)
-    query = (
-        select(expectations).where(expectations.c.run_id.in_(run_ids)).order_by(expectations.c.alert, expectations.c.segment)
-    )
-    for row in connection.execute(query):
-        expectation = Expectation(
-            alert=row.alert,
-            segment=row.segment,
-            runs=row.learned_from,
-            expected=row.expected,
-            limit=row.bound,
-            opposite=row.opposite_bound,
-            z=row.z,
-            evidence=row.evidence,
-            evidence_limit=row.evidence_bound,
-        )
-        found[row.run_id].append(expectation)
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def expectation(row: Row[Any]) -> Expectation:
+        return Expectation(**{name: getattr(row, column) for name, column in _EXPECTATION.items()})
+
+    ordered = select(expectations).order_by(expectations.c.alert, expectations.c.segment)
+    return _by_run(connection, ordered, run_ids, expectation)
+
+
+_EXPECTATION = {
+    "alert": "alert",
+    "segment": "segment",
+    "runs": "learned_from",
+    "expected": "expected",
+    "limit": "bound",
+    "opposite": "opposite_bound",
+    "z": "z",
+    "evidence": "evidence",
+    "evidence_limit": "evidence_bound",
+}
+"""Columns by the fields of `Expectation` that are stored."""
 
 
 def _expectation_row(each: Expectation) -> dict[str, Any]:
-    return {
-        "alert": each.alert,
-        "segment": each.segment,
-        "learned_from": each.runs,
-        "expected": number(each.expected),
-        "bound": number(each.limit),
-        "opposite_bound": number(each.opposite),
-        "z": number(each.z),
-        "evidence": number(each.evidence),
-        "evidence_bound": number(each.evidence_limit),
-    }
+    values = {column: getattr(each, name) for name, column in _EXPECTATION.items()}
+    return {column: value if isinstance(value, str | int) else finite_or_none(value) for column, value in values.items()}
+
+
+def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
+    """What the runs counted for each rule on standstill, by alert."""
+    found: dict[int, dict[str, Standstill]] = defaultdict(dict)
+    for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
+        counted = Standstill(alert=row.alert, arm=Arm(row.arm), missed=row.missed, longest=row.longest, changes=row.changes)
+        found[row.run_id][row.alert] = counted
+    return dict(found)
 
 
 def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Coverage]:
@@ -150,11 +155,21 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
     values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
     for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
-    found: dict[int, list[Summary]] = defaultdict(list)
-    query = select(summaries).where(summaries.c.run_id.in_(run_ids)).order_by(summaries.c.position)
-    for row in connection.execute(query):
-        found[row.run_id].append(_summary(row, values.get((row.run_id, row.segment, row.metric), {})))
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def summary(row: Row[Any]) -> Summary:
+        counts = tuple(row.histogram_counts)
+        return Summary(
+            segment=row.segment,
+            metric=row.metric,
+            n=row.n,
+            n_undefined=row.n_undefined,
+            mean=row.mean,
+            standard_error=row.standard_error,
+            statistics=values.get((row.run_id, row.segment, row.metric), {}),
+            histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
+        )
+
+    return _by_run(connection, select(summaries).order_by(summaries.c.position), run_ids, summary)
 
 
 def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
@@ -174,7 +189,17 @@ def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
     )
 
 
-def number(value: float | None) -> float | None:
+def _by_run(
+    connection: Connection, query: Select[Any], run_ids: Sequence[int], item: Callable[[Row[Any]], _T]
+) -> dict[int, tuple[_T, ...]]:
+    """What each of the runs has, made of its rows, in the order of the query."""
+    found: dict[int, list[_T]] = defaultdict(list)
+    for row in connection.execute(query.where(query.selected_columns.run_id.in_(run_ids))):
+        found[row.run_id].append(item(row))
+    return {run_id: tuple(items) for run_id, items in found.items()}
+
+
+def finite_or_none(value: float | None) -> float | None:
     """A plain float; None for what is no number."""
     return None if value is None or math.isnan(value) else float(value)
 
@@ -203,8 +228,8 @@ def _summary_row(position: int, summary: Summary) -> dict[str, object]:
         "position": position,
         "n": int(summary.n),
         "n_undefined": int(summary.n_undefined),
-        "mean": number(summary.mean),
-        "standard_error": number(summary.standard_error),
+        "mean": finite_or_none(summary.mean),
+        "standard_error": finite_or_none(summary.standard_error),
         "histogram_low": float(summary.histogram.low),
         "histogram_high": float(summary.histogram.high),
         "histogram_counts": [int(count) for count in summary.histogram.counts],
@@ -216,7 +241,7 @@ def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
     return [
         {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
         for statistic, raw in summary.statistics.items()
-        if (value := number(raw)) is not None
+        if (value := finite_or_none(raw)) is not None
     ]
 
 
@@ -226,7 +251,7 @@ def _arm_row(position: int, score: ArmScore) -> dict[str, object]:
         "arm": score.arm,
         "metric": score.metric,
         "position": position,
-        "value": number(score.value),
+        "value": finite_or_none(score.value),
         "n": int(score.n),
     }
 
@@ -238,62 +263,5 @@ def _evidence_row(item: Evidence) -> dict[str, object]:
         "user_id": item.user,
         "baseline": item.baseline,
         "candidate": item.candidate,
-        "scores": {metric: number(value) for metric, value in item.scores.items()},
+        "scores": {metric: finite_or_none(value) for metric, value in item.scores.items()},
     }
-
-
-def _summary(row: Any, values: Mapping[str, float]) -> Summary:  # noqa: ANN401 - a row of summaries
-    counts = tuple(row.histogram_counts)
-    return Summary(
-        segment=row.segment,
-        metric=row.metric,
-        n=row.n,
-        n_undefined=row.n_undefined,
-        mean=row.mean,
-        standard_error=row.standard_error,
-        statistics=values,
-        histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
-    )
-
-
-_DOUBLES, _DOUBLE_BYTES = "<f8", 8
-
-_About = tuple[tuple[str, str, tuple[str, ...]], ...]
-"""Alert, series and segments of each lesson."""
-
-
-def rows_of(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
-    """The lessons of one run as one row; none where no expectation tells what it is about."""
-    taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
-    if not taught:
-        return []
-    import numpy as np
-
-    about = [[alert, each.series, each.segments] for alert, each in taught.items()]
-    numbers = np.concatenate([each.numbers for each in taught.values()], axis=1)
-    return [{"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}]
-
-
-def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Lessons of the runs by alert. A run whose numbers do not fit has none: its summaries still speak."""
-    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
-    return {run_id: _unpack(_read(about), numbers) for run_id, about, numbers in connection.execute(query)}
-
-
-def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    ends = [0, *accumulate(len(segments) for _, _, segments in about)]
-    if len(numbers) != PARTS * ends[-1] * _DOUBLE_BYTES:
-        return {}
-    import numpy as np
-
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, ends[-1])
-    return {
-        alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])
-        for (alert, series, segments), (begin, end) in zip(about, pairwise(ends), strict=True)
-    }
-
-
-@lru_cache(maxsize=64)
-def _read(about: str) -> _About:
-    """Runs mostly tell of the same."""
-    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))

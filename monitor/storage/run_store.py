@@ -1,150 +1,184 @@
-"""Stored runs: reading them, and adding measures of relevance that arrive after the run."""
+"""SqlRunStore: claims on slots, taken and given back by one conditional statement each, and the results of runs."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Collection, Sequence
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, func, select, update
+from sqlalchemy import Boolean, ColumnElement, Connection, Row, and_, case, delete, func, literal, or_, select, update
 
-from monitor.model import ALL, ArmScore, Coverage, LatestRun, Run, RunRecord, RunStatus, Scores, Summary
-from monitor.storage import alert_states, explanations, run_results
-from monitor.storage import user_scores as per_user
-from monitor.storage.list_pieces import HAS_LISTS
-from monitor.storage.tables import coverage, runs, statistics, summaries
+from monitor.model import Claim, Run, RunResult, RunStatus, Scores, Summary
+from monitor.storage import list_pieces
+from monitor.storage.alert_states import store_alerts
+from monitor.storage.dialects import insert
+from monitor.storage.explanations import store_explanation
+from monitor.storage.partitions import day_of_slot, ensure_partitions
+from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE, run_of_row
+from monitor.storage.run_results import put_summaries, replace_results
+from monitor.storage.tables import runs, statistics, summaries
+from monitor.storage.transactions import Database
+from monitor.storage.user_scores import replace_scores
 
-_OF_ALL = and_(coverage.c.run_id == runs.c.id, coverage.c.segment == ALL)
-_RUNS: Select[Any] = select(runs, coverage.c.asked, coverage.c.paired).outerjoin(coverage, _OF_ALL)
-
-WAITS = and_(runs.c.status == RunStatus.OK, runs.c.labels_until.is_not(None), runs.c.labelled_at.is_(None), HAS_LISTS)
-"""Whether the measures of relevance of a run are missing and can still be made up for."""
-
-
-def newest_runs(connection: Connection, comparison: str | None, limit: int) -> tuple[Run, ...]:
-    """Stored runs, newest slot first, then by comparison."""
-    query = _RUNS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
-    if comparison is not None:
-        query = query.where(runs.c.comparison == comparison)
-    return tuple(_run(row) for row in connection.execute(query))
+_FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_OF_RESULT = tuple(each.name for each in fields(RunResult) if each.name in runs.c)
+"""Columns of a run that its result fills, field by field."""
+_RELEASED = "given back unrun"
+_EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
 
-def latest(connection: Connection, comparisons: Sequence[str], until: datetime | None) -> tuple[LatestRun, ...]:
-    """The newest finished run of each comparison that has one, with all that it measured."""
-    found = [run for name in dict.fromkeys(comparisons) if (run := _newest_finished(connection, name, until)) is not None]
-    ids = [run.id for run in found]
-    covered, measured = run_results.coverage_of(connection, ids), run_results.summaries_of(connection, ids)
-    of_arms, expected = run_results.arm_scores_of(connection, ids), run_results.expectations_of(connection, ids)
-    explained = explanations.explanations_of(connection, ids)
-    return tuple(
-        replace(
-            _latest(connection, run, covered.get(run.id), measured.get(run.id, ()), of_arms.get(run.id, ())),
-            expectations=expected.get(run.id, ()),
-            explanation=explained.get(run.id),
-        )
-        for run in found
-    )
+class SqlRunStore:
+    """Port RunStore over SQLAlchemy Core."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def claim(  # noqa: PLR0913 - see the port
+        self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
+    ) -> Claim | None:
+        holder = {"owner": owner, "claimed_until": until, "epoch": self._database.epoch}
+        begun = {
+            "status": RunStatus.RUNNING,
+            "config_hash": config_hash,
+            "started_at": now,
+            "finished_at": None,
+            "reason": None,
+        }
+        # Of several callers that insert the slot the unique key lets one through.
+        fresh = {"comparison": comparison, "scheduled_for": slot, "attempt": 1, **holder, **begun}
+        is_free = or_(runs.c.claimed_until.is_(None), runs.c.claimed_until <= now)
+        is_finished = runs.c.status.in_(_FINISHED)
+        # What a finished run shows stays until `finish` replaces it.
+        kept = {name: case((is_finished, runs.c[name]), else_=_literal(name, value)) for name, value in begun.items()}
+        taken = update(runs).where(_is_slot(comparison, slot), is_free, or_(~is_finished, literal(rerun, Boolean)))
+        with self._database.write() as connection:
+            inserted = connection.execute(
+                insert(connection, runs).values(fresh).on_conflict_do_nothing(),
+                execution_options={"preserve_rowcount": True},
+            )
+            if inserted.rowcount != 1:
+                claimed = connection.execute(taken.values(attempt=runs.c.attempt + 1, **holder, **kept))
+                if claimed.rowcount != 1:
+                    return None
+            row = connection.execute(select(runs).where(_is_slot(comparison, slot))).one()
+        return replace(_claim(row), started_at=now)
+
+    def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
+        held = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
+        with self._database.read() as connection:
+            row = connection.execute(held).one_or_none()
+        return None if row is None else _claim(row)
+
+    def release(self, claim: Claim) -> None:
+        never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
+        left = _abandoned(_RELEASED, claim.started_at)
+        with self._database.write() as connection:
+            if connection.execute(delete(runs).where(never_run)).rowcount != 1:
+                connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
+
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+        pieces = list_pieces.encode_lists(result.lists)  # before the transaction, which others wait for
+        if result.scores is not None:
+            ensure_partitions(self._database, [day_of_slot(result.claim.slot)])
+        with self._database.write() as connection:
+            if not _finish_claim(connection, result):
+                return False
+            replace_results(connection, result)
+            store_explanation(connection, result)
+            list_pieces.store_lists(connection, result, pieces)
+            store_alerts(connection, result.states, result.transitions, receivers)
+            return True
+
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
+        # With the attempt counted up, what the holder may still store is refused.
+        taken = update(runs).where(_is_held(claim), runs.c.claimed_until.is_not(None))
+        abandoned = taken.values(claimed_until=None, attempt=runs.c.attempt + 1, **_abandoned(reason, at))
+        with self._database.write() as connection:
+            return connection.execute(abandoned).rowcount == 1
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        expired = update(runs).where(runs.c.claimed_until <= now, runs.c.id.not_in(list(sparing)))
+        is_running = runs.c.status == RunStatus.RUNNING
+        abandoned = {"status": RunStatus.ABANDONED, "reason": _EXPIRED, "finished_at": now, "claimed_until": None}
+        with self._database.write() as connection:
+            count: int = connection.execute(expired.where(is_running).values(abandoned)).rowcount
+            connection.execute(expired.where(~is_running).values(claimed_until=None))
+            return count
+
+    def last_slot(self, comparison: str) -> datetime | None:
+        with self._database.read() as connection:
+            newest: datetime | None = connection.scalar(
+                select(func.max(runs.c.scheduled_for)).where(runs.c.comparison == comparison)
+            )
+            return newest
+
+    def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        is_wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
+        query = RUN_ROWS.where(WAITS_FOR_RELEVANCE, is_wanted).order_by(runs.c.scheduled_for)
+        with self._database.read() as connection:
+            return tuple(run_of_row(row) for row in connection.execute(query))
+
+    def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        if scores is not None:
+            ensure_partitions(self._database, [day_of_slot(run.slot)])
+        is_same = and_(runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None))
+        with self._database.write() as connection:
+            if connection.execute(update(runs).where(is_same).values(labelled_at=at)).rowcount != 1:
+                return False
+            _replace_summaries(connection, run.id, summaries)
+            if scores is not None:
+                replace_scores(connection, run.id, run.slot, scores)
+            return True
 
 
-def records(connection: Connection, comparison: str, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
-    """The oldest ``limit`` finished runs of the comparison of slots after this one, with all that they are judged by."""
-    query = _RUNS.where(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING).order_by(runs.c.scheduled_for)
-    if after is not None:
-        query = query.where(runs.c.scheduled_for > after)
-    found = [_run(row) for row in connection.execute(query.limit(limit))]
-    ids = [run.id for run in found]
-    covered, measured = run_results.coverage_of(connection, ids), run_results.summaries_of(connection, ids)
-    of_arms, explained = run_results.arm_scores_of(connection, ids), explanations.explanations_of(connection, ids)
-    return tuple(
-        RunRecord(
-            run=run,
-            coverage=covered.get(run.id),
-            summaries=measured.get(run.id, ()),
-            arm_scores=of_arms.get(run.id, ()),
-            explanation=explained.get(run.id),
-        )
-        for run in found
-    )
+def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
+    return and_(runs.c.comparison == comparison, runs.c.scheduled_for == slot)
 
 
-def unlabelled(connection: Connection, comparison: str, since: datetime) -> tuple[Run, ...]:
-    """Runs of the comparison that wait for relevance, of this slot and later ones, oldest first."""
-    wanted = and_(runs.c.comparison == comparison, runs.c.scheduled_for >= since, runs.c.claimed_until.is_(None))
-    return tuple(_run(row) for row in connection.execute(_RUNS.where(WAITS, wanted).order_by(runs.c.scheduled_for)))
+def _is_held(claim: Claim) -> ColumnElement[bool]:
+    """Whether nobody has claimed the slot since: owner and attempt are still those of the claim."""
+    return and_(runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt)
 
 
-def count_unlabelled(connection: Connection, comparison: str) -> int:
-    """How many runs of the comparison wait for relevance."""
-    return connection.scalar(select(func.count()).select_from(runs).where(WAITS, runs.c.comparison == comparison)) or 0
+def _literal(name: str, value: object) -> ColumnElement[Any]:
+    return literal(value, runs.c[name].type)
 
 
-def _newest_finished(connection: Connection, comparison: str, until: datetime | None) -> Run | None:
-    is_finished = and_(runs.c.comparison == comparison, runs.c.status != RunStatus.RUNNING)
-    if until is not None:
-        is_finished = and_(is_finished, runs.c.scheduled_for <= until)
-    row = connection.execute(_RUNS.where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1)).first()
-    return None if row is None else _run(row)
+def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
+    """Columns of a run that is abandoned; a finished one, whose rerun is abandoned, keeps its own."""
+    left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
+    was_running = runs.c.status == RunStatus.RUNNING
+    return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
 
 
-def _latest(
-    connection: Connection,
-    run: Run,
-    covered: Coverage | None,
-    measured: tuple[Summary, ...],
-    of_arms: tuple[ArmScore, ...],
-) -> LatestRun:
-    was_ok = and_(runs.c.comparison == run.comparison, runs.c.status == RunStatus.OK)
-    ok = select(runs.c.scheduled_for, runs.c.finished_at).where(was_ok).order_by(runs.c.scheduled_for.desc()).limit(1)
-    slot, at = connection.execute(ok).first() or (None, None)
-    return LatestRun(
-        run=run,
-        coverage=covered,
-        summaries=measured,
-        states=alert_states.read(connection, run.comparison),
-        last_ok_slot=slot,
-        last_ok_at=at,
-        arm_scores=of_arms,
-        unlabelled=count_unlabelled(connection, run.comparison),
-        first_slot=connection.scalar(select(func.min(runs.c.scheduled_for)).where(runs.c.comparison == run.comparison)),
-    )
-
-
-def _run(row: Any) -> Run:  # noqa: ANN401 - a row of runs with its coverage
-    return Run(
-        id=row.id,
+def _claim(row: Row[Any]) -> Claim:
+    return Claim(
+        run_id=row.id,
         comparison=row.comparison,
         slot=row.scheduled_for,
-        status=RunStatus(row.status),
-        reason=row.reason,
-        attempt=row.attempt,
         owner=row.owner,
-        config_hash=row.config_hash,
-        k=row.k,
-        asked=row.asked,
-        paired=row.paired,
+        attempt=row.attempt,
         started_at=row.started_at,
-        finished_at=row.finished_at,
-        catalogue_size=row.catalogue_size,
-        labels_until=row.labels_until,
-        labelled_at=row.labelled_at,
+        until=row.claimed_until,
+        has_ok=row.status == RunStatus.OK,
     )
 
 
-def label(connection: Connection, run: Run, found: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
-    """Add measures of relevance to the run; False when it has been measured anew, or is being, since it was read."""
-    is_same = and_(runs.c.id == run.id, runs.c.attempt == run.attempt, runs.c.claimed_until.is_(None))
-    if connection.execute(update(runs).where(is_same).values(labelled_at=at)).rowcount != 1:
-        return False
+def _finish_claim(connection: Connection, result: RunResult) -> bool:
+    """Write the result's own row and end the claim; False when somebody else has claimed the slot since."""
+    finished = {name: getattr(result, name) for name in _OF_RESULT}
+    ended = {"started_at": result.claim.started_at, "claimed_until": None}
+    ended["labelled_at"] = result.finished_at if result.is_labelled else None
+    return connection.execute(update(runs).where(_is_held(result.claim)).values(**finished, **ended)).rowcount == 1
+
+
+def _replace_summaries(connection: Connection, run_id: int, found: Sequence[Summary]) -> None:
+    """Store summaries in place of the run's summaries of the same metrics, after those of other metrics."""
     metrics = {summary.metric for summary in found}
     for table in (statistics, summaries):
-        connection.execute(delete(table).where(table.c.run_id == run.id, table.c.metric.in_(metrics)))
-    run_results.put_summaries(connection, run.id, found, first=_next_position(connection, run.id))
-    if scores is not None:
-        per_user.replace(connection, run.id, scores)
-    return True
-
-
-def _next_position(connection: Connection, run_id: int) -> int:
+        connection.execute(delete(table).where(table.c.run_id == run_id, table.c.metric.in_(metrics)))
     last = connection.scalar(select(func.max(summaries.c.position)).where(summaries.c.run_id == run_id))
-    return 0 if last is None else int(last) + 1
+    put_summaries(connection, run_id, found, first=0 if last is None else int(last) + 1)

@@ -7,6 +7,7 @@ than a few thousand.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import date, datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, delete, select
 from monitor.model import Direction, Scores, UserScore
 from monitor.storage.column_types import keys
 from monitor.storage.dialects import insert, is_sqlite
+from monitor.storage.partitions import belongs_to_run, day_of_slot, of_run
 from monitor.storage.tables import metrics, runs, scores
 
 if TYPE_CHECKING:
@@ -31,23 +33,26 @@ _TOGETHER = 10
 _Columns = list[list[Any]]
 
 
-def store(connection: Connection, run_id: int, found: Scores) -> None:
-    """Insert every user's scores of the run; NaN becomes NULL."""
+def store_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
+    """Insert every user's scores of the run of this slot; NaN becomes NULL."""
     if not found.by_metric:
         return
     numbers = _numbers(connection, list(found.by_metric))
     columns = dict(sorted((numbers[name], values) for name, values in found.by_metric.items()))
     # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
     driver = connection.connection.driver_connection
-    put = _insert if is_sqlite(connection) else _copy
-    put(driver, run_id, tuple(columns), _chunks(found, list(columns.values())))
+    chunks = _chunks(found, list(columns.values()))
+    if is_sqlite(connection):
+        _insert(driver, run_id, tuple(columns), chunks)
+    else:
+        _copy(driver, run_id, day_of_slot(slot), tuple(columns), chunks)
 
 
-def replace(connection: Connection, run_id: int, found: Scores) -> None:
+def replace_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
     """Store these scores in place of the run's scores of the same metrics."""
     of_these = select(metrics.c.id).where(metrics.c.name.in_(list(found.by_metric)))
-    connection.execute(delete(scores).where(scores.c.run_id == run_id, scores.c.metric_id.in_(of_these)))
-    store(connection, run_id, found)
+    connection.execute(delete(scores).where(of_run(connection, run_id), scores.c.metric_id.in_(of_these)))
+    store_scores(connection, run_id, slot, found)
 
 
 def user_scores(connection: Connection, comparison: str, user: str, limit: int) -> tuple[UserScore, ...]:
@@ -68,7 +73,7 @@ def user_scores(connection: Connection, comparison: str, user: str, limit: int) 
 def worst_users(connection: Connection, run_id: int, metric: str, n: int, direction: Direction) -> tuple[UserScore, ...]:
     """The ``n`` users of the run with the lowest scores (with ``above`` the highest), worst first, then by name."""
     worst = scores.c.value if direction is Direction.BELOW else scores.c.value.desc()
-    query = _query().where(scores.c.run_id == run_id, metrics.c.name == metric, scores.c.value.is_not(None))
+    query = _query(connection).where(of_run(connection, run_id), metrics.c.name == metric, scores.c.value.is_not(None))
     return _read(connection, query.order_by(worst, scores.c.user_id).limit(n))
 
 
@@ -89,21 +94,21 @@ def _column(connection: Connection, run_id: int, name: str) -> pd.Series[float]:
     import pandas as pd
 
     number = select(metrics.c.id).where(metrics.c.name == name).scalar_subquery()
-    query = select(scores.c.user_id, scores.c.value).where(scores.c.run_id == run_id, scores.c.metric_id == number)
+    query = select(scores.c.user_id, scores.c.value).where(of_run(connection, run_id), scores.c.metric_id == number)
     rows = connection.execute(query).all()
     values = np.array([row[1] for row in rows], dtype=np.float64)
     return pd.Series(values, index=pd.Index([row[0] for row in rows], dtype="str"))
 
 
 def _of_user(connection: Connection, run_ids: Sequence[int], user: str) -> tuple[UserScore, ...]:
-    query = _query().where(scores.c.run_id.in_(run_ids), scores.c.user_id == user)
+    query = _query(connection).where(runs.c.id.in_(run_ids), scores.c.user_id == user)
     return _read(connection, query.order_by(runs.c.scheduled_for.desc(), metrics.c.name))
 
 
-def _query() -> Any:  # noqa: ANN401 - a select of five columns
+def _query(connection: Connection) -> Any:  # noqa: ANN401 - a select of five columns
     return (
         select(scores.c.run_id, runs.c.scheduled_for, scores.c.user_id, metrics.c.name, scores.c.value)
-        .join(runs, runs.c.id == scores.c.run_id)
+        .join(runs, belongs_to_run(connection))
         .join(metrics, metrics.c.id == scores.c.metric_id)
     )
 
@@ -165,14 +170,20 @@ def _grouped(values: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
     return zip(*[iter(values)] * size, strict=True)
 
 
-def _copy(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Columns]) -> None:  # noqa: ANN401 - psycopg
+def _copy(
+    driver: Any,  # noqa: ANN401 - psycopg's
+    run_id: int,
+    day: date,
+    metric_ids: Sequence[int],
+    chunks: Iterable[_Columns],
+) -> None:
     with (
         driver.cursor() as cursor,
-        cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN (FORMAT BINARY)") as copy,
+        cursor.copy("COPY scores (run_id, day, user_id, metric_id, value) FROM STDIN (FORMAT BINARY)") as copy,
     ):
-        copy.set_types(["int8", "text", "int4", "float8"])
+        copy.set_types(["int8", "date", "text", "int4", "float8"])
         write = copy.write_row
         for columns in chunks:
             for user, *values in zip(*columns, strict=True):
                 for metric, value in zip(metric_ids, values, strict=True):
-                    write((run_id, user, metric, value))
+                    write((run_id, day, user, metric, value))

@@ -59,8 +59,8 @@ class Credentials:
         return True
 
     def _digest(self, user: bytes, password: bytes) -> bytes:
-        told = len(user).to_bytes(8, "big") + user + password
-        return hashlib.blake2b(told, key=self._key, digest_size=32).digest()
+        pair = len(user).to_bytes(8, "big") + user + password
+        return hashlib.blake2b(pair, key=self._key, digest_size=32).digest()
 
 
 class TokenBucket:
@@ -83,7 +83,7 @@ class TokenBucket:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """Who may look. Without arguments: everybody who reaches the port, unencrypted.
+    """Access in force. Without arguments: everybody who reaches the port, unencrypted.
 
     ``options`` are what it was opened from. ``notes``: keys of the file that are not honoured to the letter, and what is done
     instead.

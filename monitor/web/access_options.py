@@ -163,7 +163,7 @@ class TlsOptions(_Part):
 
     @property
     def must_show_certificate(self) -> bool:
-        """Whether nobody comes in without a certificate."""
+        """Whether each client must show a certificate."""
         return self.client_auth_type in {"RequireAndVerifyClientCert", "RequireAnyClientCert", "RequireClientCert"}
 
     @property
@@ -187,14 +187,14 @@ class TlsOptions(_Part):
         if self.verifies_certificates and not self._has_client_ca:
             yield f"client_auth_type: {self.client_auth_type} needs client_ca or client_ca_file, to verify certificates against"
         if self._has_client_ca and not self.verifies_certificates:
-            yield "client_ca is for certificates that nobody is asked for: set client_auth_type: RequireAndVerifyClientCert"
+            yield "client_ca is set but no client certificate is asked for: set client_auth_type: RequireAndVerifyClientCert"
         if self.client_allowed_sans is not None and not self.must_show_certificate:
             yield "client_allowed_sans needs client_auth_type: RequireAndVerifyClientCert"
         yield from self._wrong_versions()
 
     def _wrong_versions(self) -> Iterator[str]:
         if self.max_version in {"TLS10", "TLS11"}:
-            yield f"max_version: {self.max_version} is broken and not spoken here: choose TLS12 or TLS13"
+            yield f"max_version: {self.max_version} is broken and not supported: choose TLS12 or TLS13"
         if self.min_version > self.max_version:
             yield "min_version must not be above max_version"
         only_new = self.cipher_suites and not any(map(_is_of_tls12, self.cipher_suites))
@@ -204,7 +204,7 @@ class TlsOptions(_Part):
     def notes(self) -> Iterator[tuple[str, str]]:
         """Keys that are not honoured to the letter, and what is done instead."""
         if self.min_version in {"TLS10", "TLS11"}:
-            yield "min_version", "TLS 1.2 is the least that is spoken"
+            yield "min_version", "TLS 1.2 is the least that is used"
         if self.client_auth_type == "RequestClientCert":
             yield "client_auth_type", "certificates are not asked for: RequestClientCert would not verify them"
         if self.client_auth_type in {"RequireAnyClientCert", "RequireClientCert"}:
@@ -229,7 +229,7 @@ class RateOptions(_Part):
     burst: int = Field(default=0, ge=0, le=1_000_000)
 
     @model_validator(mode="after")
-    def _let_somebody_in(self) -> Self:
+    def _require_burst(self) -> Self:
         if self.interval and not self.burst:
             msg = "burst must be at least 1, or nothing would ever be answered"
             raise ValueError(msg)
@@ -256,7 +256,7 @@ class AccessOptions(_Part):
         """Keys that are not honoured to the letter, and what is done instead."""
         own = [(f"tls_server_config.{key}", text) for key, text in self.tls_server_config.notes()]
         if self.http_server_config.http2:
-            own.append(("http_server_config.http2", "HTTP/1.1 is spoken, which every client of HTTP/2 speaks too"))
+            own.append(("http_server_config.http2", "HTTP/1.1 is used, which every client of HTTP/2 supports too"))
         return tuple(own)
 
 

@@ -38,11 +38,11 @@ _HTML = {**_HEADERS, "Content-Security-Policy": "default-src 'none'"}
 class Health(Protocol):
     """How the process is doing. Called in a worker thread; an answer that takes longer than 5 s counts as a bad one.
 
-    Reasons are shown to whoever may read the pages: they hold no secret.
+    Reasons are shown to clients that may read the pages: they hold no secret.
     """
 
     def unhealthy(self) -> str | None:
-        """Why the process should be restarted; None while its loops are alive. Asks nobody outside the process."""
+        """Why the process should be restarted; None while its loops are alive. Asks nothing outside the process."""
 
     def unready(self) -> str | None:
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
@@ -51,7 +51,7 @@ class Health(Protocol):
 def create_app(
     *, metrics: Metrics, health: Health, latest: Latest = tuple, notice: Notice = lambda: None, reload: Reload = lambda: False
 ) -> Starlette:
-    """The application over these, to be served behind a `RequestGuard`, which says who may read everything, and may reload."""
+    """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
 
     async def index(_: Request) -> Response:
         return HTMLResponse(render_index(latest(), notice()), headers=_HTML)
@@ -78,7 +78,7 @@ def create_app(
 
 
 class _MetricsPage:
-    """Renders in few threads; turns away who would have to wait behind too many."""
+    """Renders in few threads; refuses scrapes that would wait behind too many."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -26,7 +26,7 @@ _VERSIONS = {
 }
 
 
-def tls_context(options: TlsOptions) -> ssl.SSLContext:
+def server_tls_context(options: TlsOptions) -> ssl.SSLContext:
     """Read certificate, key and the clients' authority. ConfigError, which names file and key, when they cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[options.min_version]
@@ -53,8 +53,8 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
         try:
             context.load_cert_chain(cert, key, password=_no_password)
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            told = f"cert_file {options.cert_file or '(cert)'} and key_file {options.key_file or '(key)'}"
-            msg = f"tls_server_config: {told} cannot be used together: {_why(error)}"
+            files = f"cert_file {options.cert_file or '(cert)'} and key_file {options.key_file or '(key)'}"
+            msg = f"tls_server_config: {files} cannot be used together: {_why(error)}"
             raise ConfigError(msg) from None
 
 
@@ -121,7 +121,7 @@ def _read(path: str, key: str) -> str:
 
 
 def alternative_names(certificate: dict[str, object] | None) -> frozenset[str]:
-    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl tells it; IP addresses in short form."""
+    """The alternative names (DNS, IP, e-mail, URI) of a certificate as Python's ssl gives it; IP addresses in short form."""
     named = (certificate or {}).get("subjectAltName", ())
     pairs = named if isinstance(named, tuple) else ()
     return frozenset(short_address(value) if kind == "IP Address" else value for kind, value in pairs)
@@ -152,7 +152,7 @@ class CertificateStore:
         self._options, self._clock = options, clock
         self._seen = self._stamp()
         self._failed: _Stamp | None = None
-        self._context = tls_context(options)
+        self._context = server_tls_context(options)
         self._looked_at = clock()
 
     def current(self) -> ssl.SSLContext:
@@ -168,12 +168,12 @@ class CertificateStore:
         if stamp == self._seen:
             return
         try:
-            self._context = tls_context(self._options)
+            self._context = server_tls_context(self._options)
         except Exception as error:  # noqa: BLE001 - nothing that goes wrong here may end connections that the old one serves
             if stamp == self._failed:
                 return
             self._failed = stamp
-            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - says all
+            log.error("certificate not read again; the old one stays in force", reason=str(error) or repr(error))  # noqa: TRY400 - the reason is all
         else:
             self._seen, self._failed = stamp, None
             log.info("certificate read again")

@@ -26,7 +26,7 @@ class Limits:
     """How much of the server one client may take.
 
     ``handshake_s``: how long a client may take to agree on encryption. ``exchange_s``: from the first byte (or the connection)
-    until the answer has left; whoever is slower is cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
+    until the answer has left; slower clients are cut off. ``keep_alive_s``: how long a connection may lie idle, more than the
     usual scrape interval. ``connections``: open ones; one more and the oldest that waits without a request gives way.
     """
 
@@ -43,6 +43,7 @@ class Front:
 
     limits: Limits
     access: Access
+    is_closing: bool = False
     connections: set[Connection] = field(default_factory=set)
 
     def __call__(self, *, app_state: dict[str, Any], **options: Any) -> Connection:  # noqa: ANN401 - uvicorn's, handed on
@@ -83,6 +84,8 @@ class Connection(asyncio.Protocol):
         self._front.connections.add(self)
         self._front.make_room(self)
         access = self._front.access
+        if self._front.is_closing:
+            self.abort()
         try:
             context = access.context()
         except BaseException:
@@ -158,7 +161,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def claim_to_stay(self) -> tuple[bool, bool, float]:
-        """Who is leaving goes before who has never asked anything, those before who has; then the older goes."""
+        """Order of giving way: closing connections, then those without a request so far, then the others; the oldest first."""
         return not self._transport.is_closing(), self._has_asked, self._born
 
     @property
@@ -169,7 +172,7 @@ class Connection(asyncio.Protocol):
     async def _encrypt(self, context: ssl.SSLContext, access: Access) -> None:
         line, encrypted = self._line, None
         if not line.is_closing():  # start_tls would wait for what is gone
-            with suppress(OSError):  # ssl.SSLError, a time-out, and whoever went away
+            with suppress(OSError):  # ssl.SSLError, a time-out, a client that went away
                 encrypted = await self.loop.start_tls(
                     line,
                     self,
@@ -199,7 +202,7 @@ class Connection(asyncio.Protocol):
 
 
 class AnswerTracker:
-    """ASGI middleware that tells each connection when a request of it begins and when its answer ends."""
+    """ASGI middleware that notes on each connection when a request begins and when its answer ends."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

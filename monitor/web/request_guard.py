@@ -15,13 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from monitor.web.access import Access, Credentials
 
 PROBES = frozenset({"/-/healthy", "/-/ready"})
-"""Answered without credentials, which probes can hardly send; strangers are told yes or no, and no reason."""
+"""Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason."""
 
 RELOAD = "/-/reload"
-"""Answered only where the web configuration file asks for credentials: whoever reaches the port must not change anything."""
+"""Answered only where the web configuration file asks for credentials: without them requests must not change anything."""
 
 IS_AUTHENTICATED = "rankwatch.is_known"
-"""In the scope of a request: whether who asks may read everything."""
+"""In the scope of a request: whether the client may read everything."""
 
 _MOST_HEADERS = 100
 _MOST_WAITING = 32
@@ -50,7 +50,7 @@ class RequestGuard:
         await (refusal or self._app)(scope, receive, _with_headers(send, access.headers, stays=scope[IS_AUTHENTICATED]))
 
     async def _refuse(self, access: Access, scope: Scope) -> Response | None:
-        """The answer to who may not go on; else None, and the scope says whether they are known."""
+        """The refusal of a request; None where it may go on, and then the scope holds whether the client is authenticated."""
         if _is_oversized(scope, self._header_bytes):
             return _say(431, "request header too large")
         if refusal := await self._identify(access.credentials, scope):
@@ -83,7 +83,7 @@ class RequestGuard:
             return await run_sync(credentials.verify, *pair, limiter=self._thread, abandon_on_cancel=True)
         finally:
             self._waiting[who] -= 1
-            self._waiting += Counter()  # forgets who does not wait any more
+            self._waiting += Counter()  # drops addresses that do not wait any more
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:

@@ -30,7 +30,7 @@ _ADVICE = {
 
 
 class WebServer:
-    """Serves ``app`` on host and port, an empty host being every address of the machine, to those whom ``access`` lets in.
+    """Serves ``app`` on host and port, an empty host being every address of the machine, to clients that ``access`` admits.
 
     ``start``, ``follow`` and ``stop`` may be called from any thread; a stopped server stays stopped.
     """
@@ -68,7 +68,7 @@ class WebServer:
 
     @property
     def access(self) -> Access:
-        """Whom it lets in now."""
+        """The access in force."""
         return self._front.access
 
     @property
@@ -77,7 +77,7 @@ class WebServer:
         return self._thread is not None and self._thread.is_alive()
 
     def follow(self, access: Access) -> None:
-        """Let in whom this lets in from now on. Connections made under another encryption end with what they are answering."""
+        """Put this access in force. Connections made under another encryption end once they have answered."""
         is_same = access.tls == self._front.access.tls
         self._front.access = self._guard.access = access
         if not is_same:
@@ -87,6 +87,7 @@ class WebServer:
         """Close the door, let answers under way finish, return after ``timeout_s`` at the latest; may be called twice."""
         self._server.config.timeout_graceful_shutdown = max(1, int(timeout_s) - 1)
         self._server.should_exit = True
+        self._front.is_closing = True
         self._front.end_connections()  # uvicorn knows none that still agree on encryption
         if self._thread is not None:
             self._thread.join(timeout_s)

@@ -7,17 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
+from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.alerts.limits import apply_bounds, bound_statistic
 from monitor.model import (
     Coverage,
     CoverageRow,
     Direction,
     Expectation,
+    Learning,
     Outcome,
-    RuleKind,
-    RunStatus,
     State,
     Statistic,
     Verdict,
@@ -119,7 +117,7 @@ def learned(**changes: Any) -> Expectation:
     [(0.1, 0.1, Outcome.OK), (0.1, 0.09, Outcome.OK), (0.1, 0.02, Outcome.NO_DATA), (0.02, 0.1, Outcome.OK)],
 )
 def test_a_rule_that_learns_counts_those_who_are_more_than_usual(lost: float, usual: float, expected: Outcome) -> None:
-    drop = rule(kind=RuleKind.DROP, **SCORES)
+    drop = rule(learned=Learning.DROP, **SCORES)
 
     found = apply_bounds(drop, told(), summary(n=90, mean=0.4), row(100, 90), learned(lost=lost, usual_lost=usual))
     assert found.outcome is expected
@@ -130,12 +128,10 @@ def test_a_run_with_too_many_missing_holds_the_alert_where_it_stands() -> None:
     states: Any = ()
     seen = []
     for day, (mean, paired) in enumerate(((0.2, 100), (0.5, 100), (0.2, 70), (0.5, 70), (0.9, 98))):
-        states, changes = evaluate_rules(
+        states, changes = evaluate(
             watched,
             slot=SLOT.replace(day=day + 1),
             at=SLOT,
-            status=RunStatus.OK,
-            run_reason=None,
             summaries=(summary(n=paired, mean=mean),),
             states=states,
             coverage=Coverage(rows=(row(100, paired),)),

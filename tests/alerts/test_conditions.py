@@ -1,25 +1,27 @@
 """What is told while nothing can be said of drift: failed runs, no data, too few users."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
+from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.model import (
-    CONDITION,
     AlertState,
     Arm,
     Comparison,
     Condition,
+    ConditionRule,
     Coverage,
     CoverageRow,
-    Direction,
+    Learning,
     Outcome,
     Rule,
-    RuleKind,
     RunStatus,
+    Severity,
+    StandstillRule,
     State,
     Summary,
     Transition,
@@ -30,20 +32,8 @@ QUIET, PENDING, FIRING = State.QUIET, State.PENDING, State.FIRING
 OK, INSUFFICIENT, FAILED = RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED
 
 
-def condition(what: Condition, **changes: object) -> Rule:
-    return rule(
-        **{
-            "alert": what.name,
-            "metric": CONDITION,
-            "statistic": what,
-            "direction": Direction.ABOVE,
-            "threshold": 0.0,
-            "resolve_at": 0.0,
-            "for_runs": 1,
-            "kind": RuleKind.CONDITION,
-            **changes,
-        }
-    )
+def condition(what: Condition, **changes: Any) -> ConditionRule:
+    return replace(ConditionRule(alert=what.name, condition=what, severity=Severity.CRITICAL), **changes)
 
 
 def watched(*rules: Rule, ignored: frozenset[Condition] = frozenset()) -> Comparison:
@@ -63,10 +53,9 @@ class Judged:
     ) -> tuple[Transition, ...]:
         self.day += 1
         slot = SLOT + self.day * DAY
-        states, transitions = evaluate_rules(
+        states, transitions = evaluate(
             self.what,
             slot=slot,
-            at=slot,
             status=status,
             run_reason=None if status is OK else "candidate is down",
             summaries=summaries,
@@ -143,14 +132,14 @@ def test_what_one_rule_lacks_is_no_want_of_data_while_another_has_its_verdict() 
 
 
 def test_a_rule_that_learns_wants_neither_data_nor_users() -> None:
-    judged = Judged(watched(rule(kind=RuleKind.DROP)))
+    judged = Judged(watched(rule(learned=Learning.DROP)))
     judged.run(GOOD)
     assert judged.states["SimilarityLow", "all"].outcome is Outcome.TOO_FEW
     assert judged.alarms() == set()
 
 
 def test_a_standstill_that_has_no_lists_to_look_back_at_is_no_want_of_data() -> None:
-    frozen = rule(alert="Frozen", metric="frozen", statistic=Arm.CANDIDATE, kind=RuleKind.FROZEN)
+    frozen = StandstillRule(alert="Frozen", arm=Arm.CANDIDATE)
     judged = Judged(watched(frozen, rule()))
     judged.run(GOOD)
     assert judged.states["Frozen", "all"].outcome is Outcome.NO_DATA
@@ -221,7 +210,7 @@ def test_what_is_ignored_is_that_condition_alone() -> None:
 def test_learning_anew_ends_no_firing_though_too_few_is_ignored() -> None:
     judged = Judged(comparison(rules=(rule(for_runs=1),), ignored=frozenset({Condition.TOO_FEW})))
     judged.run(LOW)
-    judged.what = comparison(rules=(rule(for_runs=1, kind=RuleKind.DROP),), ignored=frozenset({Condition.TOO_FEW}))
+    judged.what = comparison(rules=(rule(for_runs=1, learned=Learning.DROP),), ignored=frozenset({Condition.TOO_FEW}))
     judged.run(LOW)
     assert judged.states["SimilarityLow", "all"].outcome is Outcome.TOO_FEW
     assert judged.alarms() == {"SimilarityLow"}

@@ -4,18 +4,17 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
-from monitor.alerts.verdicts import judge_coverage
+from factories import comparison, coverage_rule, evaluate, rule, summary
+from monitor.alerts.limits import judge_reading
+from monitor.alerts.verdicts import read_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
-    COVERAGE,
     Arm,
     Coverage,
     CoverageReason,
     CoverageRow,
+    CoverageRule,
     CoverageShare,
-    Direction,
     Lack,
     Outcome,
     RunStatus,
@@ -67,8 +66,13 @@ def test_every_reason_is_counted_by_exactly_one_share_of_an_arm() -> None:
 
 
 def judged(statistic: str, above: float = 0.02, row: CoverageRow | None = ROW, **more: Any) -> Verdict:
-    watched = rule(metric=COVERAGE, statistic=statistic, direction=Direction.ABOVE, threshold=above, resolve_at=above)
-    return judge_coverage(watched, "all", more.get("status", RunStatus.OK), row, more.get("reason"))
+    return judge_coverage(coverage_rule(statistic, threshold=above), "all", row, **more)
+
+
+def judge_coverage(
+    watched: CoverageRule, segment: str, row: CoverageRow | None, status: RunStatus = RunStatus.OK, reason: str | None = None
+) -> Verdict:
+    return judge_reading(watched, read_coverage(watched, segment, status, row, reason), None)
 
 
 @pytest.mark.parametrize(
@@ -109,12 +113,10 @@ def test_a_segment_of_which_nobody_was_asked_has_no_data() -> None:
 
 
 def test_few_users_are_not_judged() -> None:
-    watched = rule(
-        metric=COVERAGE, statistic="unpaired", direction=Direction.ABOVE, threshold=0.1, resolve_at=0.1, min_users=30
-    )
+    watched = coverage_rule("unpaired", threshold=0.1, min_users=30)
     row = CoverageRow(segment="x=y", asked=29, paired=0, reasons={})
 
-    found = judge_coverage(watched, "x=y", RunStatus.OK, row, None)
+    found = judge_coverage(watched, "x=y", row)
 
     assert (found.outcome, found.reason) == (
         Outcome.TOO_FEW,
@@ -125,35 +127,17 @@ def test_few_users_are_not_judged() -> None:
 def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared() -> None:
     watched = comparison(
         rules=(
-            rule(
-                metric=COVERAGE,
-                statistic="missing(candidate)",
-                direction=Direction.ABOVE,
-                threshold=0.5,
-                resolve_at=0.5,
-                segments="each",
-                for_runs=1,
-            ),
+            coverage_rule("missing", threshold=0.5, segments="each"),
             rule(alert="Other"),
         )
     )
     lost = CoverageRow(segment="country=DE", asked=40, paired=0, reasons={(Arm.CANDIDATE, CoverageReason.MISSING): 40})
     coverage = Coverage(rows=(ROW, lost))
-    states, transitions = evaluate_rules(
-        watched,
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=[summary()],
-        states=(),
-        thin={"country=DE": "0 of 40 users, under min_paired_share 50%"},
-        coverage=coverage,
-    )
+    states, transitions = evaluate(watched, summaries=[summary()], coverage=coverage)
 
     assert [(state.alert, state.segment, state.state) for state in states] == [
-        ("SimilarityLow", "all", State.QUIET),
-        ("SimilarityLow", "country=DE", State.FIRING),
+        ("ListsMissing", "all", State.QUIET),
+        ("ListsMissing", "country=DE", State.FIRING),
         ("Other", "all", State.QUIET),
     ]
     assert transitions[0].statistic == "missing(candidate)"

@@ -4,14 +4,13 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
-from monitor.alerts.limits import judge_learned
-from monitor.alerts.verdicts import undecided
-from monitor.model import Direction, Expectation, Outcome, Rule, RuleKind, RunStatus, State, Verdict
+from factories import comparison, evaluate, rule, summary
+from monitor.alerts.limits import judge_reading
+from monitor.alerts.verdicts import Reading, undecided
+from monitor.model import Direction, Expectation, Learning, Outcome, SimilarityRule, State, Verdict
 
-DROP = {"kind": RuleKind.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
-TREND = {**DROP, "kind": RuleKind.TREND}
+DROP = {"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1}
+TREND = {**DROP, "learned": Learning.TREND}
 
 
 def expectation(**changes: Any) -> Expectation:
@@ -19,9 +18,8 @@ def expectation(**changes: Any) -> Expectation:
     return Expectation(**{**base, **changes})
 
 
-def verdict(watched: Rule, value: float, expected: Expectation | None) -> Verdict:
-    plain = Verdict(outcome=Outcome.OK, reason="", value=value, users=1874)
-    return judge_learned(watched, plain, "all", expected)
+def verdict(watched: SimilarityRule, value: float, expected: Expectation | None) -> Verdict:
+    return judge_reading(watched, Reading(value, 1874, "all"), expected)
 
 
 def test_a_run_beyond_its_limit_is_a_drop_told_with_what_was_expected() -> None:
@@ -86,21 +84,12 @@ def test_a_value_without_a_sampling_error_is_not_judged() -> None:
 def test_where_the_run_says_nothing_neither_does_the_rule() -> None:
     plain = undecided(Outcome.ERROR, "the run failed: candidate is down")
 
-    assert judge_learned(rule(**DROP), plain, "all", expectation()) is plain
+    assert judge_reading(rule(**DROP), plain, expectation()) is plain
 
 
 def test_states_and_transitions_carry_the_limit_that_was_learned() -> None:
     watched = comparison(rules=(rule(**DROP),))
-    states, transitions = evaluate_rules(
-        watched,
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=[summary(mean=0.2)],
-        states=(),
-        expectations=[expectation(z=9.0)],
-    )
+    states, transitions = evaluate(watched, summaries=[summary(mean=0.2)], expectations=[expectation(z=9.0)])
 
     assert (states[0].state, states[0].threshold) == (State.FIRING, 0.41)
     assert (transitions[0].threshold, transitions[0].value) == (0.41, 0.2)

@@ -23,7 +23,7 @@ OK_IN_BAND = Verdict(outcome=Outcome.OK, reason="nearly", value=0.38, users=100)
 NO_DATA = Verdict(outcome=Outcome.NO_DATA, reason="nobody", value=None, users=0)
 TOO_FEW = Verdict(outcome=Outcome.TOO_FEW, reason="3 users", value=None, users=3)
 ERROR = Verdict(outcome=Outcome.ERROR, reason="down", value=None, users=0)
-GIVEN_UP = replace(NO_DATA, is_given_up=True)
+GIVEN_UP = replace(NO_DATA, is_ignored=True)
 VERDICTS = {
     "breach": BREACH,
     "ok": OK,
@@ -196,7 +196,7 @@ def test_a_run_that_is_not_recovered_begins_the_way_to_an_end_anew(between: Verd
     assert (state.state, state.streak) == (FIRING, 1)
 
 
-def test_what_is_given_up_ends_under_its_key_and_is_never_called_ok() -> None:
+def test_what_is_ignored_ends_under_its_key_and_is_never_called_ok() -> None:
     state, transitions = walk(BREACH, BREACH, GIVEN_UP)
     assert transitions[-1].is_end
     assert transitions[-1].dedup_key == transitions[-2].dedup_key
@@ -261,7 +261,7 @@ class Alerting(RuleBasedStateMachine):
         self.rule = replace(self.rule, for_runs=for_runs, resolve_after=resolve_after)
         was = self.state.state if self.state else QUIET
         self.breaches = {Outcome.BREACH: self.breaches + 1, Outcome.OK: 0}.get(verdict.outcome, self.breaches)
-        self.breaches = 0 if verdict.is_given_up else self.breaches
+        self.breaches = 0 if verdict.is_ignored else self.breaches
         self.state, transition = advance(self.rule, verdict, self.state, look(self.day))
         assert (transition is None) == (self.state.state is was)
         if verdict.outcome in (Outcome.OK, Outcome.BREACH):
@@ -269,7 +269,7 @@ class Alerting(RuleBasedStateMachine):
         if transition is not None and transition.is_start:
             assert self.breaches >= for_runs
         if transition is not None and transition.is_end:
-            assert verdict.is_given_up or self.recoveries >= resolve_after
+            assert verdict.is_ignored or self.recoveries >= resolve_after
         if transition is not None and transition.is_announced:
             self.announced.append(transition)
 

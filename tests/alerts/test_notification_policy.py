@@ -8,7 +8,6 @@ import pytest
 
 from factories import SLOT, transition
 from monitor.alerts import (
-    Addressee,
     Dispatch,
     MaintenanceWindow,
     Matcher,
@@ -17,7 +16,7 @@ from monitor.alerts import (
     compose_messages,
     compose_repetitions,
 )
-from monitor.model import ALL, CONDITION, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition
+from monitor.model import ALL, Delivery, DeliveryStatus, FiringSnapshot, Silence, State, Transition, Treatment
 
 SENT, HELD, DROPPED = DeliveryStatus.PENDING, DeliveryStatus.HELD, DeliveryStatus.DROPPED
 MINUTE = timedelta(minutes=1)
@@ -25,6 +24,7 @@ START = transition(incident="i")
 ACKNOWLEDGEMENT = replace(START, from_state=State.FIRING, slot=SLOT + MINUTE, reason="acknowledged by anna")
 END = replace(START, from_state=State.FIRING, to_state=State.QUIET, slot=SLOT + 2 * MINUTE)
 KEY = START.dedup_key or ""
+NEVER, ENDED = "its start was never sent", "it ended before its start was sent"
 
 
 def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
@@ -38,16 +38,18 @@ def owed(*changes: Transition, known: bool = False) -> list[Delivery]:
 def decide(
     *changes: Transition,
     lasting: tuple[Transition, ...] = (START,),
-    told: tuple[str, ...] = (),
+    delivered: tuple[str, ...] = (),
     known: bool = False,
     policy: NotificationPolicy | None = None,
     silences: tuple[Silence, ...] = (),
     ungrouped: bool = False,
 ) -> list[tuple[DeliveryStatus, str | None]]:
-    situation = FiringSnapshot(firing=lasting, told=frozenset(told), silences=silences)
-    to = Addressee(name="chat", is_ungrouped=ungrouped)
-    telling = Dispatch(situation=situation, policy=policy or NotificationPolicy(), to=to, now=SLOT)
-    return [(each.status, each.reason) for each in telling.decide(owed(*changes, known=known))]
+    snapshot = FiringSnapshot(firing=lasting, delivered=frozenset(delivered), silences=silences)
+    treatment = Treatment(is_ungrouped=ungrouped)
+    dispatch = Dispatch(
+        snapshot=snapshot, policy=policy or NotificationPolicy(), receiver="chat", treatment=treatment, now=SLOT
+    )
+    return [(each.status, each.reason) for each in dispatch.decide(owed(*changes, known=known))]
 
 
 def test_start_of_a_firing_that_lasts_is_sent() -> None:
@@ -55,7 +57,7 @@ def test_start_of_a_firing_that_lasts_is_sent() -> None:
 
 
 def test_start_of_a_firing_that_is_over_is_dropped() -> None:
-    assert decide(START, lasting=()) == [(DROPPED, "it ended before it could be told")]
+    assert decide(START, lasting=()) == [(DROPPED, ENDED)]
 
 
 def test_start_that_may_be_known_is_sent_again_while_it_lasts() -> None:
@@ -63,35 +65,35 @@ def test_start_that_may_be_known_is_sent_again_while_it_lasts() -> None:
 
 
 def test_start_and_end_that_were_never_told_are_dropped() -> None:
-    reasons = ["it ended before it could be told", "its start was never told"]
+    reasons = [ENDED, NEVER]
     assert decide(START, END, lasting=()) == [(DROPPED, reason) for reason in reasons]
 
 
 def test_end_is_sent_when_its_start_may_be_known() -> None:
-    assert decide(START, END, lasting=(), known=True) == [(DROPPED, "it ended before it could be told"), (SENT, None)]
+    assert decide(START, END, lasting=(), known=True) == [(DROPPED, ENDED), (SENT, None)]
 
 
 def test_end_is_sent_when_its_start_was_told() -> None:
-    assert decide(END, lasting=(), told=(KEY,)) == [(SENT, None)]
+    assert decide(END, lasting=(), delivered=(KEY,)) == [(SENT, None)]
 
 
 def test_end_whose_start_was_never_told_is_dropped() -> None:
-    assert decide(END, lasting=()) == [(DROPPED, "its start was never told")]
+    assert decide(END, lasting=()) == [(DROPPED, NEVER)]
 
 
 def test_end_is_sent_although_another_firing_of_the_alert_has_begun() -> None:
     again = replace(START, dedup_key="again", slot=SLOT + 3 * MINUTE)
-    assert decide(END, again, lasting=(again,), told=(KEY,)) == [(SENT, None), (SENT, None)]
+    assert decide(END, again, lasting=(again,), delivered=(KEY,)) == [(SENT, None), (SENT, None)]
 
 
 def test_acknowledgement_is_sent_with_its_start_and_after_it() -> None:
     assert decide(START, ACKNOWLEDGEMENT) == [(SENT, None), (SENT, None)]
-    assert decide(ACKNOWLEDGEMENT, told=(KEY,)) == [(SENT, None)]
+    assert decide(ACKNOWLEDGEMENT, delivered=(KEY,)) == [(SENT, None)]
 
 
 def test_acknowledgement_of_what_was_never_told_or_is_over_is_dropped() -> None:
-    assert decide(ACKNOWLEDGEMENT) == [(DROPPED, "its start was never told")]
-    assert decide(ACKNOWLEDGEMENT, lasting=(), told=(KEY,)) == [(DROPPED, "it ended before it could be told")]
+    assert decide(ACKNOWLEDGEMENT) == [(DROPPED, NEVER)]
+    assert decide(ACKNOWLEDGEMENT, lasting=(), delivered=(KEY,)) == [(DROPPED, ENDED)]
 
 
 SILENCE = Silence(
@@ -120,8 +122,8 @@ def test_start_is_held_and_end_of_what_was_told_is_sent_all_the_same(
     policy: NotificationPolicy, silences: tuple[Silence, ...], reason: str, *, ungrouped: bool
 ) -> None:
     assert decide(START, policy=policy, silences=silences, ungrouped=ungrouped) == [(HELD, reason)]
-    assert decide(END, lasting=(), told=(KEY,), policy=policy, silences=silences) == [(SENT, None)]
-    assert decide(START, END, lasting=(), policy=policy, silences=silences)[1] == (DROPPED, "its start was never told")
+    assert decide(END, lasting=(), delivered=(KEY,), policy=policy, silences=silences) == [(SENT, None)]
+    assert decide(START, END, lasting=(), policy=policy, silences=silences)[1] == (DROPPED, NEVER)
 
 
 def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() -> None:
@@ -134,7 +136,7 @@ def test_silences_hold_only_in_their_time_and_what_all_their_matchers_match() ->
 
 
 def condition(statistic: str) -> Transition:
-    return transition(alert="NoData", metric=CONDITION, statistic=statistic, dedup_key="condition")
+    return transition(alert="NoData", metric="condition", statistic=statistic, dedup_key="condition")
 
 
 @pytest.mark.parametrize(
@@ -170,9 +172,9 @@ SEGMENT = replace(START, segment="country=UK", dedup_key="uk", slot=SLOT + MINUT
 
 
 def test_segment_is_held_while_all_users_were_told_of_in_an_earlier_run() -> None:
-    ((status, reason),) = decide(SEGMENT, lasting=(START, SEGMENT), told=(KEY,))
-    assert (status, reason) == (HELD, "SimilarityLow fires for all users, who stand for their segments")
-    assert decide(SEGMENT, lasting=(START, SEGMENT), told=(KEY,), ungrouped=True) == [(SENT, None)]
+    ((status, reason),) = decide(SEGMENT, lasting=(START, SEGMENT), delivered=(KEY,))
+    assert (status, reason) == (HELD, "SimilarityLow fires for all users, which includes this segment")
+    assert decide(SEGMENT, lasting=(START, SEGMENT), delivered=(KEY,), ungrouped=True) == [(SENT, None)]
 
 
 def test_segment_that_begins_with_all_users_is_told_with_them() -> None:
@@ -183,15 +185,15 @@ def test_segment_that_begins_with_all_users_is_told_with_them() -> None:
 def test_segment_is_told_when_all_users_were_not_told_of_or_another_rule_fires_for_them() -> None:
     assert decide(SEGMENT, lasting=(START, SEGMENT)) == [(SENT, None)]
     other = replace(START, alert="Other")
-    assert decide(SEGMENT, lasting=(other, SEGMENT), told=(KEY,)) == [(SENT, None)]
+    assert decide(SEGMENT, lasting=(other, SEGMENT), delivered=(KEY,)) == [(SENT, None)]
 
 
 def test_end_of_a_segment_waits_for_that_of_all_users() -> None:
     end = replace(END, segment="country=UK", dedup_key="uk")
-    ((status, reason),) = decide(end, lasting=(START,), told=(KEY, "uk"))
-    assert (status, reason) == (HELD, "to be told with the end of SimilarityLow for all users")
-    assert decide(end, END, lasting=(), told=(KEY, "uk")) == [(SENT, None), (SENT, None)]
-    assert decide(end, lasting=(START,), told=(KEY, "uk"), ungrouped=True) == [(SENT, None)]
+    ((status, reason),) = decide(end, lasting=(START,), delivered=(KEY, "uk"))
+    assert (status, reason) == (HELD, "waits for the end of SimilarityLow for all users")
+    assert decide(end, END, lasting=(), delivered=(KEY, "uk")) == [(SENT, None), (SENT, None)]
+    assert decide(end, lasting=(START,), delivered=(KEY, "uk"), ungrouped=True) == [(SENT, None)]
 
 
 def routed(*routes: tuple[str, set[str], bool]) -> NotificationPolicy:
@@ -217,12 +219,12 @@ def routed(*routes: tuple[str, set[str], bool]) -> NotificationPolicy:
 )
 def test_routes_choose_who_is_told_and_nothing_falls_between_them(policy: NotificationPolicy, *, is_told: bool) -> None:
     assert decide(START, policy=policy) == [(SENT, None) if is_told else (DROPPED, "routed to other receivers")]
-    assert decide(END, lasting=(), told=(KEY,), policy=policy) == [(SENT, None)]  # who was told hears of the end
+    assert decide(END, lasting=(), delivered=(KEY,), policy=policy) == [(SENT, None)]  # who was told hears of the end
 
 
 def test_one_message_an_incident_with_what_fires_of_it() -> None:
     other = replace(START, severity=START.severity, dedup_key="other", incident="j", alert="Other")
-    situation = FiringSnapshot(firing=(START, SEGMENT, other), told=frozenset({"uk"}))
+    situation = FiringSnapshot(firing=(START, SEGMENT, other), delivered=frozenset({"uk"}))
     first, second = compose_messages([START, other], situation)
     assert (first.incident, first.changes, first.firing) == ("i", (START,), (START, SEGMENT))
     assert (second.incident, second.changes, second.firing) == ("j", (other,), (other,))
@@ -230,8 +232,8 @@ def test_one_message_an_incident_with_what_fires_of_it() -> None:
 
 def test_an_incident_is_resolved_with_its_last_firing() -> None:
     end = replace(END, segment="country=UK", dedup_key="uk")
-    (partly,) = compose_messages([end], FiringSnapshot(firing=(START,), told=frozenset({KEY, "uk"})))
-    (wholly,) = compose_messages([END], FiringSnapshot(firing=(), told=frozenset({KEY, "uk"})))
+    (partly,) = compose_messages([end], FiringSnapshot(firing=(START,), delivered=frozenset({KEY, "uk"})))
+    (wholly,) = compose_messages([END], FiringSnapshot(firing=(), delivered=frozenset({KEY, "uk"})))
     assert (partly.status, wholly.status) == ("firing", "resolved")
 
 
@@ -244,5 +246,5 @@ def test_repetitions_tell_what_lasts_by_incident() -> None:
 
 def test_what_was_stored_before_there_were_incidents_is_one_of_its_own() -> None:
     old = replace(START, incident=None)
-    (message,) = compose_messages([old], FiringSnapshot(firing=(old,), told=frozenset()))
+    (message,) = compose_messages([old], FiringSnapshot(firing=(old,), delivered=frozenset()))
     assert (message.incident, message.firing, old.segment) == (KEY, (old,), ALL)

@@ -1,8 +1,7 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
+from factories import SLOT, comparison, evaluate, rule, summary
 from monitor.model import AlertState, Comparison, Outcome, RunStatus, State, Summary, Transition
 
 DAY = timedelta(days=1)
@@ -18,7 +17,7 @@ def run(
 ) -> tuple[tuple[AlertState, ...], tuple[Transition, ...]]:
     slot = SLOT + day * DAY
     reason = None if status is RunStatus.OK else "candidate is down"
-    return evaluate_rules(watched, slot=slot, at=slot, status=status, run_reason=reason, summaries=summaries, states=states)
+    return evaluate(watched, slot=slot, status=status, run_reason=reason, summaries=summaries, states=states)
 
 
 def measured(**means: float) -> list[Summary]:

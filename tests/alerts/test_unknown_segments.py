@@ -1,22 +1,12 @@
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import evaluate_rules
-from monitor.model import COVERAGE, AlertState, Coverage, CoverageRow, Outcome, Rule, RunStatus
+from factories import comparison, coverage_rule, evaluate, rule, summary
+from monitor.model import AlertState, Coverage, CoverageRow, Outcome, Rule, RunStatus
 
 ASKED = {"all": 100, "country=DE": 10, "country=UK": 50, "country=US": 30, "country=FR": 10, "plan=pro": 100}
 
 
 def judged(watched: Rule, asked: dict[str, int] = ASKED, status: RunStatus = RunStatus.OK) -> AlertState:
     rows = tuple(CoverageRow(segment=name, asked=count, paired=count, reasons={}) for name, count in asked.items())
-    states, _ = evaluate_rules(
-        comparison(rules=(watched,)),
-        slot=SLOT,
-        at=SLOT,
-        status=status,
-        run_reason=None,
-        summaries=[summary()],
-        states=(),
-        coverage=Coverage(rows=rows),
-    )
+    states, _ = evaluate(comparison(rules=(watched,)), status=status, summaries=[summary()], coverage=Coverage(rows=rows))
     return states[0]
 
 
@@ -29,7 +19,7 @@ def test_a_segment_that_nobody_belongs_to_is_told_with_the_three_largest_of_its_
 
 
 def test_a_rule_on_coverage_says_the_same() -> None:
-    watched = rule(metric=COVERAGE, statistic="candidate.missing", segments=("plan=free",))
+    watched = coverage_rule("missing", segments=("plan=free",))
     assert judged(watched).reason == "no user of the panel belongs to plan=free; there is plan=pro"
 
 

@@ -5,8 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import rule, summary
-from monitor.alerts import judge_similarity
-from monitor.model import Direction, Outcome, RunStatus
+from monitor.alerts.limits import judge_reading
+from monitor.alerts.verdicts import read_similarity
+from monitor.model import Direction, Outcome, RunStatus, SimilarityRule, Summary, Verdict
+
+
+def judge_similarity(
+    watched: SimilarityRule, segment: str, status: RunStatus, found: Summary | None, reason: str | None
+) -> Verdict:
+    return judge_reading(watched, read_similarity(watched, segment, status, found, reason), None)
+
 
 LOW = {"metric": "rbo(p=0.9)", "threshold": 0.6, "resolve_at": 0.65}
 

@@ -63,7 +63,7 @@ def test_without_a_past_the_distance_is_told_by_parts() -> None:
         "No healthy run to hold this against: lists lie 0.4000 from identical ones; membership 75 %; order 25 %."
     )
     nobody = PartMeans(segment="all", asked=9, n=0, membership=0.0, order=0.0, length=0.0, spread=0.0)
-    assert write_distance(nobody) == write_distance(None) == "Nothing can be said: no user's lists have a score."
+    assert write_distance(nobody) == write_distance(None) == "No user's lists have a score, so there is nothing to explain."
 
 
 def test_identical_lists_lie_nowhere_from_identical_ones() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernels import reference
-from metrics import knowing
+from metrics import known_pairs
 from monitor.attribution import Parts, split_distances
 from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.model import ByArm, PairBatch
@@ -104,7 +104,7 @@ pairs = st.lists(st.tuples(lists, lists), min_size=1, max_size=12)
 @pytest.mark.parametrize("name", sorted(METRICS))
 def test_parts_sum_to_what_the_score_lost(name: str, drawn: list[Pair]) -> None:
     """For every measure, those that need scores, weights and relevance too: they follow the walk."""
-    metric, batch = parse(name), knowing.batch(drawn)
+    metric, batch = parse(name), known_pairs.batch(drawn)
     sign = 1 if metric.higher_is_more_alike else -1
     lost = sign * (score_of(metric, twice(batch)) - score_of(metric, batch))
     whole = split(name, batch).whole
@@ -221,13 +221,13 @@ def test_a_weight_and_a_grade_go_with_their_item(drawn: list[Pair]) -> None:
         seen.append(batch)
         return np.zeros(len(batch))
 
-    batch = knowing.batch(drawn)
+    batch = known_pairs.batch(drawn)
     split_distances(batch, watch)
     for step in seen:
         assert step.weights is not None
         assert step.labels is not None
         rows = [[item for item in row if item >= 0] for row in step.candidate.tolist()]
-        direct = knowing.batch([(a, row) for (a, _), row in zip(drawn, rows, strict=True)], step.candidate.shape[1])
+        direct = known_pairs.batch([(a, row) for (a, _), row in zip(drawn, rows, strict=True)], step.candidate.shape[1])
         assert direct.weights is not None
         assert direct.labels is not None
         np.testing.assert_array_equal(step.weights.candidate, direct.weights.candidate)

@@ -25,10 +25,10 @@ from rbo import RankingSimilarity
 from scipy.stats import kendalltau
 
 from monitor import compare_many
-from monitor.pairing.ids import encode
-from monitor.kernels.finding.engines import VARIABLE, Engine
+from monitor.kernels.engines.choice import VARIABLE, Engine
 from monitor.metrics import METRICS, Metric, parse, score_all
 from monitor.model import PairBatch
+from monitor.pairing.ids import encode
 
 REPEATS = 3
 P = 0.9

@@ -46,13 +46,13 @@ def _scores(users: int) -> Scores:
 
 def _store(store: SqlStore, number: int) -> float:
     slot, found = SLOT + timedelta(hours=number), _scores(USERS)
-    claim = store.claim("bench", slot, owner="bench", now=slot, until=slot, config_hash="", rerun=False)
+    claim = store.runs.claim("bench", slot, owner="bench", now=slot, until=slot, config_hash="", rerun=False)
     assert claim is not None
     result = RunResult(
         claim=claim, status=RunStatus.OK, reason=None, finished_at=slot, config_hash="", k=10, scores=found, stage_seconds={}
     )
     started = time.perf_counter()
-    store.finish(result, receivers=())
+    store.runs.finish(result, receivers=())
     return time.perf_counter() - started
 
 

@@ -18,6 +18,8 @@ from forking import Done, rankwatch
 from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
+pytestmark = pytest.mark.early
+
 
 def objects(done: Done) -> list[dict[str, Any]]:
     assert done.returncode == 0, done.stderr

@@ -209,7 +209,7 @@ def test_lists_without_one_length_have_no_score_by_chance(world: Path) -> None:
     said = found(compare("ragged.jsonl", "candidate.jsonl", "--json", cwd=world))
 
     assert (said["typical_length"], said["metrics"]["overlap"]["by_chance"]) == (None, None)
-    assert "by chance: not told" in compare("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
+    assert "by chance: unknown" in compare("ragged.jsonl", "candidate.jsonl", cwd=world).stdout
 
 
 MISTAKES = [

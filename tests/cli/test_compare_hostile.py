@@ -1,24 +1,15 @@
 """rankwatch compare: ids and file contents that are written to do harm to a terminal or a reader."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
+
+from forking import Done, rankwatch
 
 HOSTILE = {"\x1b[31mred\x07": ["\x1b]0;title\x07", "\x9b2J"], "two\nlines\u202e": ["[bold]b[/bold]", "tab\t"]}
 
 
-def rankwatch(*args: str, cwd: Path, encoding: str = "utf-8") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "monitor", "compare", *args],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-        env={**os.environ, "PYTHONIOENCODING": encoding},
-    )
+def compare(*args: str, cwd: Path, encoding: str = "utf-8") -> Done:
+    return rankwatch("compare", *args, cwd=cwd, env={"PYTHONIOENCODING": encoding})
 
 
 def test_neither_an_id_nor_a_file_steers_the_terminal(tmp_path: Path) -> None:
@@ -26,8 +17,8 @@ def test_neither_an_id_nor_a_file_steers_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "hostile.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "binary.csv").write_bytes(b"user_id,items\n\x1b[2J\x07\n")
 
-    shown = rankwatch("hostile.jsonl", "hostile.jsonl", "--worst", "2", "--by", "by", cwd=tmp_path)
-    refused = [rankwatch(file, file, "--by", "none", cwd=tmp_path) for file in ("hostile.jsonl", "binary.csv")]
+    shown = compare("hostile.jsonl", "hostile.jsonl", "--worst", "2", "--by", "by", cwd=tmp_path)
+    refused = [compare(file, file, "--by", "none", cwd=tmp_path) for file in ("hostile.jsonl", "binary.csv")]
 
     assert (shown.returncode, [each.returncode for each in refused]) == (0, [2, 2])
     said = "".join(each.stdout + each.stderr for each in (shown, *refused))
@@ -41,6 +32,6 @@ def test_neither_an_id_nor_a_file_steers_the_terminal(tmp_path: Path) -> None:
 def test_json_is_json_whatever_the_encoding_of_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"user_id": "\xe9", "items": ["\xe9", "\U0001f600"]}))
 
-    done = rankwatch("a.jsonl", "a.jsonl", "--worst", "1", "--json", cwd=tmp_path, encoding="ascii")
+    done = compare("a.jsonl", "a.jsonl", "--worst", "1", "--json", cwd=tmp_path, encoding="ascii")
 
     assert json.loads(done.stdout)["worst"][0]["baseline"] == ["\xe9", "\U0001f600"]

@@ -24,7 +24,7 @@ from storage.worked import run
 
 DAY = timedelta(days=1)
 CONFIG = """database: sqlite:///rankwatch.db
-retention: {scores: 30d, evidence: 30d, max_size: 1GB}
+retention: {scores: 30d, evidence: 30d}
 comparisons:
   - name: home-feed
     every: 1d
@@ -79,16 +79,15 @@ def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable
 
 
 @pytest.mark.usefixtures("filled")
-def test_size_tells_each_kind_what_it_costs_and_when_the_largest_size_is_reached(db: Callable[..., Any]) -> None:
+def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
     found = json.loads(db("size", "--json").stdout)
     kinds = {each["kind"]: each for each in found["kinds"]}
     assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (18, 6, True)
-    assert found["max_bytes"] == 10**9
-    assert found["days_to_max_size"] > 1000
+    assert found["used_bytes"] == sum(each["used_bytes"] for each in found["kinds"])
 
     printed = db("size").stdout
     assert "scores" in printed
-    assert "retention.max_size 1.0 GB: reached in" in printed
+    assert "runs a day add" in printed
 
 
 @pytest.mark.usefixtures("filled")
@@ -97,34 +96,30 @@ def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any])
     assert foreseen["rows"] == {"scores": 12, "evidence": 4}
     assert "would be deleted" in db("prune", "--dry-run").stdout
     done = json.loads(db("prune", "--vacuum", "--json").stdout)
-    assert (done["rows"], done["aged"], done["early"]) == (foreseen["rows"] | done["rows"], foreseen["aged"], {})
+    assert (done["rows"], done["by_kind"]) == (foreseen["rows"] | done["rows"], foreseen["by_kind"])
     assert "nothing deleted" in db("prune").stdout
 
 
-def test_prune_deletes_nothing_and_says_so_where_no_run_bears_the_clock_out(db: Callable[..., Any], tmp_path: Path) -> None:
+def test_prune_deletes_nothing_and_says_so_where_no_run_confirms_the_clock(db: Callable[..., Any], tmp_path: Path) -> None:
     long_ago = datetime(2024, 1, 8, tzinfo=UTC)
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         run(store, long_ago)
 
-    told = db("prune").stdout
+    shown = " ".join(db("prune").stdout.split())
     machine = json.loads(db("prune", "--json").stdout)
 
-    assert "bear out no more than 2024-01-11T00:00:00Z: ages are counted back from there" in " ".join(told.split())
-    assert "nothing deleted" in told
-    assert (machine["rows"], machine["reckoned_from"]) == ({}, "2024-01-11T00:00:00Z")
-    assert json.loads(db("prune", "--dry-run", "--json").stdout)["reckoned_from"] == "2024-01-11T00:00:00Z"
+    assert "nothing deleted: this machine's clock says" in shown
+    assert "no run is newer than 2024-01-08T00:00:00Z: correct the clock" in shown
+    assert (machine["rows"], machine["refused"] is None) == ({}, False)
+    assert "no run is newer" in json.loads(db("prune", "--dry-run", "--json").stdout)["refused"]
 
 
-def test_prune_tells_what_was_put_off_and_what_stays_whatever_the_size(capsys: pytest.CaptureFixture[str]) -> None:
-    why = "scores_from_1 was not dropped: process 7 (psql, idle in transaction for 9 s) holds it: tried again the next time"
-    found = Pruned(used_bytes=5000, excess_bytes=4000, lasting_bytes=3000, put_off=(why,))
+def test_prune_prints_what_was_put_off(capsys: pytest.CaptureFixture[str]) -> None:
+    why = "scores_2026_01_31 was not dropped: process 7 (psql, idle in transaction for 9 s) holds it: tried again the next time"
 
-    _print_pruned(found, 1000, is_dry_run=False)
+    _print_pruned(Pruned(put_off=(why,)), is_dry_run=False)
 
-    told = capsys.readouterr().out
-    assert f"put off: {why}" in told
-    assert "5.0 kB are used, 4.0 kB more than retention.max_size: what was put off is left to go" in told
-    assert "3.0 kB stay whatever the size: scores in partitions in use, or with the newest ok run of a comparison" in told
+    assert f"put off: {why}" in capsys.readouterr().out
 
 
 def version_in(place: Path, version: object) -> None:
@@ -166,7 +161,7 @@ def test_on_postgresql_a_lease_or_a_run_under_way_keeps_the_schema_until_it_ran_
     now = datetime.now(UTC)
     with closing(open_store(postgres_url, create=False)) as store:
         for name, owner, until in (("old", "host:6", now - DAY), ("feed", "host:8", now + DAY)):
-            assert store.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
+            assert store.runs.claim(name, now, owner=owner, now=now, until=until, config_hash="x", rerun=False)
     assert "worked with, by host:8 (runs feed)" in str(db("downgrade", "--", "-1").exception)
     assert db("downgrade", "--force", "--", "-1").exit_code == 0
     assert "host:8 (runs feed)" in str(db("downgrade", "0001").exception)  # with tables of an older version

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+import forking
 from monitor.cli.main import app
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
@@ -145,20 +146,16 @@ def test_a_certificate_that_cannot_be_written_is_no_verdict() -> None:
     assert done.stderr == "rankwatch: nowhere/certificate.json: No such file or directory\n"
 
 
-def to_nobody(*args: str, cwd: Path) -> tuple[int, bytes]:
+def to_nobody(*args: str, cwd: Path) -> tuple[int, str]:
     """Exit code and standard error of a command whose reader has gone before it prints."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, "-m", "monitor", *args]
-    done = subprocess.run(command, cwd=cwd, stdout=writing, stderr=subprocess.PIPE, check=False, timeout=60)
-    os.close(writing)
+    done = forking.rankwatch(*args, cwd=cwd, out=forking.NOBODY)
     return done.returncode, done.stderr
 
 
 @pytest.mark.parametrize("as_json", [("--json",), ()])
 def test_a_reader_who_has_gone_leaves_no_verdict(world: Path, as_json: tuple[str, ...]) -> None:
     run(8)
-    assert to_nobody("gate", "feed", "--margin", "0.5", *as_json, cwd=world) == (74, b"")
+    assert to_nobody("gate", "feed", "--margin", "0.5", *as_json, cwd=world) == (74, "")
 
 
 @pytest.mark.parametrize(
@@ -175,14 +172,12 @@ def test_a_reader_who_has_gone_leaves_no_verdict(world: Path, as_json: tuple[str
 )
 def test_a_reader_who_has_gone_ends_every_command_with_74_and_no_word(world: Path, args: tuple[str, ...]) -> None:
     run(8)
-    assert to_nobody(*args, cwd=world) == (74, b"")
+    assert to_nobody(*args, cwd=world) == (74, "")
 
 
 def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74(world: Path) -> None:
     run(8)
-    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(command, cwd=world, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    done = forking.rankwatch("gate", "feed", "--margin", "0.5", cwd=world, out=Path("/dev/full"))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
 
 
@@ -211,9 +206,8 @@ def test_a_certificate_for_a_link_replaces_what_it_points_to(world: Path) -> Non
 
 def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) -> None:
     run(8)
-    command = [sys.executable, "-m", "monitor", "gate", "feed", "--margin", "0.5", "--certificate", "/dev/stdout"]
-    with (world / "out.txt").open("w") as out:
-        done = subprocess.run(command, cwd=world, stdout=out, check=False, timeout=60)
+    args = ("gate", "feed", "--margin", "0.5", "--certificate", "/dev/stdout")
+    done = forking.rankwatch(*args, cwd=world, out=world / "out.txt")
     assert done.returncode == 0
     text = (world / "out.txt").read_text()
     certificate, end = json.JSONDecoder().raw_decode(text)
@@ -226,7 +220,7 @@ def test_a_fault_of_the_program_is_no_breach(world: Path) -> None:
     code = (
         "import monitor.service.gate as g\n"
         "def broken(*_, **__): raise ZeroDivisionError('as if')\n"
-        "g.put = broken\n"
+        "g.make_question = broken\n"
         "from monitor.cli import main; main()"
     )
     command = [sys.executable, "-c", code, "gate", "feed", "--margin", "0.5"]

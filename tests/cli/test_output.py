@@ -54,21 +54,3 @@ def test_a_table_that_cannot_be_so_narrow_is_wider_than_the_terminal_and_loses_n
     for word in (*NUMBERS, "u-1", "too low", "by chance"):
         assert word in whole
     assert "…" not in whole
-
-
-def test_the_command_line_starts_without_what_only_its_commands_need() -> None:
-    heavy = "pandas", "numpy", "sqlalchemy", "alembic", "aiohttp", "scipy", "uvicorn"
-    look = f"import sys, monitor.cli.main; print([name for name in {heavy!r} if name in sys.modules])"
-
-    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-
-    assert found.stdout.strip() == "[]"
-
-
-def test_the_daemon_starts_without_the_statistics_of_scipy() -> None:
-    """They alone take as long to import as most of the rest."""
-    look = "import sys, monitor.service.daemon.daemon; print('scipy.stats' in sys.modules)"
-
-    found = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
-
-    assert found.stdout.strip() == "False"

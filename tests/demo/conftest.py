@@ -152,9 +152,17 @@ class ShownStore:
 
     shown: tuple[Run, ...] = ()
     newest: tuple[LatestRun, ...] = ()
-    alerts: tuple[AlertState, ...] = ()
+    alert_states: tuple[AlertState, ...] = ()
     changes: tuple[Transition, ...] = ()
     on_look: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def history(self) -> "ShownStore":
+        return self
+
+    @property
+    def alerts(self) -> "ShownStore":
+        return self
 
     def latest(self, comparisons: list[str]) -> tuple[LatestRun, ...]:
         self.on_look()
@@ -165,8 +173,8 @@ class ShownStore:
         assert comparison == DEMO_COMPARISON
         return self.shown[:limit]
 
-    def all_alert_states(self) -> tuple[AlertState, ...]:
-        return self.alerts
+    def states(self) -> tuple[AlertState, ...]:
+        return self.alert_states
 
     def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
         assert (comparison, limit) == (DEMO_COMPARISON, None)
@@ -199,7 +207,7 @@ def make() -> type[Make]:
 
 
 @pytest.fixture
-def store() -> ShownStore:
+def store() -> "ShownStore":
     return ShownStore()
 
 

@@ -87,7 +87,7 @@ def test_every_thread_of_daemon_and_recommenders_has_ended(played: Played) -> No
 
 def test_the_database_it_leaves_tells_the_same_story(played: Played) -> None:
     store = open_store(load_settings(played.directory / "rankwatch.yaml").database, create=False)
-    transitions = store.transitions(comparison="home-feed", limit=None)
+    transitions = store.alerts.transitions(comparison="home-feed", limit=None)
     store.close()
     firing = sorted((one.alert, one.segment) for one in transitions if one.is_start)
     assert firing == sorted(EXPECTED_ALERTS)

@@ -106,7 +106,7 @@ def test_runs_of_an_earlier_chapter_do_not_count_for_this_one(play: Simulation, 
     store.shown = (make.run(1),)
     clock.seconds = 10.0
     play.step()
-    store.alerts = (make.alert(State.FIRING), make.alert(State.FIRING, alert="ManyUsersApart", segment="all"))
+    store.alert_states = (make.alert(State.FIRING), make.alert(State.FIRING, alert="ManyUsersApart", segment="all"))
     clock.seconds = 20.0
     assert play.step().scene.chapter is Chapter.BROKEN
     store.shown = (make.run(21), make.run(1))

@@ -20,7 +20,7 @@ from monitor.demo.workspace import (
 )
 from monitor.demo.world import World
 from monitor.errors import ConfigError
-from monitor.model import CONDITION, Direction
+from monitor.model import Direction, FixedLimit, SimilarityRule
 from monitor.settings import Settings, load_settings, to_comparison, to_schedule
 from monitor.sources import open_users
 
@@ -135,15 +135,19 @@ def test_database_listen_address_and_comparison_are_those_of_the_demo(workspace:
     assert settings.database.get_secret_value() == f"sqlite:///{workspace.database}"
     assert settings.listen_address == ("127.0.0.1", 29108)
     comparison = to_comparison(settings.comparisons[0])
-    assert (comparison.name, comparison.k, comparison.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
+    assert (comparison.name, comparison.measuring.k, comparison.measuring.metrics) == (DEMO_COMPARISON, 10, DEMO_METRICS)
 
 
 def test_rules_are_those_that_the_fault_should_break(settings: Settings) -> None:
-    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).rules if rule.metric != CONDITION)
+    low, apart = (rule for rule in to_comparison(settings.comparisons[0]).judging.rules if isinstance(rule, SimilarityRule))
     assert {low.alert, apart.alert} == {alert for alert, _ in EXPECTED_ALERTS}
-    assert (low.direction, low.threshold, low.resolve_at, low.segments, low.for_runs) == (Direction.BELOW, 0.4, 0.5, "each", 2)
-    assert (apart.direction, apart.threshold, apart.resolve_at, apart.segments) == (Direction.ABOVE, 0.1, 0.05, "all")
-    assert apart.statistic == "share_below(0.3)"
+    assert (low.limit, low.segments, low.for_runs) == (
+        FixedLimit(direction=Direction.BELOW, value=0.4, resolve_at=0.5),
+        "each",
+        2,
+    )
+    assert (apart.limit, apart.segments) == (FixedLimit(direction=Direction.ABOVE, value=0.1, resolve_at=0.05), "all")
+    assert str(apart.statistic) == "share_below(0.3)"
 
 
 def test_the_users_file_is_read_by_the_users_source_it_names(settings: Settings) -> None:

@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 
-from monitor.demo.world import History, World
+from monitor.demo.world import PurchaseHistory, World
 
 DAY = 12
 
 
 @pytest.fixture(scope="module")
-def history() -> History:
+def history() -> PurchaseHistory:
     return World().history(DAY)
 
 
-def test_the_same_seed_and_day_give_the_same_history_whatever_was_asked_before(history: History) -> None:
+def test_the_same_seed_and_day_give_the_same_history_whatever_was_asked_before(history: PurchaseHistory) -> None:
     world = World()
     world.history(3)
     again = world.history(DAY)
@@ -20,11 +20,11 @@ def test_the_same_seed_and_day_give_the_same_history_whatever_was_asked_before(h
     assert again.activities == history.activities
 
 
-def test_another_seed_gives_another_history(history: History) -> None:
+def test_another_seed_gives_another_history(history: PurchaseHistory) -> None:
     assert not np.array_equal(World(seed=8).history(DAY).bought, history.bought)
 
 
-def test_history_is_zero_or_one_for_1500_users_and_800_items(history: History) -> None:
+def test_history_is_zero_or_one_for_1500_users_and_800_items(history: PurchaseHistory) -> None:
     assert history.bought.shape == (1500, 800)
     assert set(np.unique(history.bought)) == {0.0, 1.0}
 
@@ -50,13 +50,13 @@ def test_a_day_that_stays_in_the_window_keeps_its_purchases() -> None:
     assert (second.bought[: -world.joining][bought_on_the_day] == 1).all()
 
 
-def test_popularity_has_a_long_tail(history: History) -> None:
+def test_popularity_has_a_long_tail(history: PurchaseHistory) -> None:
     buyers = np.sort(history.bought.sum(axis=0))[::-1]
     assert buyers[:80].sum() > 0.3 * buyers.sum()
     assert buyers[400:].sum() < 0.3 * buyers.sum()
 
 
-def test_users_of_one_taste_buy_more_alike_than_users_of_another(history: History) -> None:
+def test_users_of_one_taste_buy_more_alike_than_users_of_another(history: PurchaseHistory) -> None:
     main = history.users.tastes.argmax(axis=1)
     is_clear = history.users.tastes.max(axis=1) > 0.8
     bought = history.bought[is_clear]
@@ -66,7 +66,7 @@ def test_users_of_one_taste_buy_more_alike_than_users_of_another(history: Histor
     assert np.nanmean(common[same]) > 3 * np.nanmean(common[~same])
 
 
-def test_those_who_joined_today_have_bought_little(history: History) -> None:
+def test_those_who_joined_today_have_bought_little(history: PurchaseHistory) -> None:
     bought = history.bought.sum(axis=1)
     assert bought[-15:].mean() < 0.2 * bought[:-450].mean()
 
@@ -75,5 +75,5 @@ def test_activity_follows_from_what_was_bought() -> None:
     history = World().history(0)
     bought = np.zeros((3, 40), dtype=np.float32)
     bought[0, :14], bought[1, :15], bought[2, :35] = 1, 1, 1
-    small = History(users=history.users.rows(0, 3), bought=bought)
+    small = PurchaseHistory(users=history.users.rows(0, 3), bought=bought)
     assert small.activities == ["low", "mid", "high"]

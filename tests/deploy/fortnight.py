@@ -100,7 +100,7 @@ def _run(config: Path) -> Iterator[str]:
             slot = BEGIN + timedelta(days=day)
             for result in service.replay(service.slots(None, slot, slot), is_announced=True):
                 publisher.run_finished(result)
-            publisher.publish(service.store.latest(names))
+            publisher.publish(service.store.history.latest(names))
             yield from _scraped(publisher.render()[0].decode(), slot)
 
 

@@ -23,7 +23,7 @@ class Alert:
 
     name: str
     severity: str | None
-    told_by: str | None
+    notified_by: str | None
     annotations: dict[str, str]
 
 
@@ -37,7 +37,7 @@ def alerts() -> list[Alert]:
         Alert(
             name=rule["alert"],
             severity=rule["labels"].get("severity"),
-            told_by=rule["labels"].get("told_by"),
+            notified_by=rule["labels"].get("notified_by"),
             annotations=rule["annotations"],
         )
         for rule in rules()

@@ -18,6 +18,8 @@ from servers import require
 from servers.daemon import STARTS_WITHIN_S, serving, wait_for
 from servers.postgres import PostgresServer
 
+pytestmark = pytest.mark.early
+
 
 def _moved(text: str, places: dict[str, str]) -> str:
     for name, place in places.items():

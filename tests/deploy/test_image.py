@@ -13,7 +13,10 @@ import monitor
 from servers import image
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.timeout(600)  # whichever test comes first waits for all packages to be installed
+pytestmark = [
+    pytest.mark.early,
+    pytest.mark.timeout(600),  # whichever test comes first waits for all packages to be installed
+]
 CONFIG = """
 comparisons:
   - name: home-feed

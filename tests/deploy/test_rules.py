@@ -37,7 +37,7 @@ def _run(*command: str) -> None:
 
 
 def _receiver_of(alert: Alert, severity: str) -> str:
-    if alert.told_by == "rankwatch":
+    if alert.notified_by == "rankwatch":
         return "nobody"
     return {"critical": "on-call", "warning": "tickets", "info": "nobody"}[severity]
 
@@ -78,8 +78,8 @@ def test_amtool_accepts_the_configuration() -> None:
 @pytest.mark.parametrize("alert", alerts(), ids=lambda alert: alert.name)
 def test_an_alert_goes_to_the_receiver_of_its_severity_unless_rankwatch_tells_it(alert: Alert) -> None:
     for severity in [alert.severity] if alert.severity else SEVERITIES:
-        told_by = [f"told_by={alert.told_by}"] if alert.told_by else []
-        _assert_routed(_receiver_of(alert, severity), f"alertname={alert.name}", f"severity={severity}", *told_by)
+        notified_by = [f"notified_by={alert.notified_by}"] if alert.notified_by else []
+        _assert_routed(_receiver_of(alert, severity), f"alertname={alert.name}", f"severity={severity}", *notified_by)
 
 
 @pytest.mark.parametrize(("severity", "receiver"), [("critical", "on-call"), ("warning", "tickets"), ("info", "nobody")])
@@ -95,8 +95,8 @@ def test_every_inhibition_names_alerts_that_exist_and_labels_that_must_be_equal(
 
 
 def test_what_is_told_to_nobody_hides_no_page() -> None:
-    untold = {alert.name for alert in alerts() if alert.told_by}
-    pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.told_by}
+    untold = {alert.name for alert in alerts() if alert.notified_by}
+    pages = {alert.name for alert in alerts() if alert.severity == "critical" and not alert.notified_by}
     hidden = {
         name
         for rule in yaml.safe_load(ROUTES.read_text(encoding="utf-8"))["inhibit_rules"]

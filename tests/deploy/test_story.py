@@ -8,6 +8,8 @@ import yaml
 from deploy import dashboards
 from deploy.grafana_variables import Page
 
+pytestmark = pytest.mark.early
+
 
 def test_people_hear_of_every_fault_once_and_of_nothing_else(story: Any) -> None:
     said = story.heard.said
@@ -31,7 +33,7 @@ def test_what_rankwatch_tells_itself_is_seen_by_prometheus_and_told_to_nobody(st
         rule["alert"]
         for group in rules["groups"]
         for rule in group["rules"]
-        if rule.get("labels", {}).get("told_by") == "rankwatch"
+        if rule.get("labels", {}).get("notified_by") == "rankwatch"
     }
     seen = story.prometheus.query('ALERTS{alertstate="firing"}', at=story.chapters["fault"])
 

@@ -1,13 +1,18 @@
 """Real top-20 lists of fourteen days, of healthy candidates and of faulty ones; README.md names the source and the arms."""
 
 import atexit
+import json
 import shutil
 import tempfile
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from typer.testing import CliRunner
+
+from monitor.cli.main import app
 
 _PACKED = Path(__file__).with_name("lists.parquet")
 
@@ -25,3 +30,15 @@ def lists_folder() -> Path:
         for day in of_arm["day"].unique().to_pylist():
             pq.write_table(of_arm.filter(pc.equal(of_arm["day"], day)).select(columns), folder / arm / f"{day}.parquet")
     return folder
+
+
+def source(arm: str) -> str:
+    """The arm as a source of a configuration."""
+    return f'{{file: {{path: "{lists_folder()}/{arm}/{{slot:%Y-%m-%d}}.parquet", user: user_id, items: items}}}}'
+
+
+def run_cli(*args: str, code: int = 0) -> list[dict[str, Any]]:
+    """The objects that a command prints in this process; it must end with the code."""
+    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]

@@ -112,18 +112,18 @@ def test_a_textfile_that_cannot_be_written_leaves_the_old_one_and_names_the_path
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "reason"),
     [
         ("rankwatch.txt", "rankwatch.txt is no textfile for node_exporter, which reads files whose names end in .prom"),
         ("gone/rankwatch.prom", "there is no directory"),
         ("taken.prom", "taken.prom cannot be written: it must be a file in a directory that this user may write to"),
     ],
 )
-def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: str, told: str) -> None:
+def test_a_place_for_a_textfile_that_is_none_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     (tmp_path / "taken.prom").mkdir()
     with pytest.raises(ConfigError) as caught:
         require_textfile(tmp_path / name)
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_a_group_s_labels_stand_in_its_path() -> None:

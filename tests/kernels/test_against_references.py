@@ -1,12 +1,14 @@
 """Agreement to 1e-12 with the definitions, with scipy and with the rbo package, on a thousand random pairs and more."""
 
 import random
+from functools import cache
 
 import numpy as np
 import pytest
 from rbo import RankingSimilarity
 
 from kernels import reference
+from kernels.conftest import limit_all_pairs
 from monitor.kernels import align
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.kendall.extended import extended_tau
@@ -45,10 +47,14 @@ def alignments(count: int, seed: int, *, even: bool) -> list[tuple[Alignment, li
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
 def test_extended_tau_is_scipys_tau_b_on_padded_ranks(even: bool) -> None:  # noqa: FBT001
-    for alignment, pairs in alignments(1040, 1, even=even):
-        expected = [reference.extended_tau(*pair) for pair in pairs]
-
+    for (alignment, _), expected in zip(alignments(1040, 1, even=even), padded_taus(even), strict=True):
         np.testing.assert_allclose(extended_tau(alignment), expected, rtol=0, atol=1e-12)
+
+
+@cache
+def padded_taus(even: bool) -> list[list[float]]:  # noqa: FBT001
+    """By scipy, once for all ways to align."""
+    return [[reference.extended_tau(*pair) for pair in pairs] for _, pairs in alignments(1040, 1, even=even)]
 
 
 @pytest.mark.usefixtures("way")
@@ -81,13 +87,9 @@ def test_extended_tau_of_even_lists_is_its_closed_form_in_k0() -> None:
 
 
 def test_both_ways_of_aligning_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    from monitor.kernels import alignment  # noqa: PLC0415 - modules to turn the knob of
-    from monitor.kernels.finding import inversions, positions  # noqa: PLC0415
-
     found = []
     for longest in (0, 255):
-        for module in (alignment, inversions, positions):
-            monkeypatch.setattr(module, "ALL_PAIRS_MAX_K", longest)
+        limit_all_pairs(monkeypatch, longest)
         found.append([(extended_tau(al), rbo(al, 0.9), overlap(al)) for al, _ in alignments(400, 5, even=False)])
 
     for one, other in zip(*found, strict=True):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.kernels.finding import engines
-from monitor.kernels.finding.engines import VARIABLE, Engines
+from monitor.kernels.engines import choice
+from monitor.kernels.engines.choice import VARIABLE, Engines
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def children(monkeypatch: pytest.MonkeyPatch) -> list["Child"]:
         started.append(Child())
         return started[-1]
 
-    monkeypatch.setattr(engines, "_start_compiling", start)
+    monkeypatch.setattr(choice, "_start_compiling", start)
     return started
 
 
@@ -99,7 +99,7 @@ def test_where_machine_code_is_forbidden_numba_is_an_error_and_auto_is_numpy(mon
 
 
 def test_without_numba_numba_is_an_error_that_names_the_extra_and_auto_is_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    monkeypatch.setattr(choice, "find_spec", lambda _: None)
 
     assert Engines(worth_loading=0).compiled(1) is None
     monkeypatch.setenv(VARIABLE, "numba")
@@ -120,7 +120,7 @@ def test_the_child_fills_the_cache_and_ends_well() -> None:
 
 def test_a_child_that_ends_badly_leaves_numpy_without_a_word() -> None:
     script = (
-        "import sys; from monitor.kernels.finding.engines import Engines; sys.executable = '/bin/false'; "
+        "import sys; from monitor.kernels.engines.choice import Engines; sys.executable = '/bin/false'; "
         "e = Engines(worth_loading=0); e.compiled(1); e._child.wait(); print([e.compiled(1) for _ in range(2)])"
     )
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.kernels.finding.inversions import inversions, inversions_by_all_pairs, inversions_by_merging
+from monitor.kernels.engines.inversions import inversions, inversions_by_all_pairs, inversions_by_merging
 
 
 @pytest.mark.parametrize("count", [inversions_by_all_pairs, inversions_by_merging])

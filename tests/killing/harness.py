@@ -1,16 +1,11 @@
-"""Kills a daemon at a step, starts another, and looks from outside at what receivers were told and what is stored.
-
-As a program it plays all steps and prints a table; its argument is ``sqlite`` (default) or ``postgresql``.
-"""
+"""Kills a daemon at a step, starts another, and looks from outside at what receivers were told and what is stored."""
 
 import json
 import signal
-import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from multiprocessing.process import BaseProcess
@@ -22,12 +17,11 @@ from forking import context
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
-from servers.postgres import PostgresServer, running_postgres
 from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
-AT_ONCE = 3
+AT_ONCE = 7
 PATIENCE_S = 60.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 _HALF = """
@@ -86,9 +80,9 @@ def play(step: str, url: str, folder: Path) -> Outcome:
             killed.join(PATIENCE_S)
             assert killed.exitcode == -signal.SIGKILL, f"{step}: not reached, exit code {killed.exitcode}"
         with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
-            _await(lambda: "firing" in _told(hook) and not store.outbox(_now(store)), f"{step}: the alert")
+            _await(lambda: "firing" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: the alert")
             write_lists(folder / "candidate.jsonl", SIMILAR)
-            _await(lambda: "resolved" in _told(hook) and not store.outbox(_now(store)), f"{step}: its end")
+            _await(lambda: "resolved" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: its end")
             second.terminate()
             second.join(30)
             return _look(step, hook, store)
@@ -111,7 +105,7 @@ def _await(look: Callable[[], bool], what: str) -> None:
 
 
 def _now(store: SqlStore) -> datetime:
-    newest = store.runs(comparison=None, limit=1)
+    newest = store.history.runs(comparison=None, limit=1)
     return newest[0].started_at
 
 
@@ -128,37 +122,6 @@ def _look(step: str, hook: Collector, store: SqlStore) -> Outcome:
         incidents=len({json.loads(request.body)["groupKey"] for request in hook.requests}),
         keys=len({request.headers["Idempotency-Key"] for request in hook.requests}),
         half_runs=half,
-        transitions=tuple(change.to_state.value for change in store.transitions(comparison=None, limit=None)),
-        owed=len(store.outbox(_now(store))),
+        transitions=tuple(change.to_state.value for change in store.alerts.transitions(comparison=None, limit=None)),
+        owed=len(store.outbox.pending(_now(store))),
     )
-
-
-def table_of(outcomes: list[Outcome]) -> str:
-    lines = [f"{'killed at':25} {'firing':>7} {'resolved':>9} {'lost':>5} {'again':>6} {'keys':>5} {'half runs':>10}"]
-    lines += [
-        f"{each.step:25} {each.told['firing']:7} {each.told['resolved']:9} {each.lost:5} {each.duplicates:6} {each.keys:5} "
-        f"{each.half_runs:10}"
-        for each in outcomes
-    ]
-    return "\n".join(lines)
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        if sys.argv[1:] != ["postgresql"]:
-            outcomes = play_all(lambda step: f"sqlite:///{folder}/{step.replace(' ', '-')}/rankwatch.db", Path(folder))
-        else:
-            with running_postgres() as server:
-                outcomes = _on(server, Path(folder))
-    print(table_of(outcomes))  # noqa: T201 - that is what it is for
-    sys.exit(0 if all(each.is_right for each in outcomes) else 1)
-
-
-def _on(server: PostgresServer, folder: Path) -> list[Outcome]:
-    with ExitStack() as databases:
-        urls = {step: databases.enter_context(server.database()) for step in STEPS}
-        return play_all(urls.__getitem__, folder)
-
-
-if __name__ == "__main__":
-    main()

@@ -11,7 +11,9 @@ from monitor.pipeline import run_measurement
 from monitor.receivers.webhook import Webhook
 from monitor.service.daemon.daemon import Daemon
 from monitor.sources.file.source import FileSource
-from monitor.storage import SqlStore, alert_states, run_results
+from monitor.storage import run_store
+from monitor.storage.outbox import SqlOutbox
+from monitor.storage.run_store import SqlRunStore
 
 
 def die() -> None:
@@ -41,20 +43,20 @@ def after(owner: Any, name: str, when: Callable[[Any], bool] = lambda _: True) -
 
 
 STEPS: dict[str, Callable[[], None]] = {
-    "before claim": lambda: before(SqlStore, "claim"),
-    "claim": lambda: after(SqlStore, "claim"),
+    "before claim": lambda: before(SqlRunStore, "claim"),
+    "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(FileSource, "pull"),
     "score": lambda: before(run_measurement, "score_all"),
-    "store": lambda: after(run_results, "replace"),
-    "before commit": lambda: after(alert_states, "store"),
-    "commit": lambda: after(SqlStore, "finish"),
-    "claim of the transition": lambda: after(SqlStore, "claim_deliveries", bool),
-    "decision": lambda: after(SqlStore, "situation"),
-    "mark": lambda: after(SqlStore, "begin"),
+    "store": lambda: after(run_store, "replace_results"),
+    "before commit": lambda: after(run_store, "store_alerts"),
+    "commit": lambda: after(SqlRunStore, "finish"),
+    "claim of the transition": lambda: after(SqlOutbox, "claim_deliveries", bool),
+    "decision": lambda: after(SqlOutbox, "firing_snapshot"),
+    "mark": lambda: after(SqlOutbox, "mark_sending"),
     "before send": lambda: before(Webhook, "send"),
     "after send": lambda: after(Webhook, "send"),
-    "before record": lambda: before(SqlStore, "record"),
-    "after record": lambda: after(SqlStore, "record"),
+    "before record": lambda: before(SqlOutbox, "record"),
+    "after record": lambda: after(SqlOutbox, "record"),
 }
 """Every step of a run and of a delivery, in order."""
 

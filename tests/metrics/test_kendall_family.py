@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from metrics import knowing
+from metrics import known_pairs
 from monitor.errors import MetricError
 from monitor.metrics import Metric, expected_by_chance
 from monitor.metrics.extended_tau import AppendedTau, ElementWeightedTau, ExtendedTau, ExtendedTauUnscaled
@@ -82,7 +82,7 @@ def test_chance_is_the_mean_over_every_pair_of_lists_of_a_small_catalogue(metric
     from itertools import permutations  # noqa: PLC0415 - here alone
 
     lists = list(permutations(range(5), 3))
-    scores = knowing.scores(metric, [(lists[0], other) for other in lists])
+    scores = known_pairs.scores(metric, [(lists[0], other) for other in lists])
 
     assert expected_by_chance(metric, 3, 5) == pytest.approx(np.nanmean(scores), abs=1e-12)
 
@@ -148,4 +148,4 @@ def test_bounds_are_reached(metric: Metric, apart: bool) -> None:  # noqa: FBT00
     top = list(range(10))
     other = list(range(10, 20)) if apart else top[::-1]
 
-    assert knowing.scores(metric, [(top, other)])[0] == metric.bounds(10)[1]
+    assert known_pairs.scores(metric, [(top, other)])[0] == metric.bounds(10)[1]

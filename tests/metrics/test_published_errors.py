@@ -15,8 +15,10 @@ from rbo import RankingSimilarity
 
 from kernels import reference, reference_rbo
 from monitor.kernels import align
+from monitor.kernels.kendall.extended import extended_tau_unscaled
 from monitor.kernels.rbo.bounds import rbo_truncated
 from monitor.kernels.rbo.extrapolated import rbo
+from monitor.kernels.rbo.weight import rbo_weight
 from monitor.kernels.sets import average_overlap
 from monitor.metrics.weighted_kendall import TauAp
 
@@ -178,3 +180,16 @@ def test_average_overlap_at_p_one_of_the_rbo_package_stops_at_the_shorter_list()
     assert RankingSimilarity([1], [1, 2]).rbo(p=1.0) == 1.0
 
     assert average_overlap(align(reference.batch([([1], [1, 2])])))[0] == 0.75
+
+
+def test_the_top_four_weigh_0_8640_at_p_0_75_where_the_weight_of_the_top_ten_at_0_9_is_printed() -> None:
+    assert rbo_weight(0.75, 4) == pytest.approx(0.8640174815, abs=1e-10)
+
+    assert round(rbo_weight(0.9, 10), 4) == 0.8556
+
+
+def test_an_inverted_list_of_five_has_an_unscaled_extended_tau_of_3_by_7_and_not_the_articles_0_45() -> None:
+    upside_down = [([1, 2, 3, 4, 5], [5, 4, 3, 2, 1])]
+
+    # 10 pairs of the list in opposite order, the 25 of an item and a dummy in the same one: (25 - 10) / 35.
+    assert extended_tau_unscaled(align(reference.batch(upside_down)))[0] == pytest.approx(3 / 7, abs=1e-15)

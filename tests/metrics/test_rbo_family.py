@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernels import reference, reference_rbo
-from metrics import knowing
+from metrics import known_pairs
 from monitor.errors import MetricError
 from monitor.kernels import align
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
@@ -144,6 +144,6 @@ def test_the_bounds_of_very_long_lists_keep_their_order() -> None:
 def test_any_p_between_0_and_1_gives_a_score_in_range(kind: type[Persistent], p: float) -> None:
     metric = kind(p=p)
 
-    found = knowing.scores(metric, [([1, 2, 3], [1, 3]), ([1], [1]), ([1], [2]), (list(range(99)), list(range(99)))])
+    found = known_pairs.scores(metric, [([1, 2, 3], [1, 3]), ([1], [1]), ([1], [2]), (list(range(99)), list(range(99)))])
 
     assert ((found >= 0) & (found <= 1)).all()

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Sequence
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metrics import knowing
+import monitor.metrics
+from metrics import known_pairs
 from monitor.errors import MetricError
 from monitor.metrics import METRICS, Metric, Need, score_all
 from monitor.model import PairBatch
@@ -29,7 +32,7 @@ every_metric = pytest.mark.parametrize("metric", METRICS_AT_DEPTHS, ids=str)
 def test_the_declared_value_is_met_exactly(metric: Metric, length: int) -> None:
     top, other = list(range(length)), list(range(length, 2 * length))
 
-    found = knowing.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
+    found = known_pairs.scores(metric, [(top, top), (top, other), (top, []), ([], top), ([], [])])
 
     declared = [metric.identical, metric.disjoint, metric.one_empty, metric.one_empty, metric.both_empty]
     expected = [value if told is None else told for value, told in zip(found, declared, strict=True)]
@@ -41,8 +44,8 @@ def test_the_declared_value_is_met_exactly(metric: Metric, length: int) -> None:
 @every_metric
 @few_examples
 @given(pairs=PAIRS)
-def test_scores_stay_in_the_declared_bounds(metric: Metric, pairs: list[knowing.Pair]) -> None:
-    found = knowing.scores(metric, pairs)
+def test_scores_stay_in_the_declared_bounds(metric: Metric, pairs: list[known_pairs.Pair]) -> None:
+    found = known_pairs.scores(metric, pairs)
 
     low, high = metric.bounds(max((len(ranking) for pair in pairs for ranking in pair), default=0) or 1)
     assert metric.low <= low < high <= metric.high
@@ -52,8 +55,8 @@ def test_scores_stay_in_the_declared_bounds(metric: Metric, pairs: list[knowing.
 @every_metric
 @few_examples
 @given(pair=PAIR)
-def test_a_symmetric_metric_takes_its_arms_in_any_order(metric: Metric, pair: knowing.Pair) -> None:
-    there, back = knowing.scores(metric, [pair, pair[::-1]])
+def test_a_symmetric_metric_takes_its_arms_in_any_order(metric: Metric, pair: known_pairs.Pair) -> None:
+    there, back = known_pairs.scores(metric, [pair, pair[::-1]])
 
     if metric.is_symmetric:
         assert there == back or (math.isnan(there) and math.isnan(back))
@@ -64,8 +67,8 @@ def test_an_asymmetric_metric_is_not_symmetric_by_accident(kind: type[Metric]) -
     rng = np.random.default_rng(1)
     pairs = [(list(rng.permutation(8)[:6]), list(rng.permutation(8)[:6])) for _ in range(50)]
 
-    there = knowing.scores(kind(), pairs)
-    back = knowing.scores(kind(), [(b, a) for a, b in pairs])
+    there = known_pairs.scores(kind(), pairs)
+    back = known_pairs.scores(kind(), [(b, a) for a, b in pairs])
 
     assert not np.array_equal(there, back, equal_nan=True)
 
@@ -73,40 +76,40 @@ def test_an_asymmetric_metric_is_not_symmetric_by_accident(kind: type[Metric]) -
 @every_metric
 @few_examples
 @given(pairs=PAIRS, names=st.permutations(range(13)))
-def test_what_items_are_called_plays_no_part(metric: Metric, pairs: list[knowing.Pair], names: list[int]) -> None:
+def test_what_items_are_called_plays_no_part(metric: Metric, pairs: list[known_pairs.Pair], names: list[int]) -> None:
     np.testing.assert_array_equal(
-        knowing.scores(metric, pairs, names=[name * 160_000_000 for name in names]), knowing.scores(metric, pairs)
+        known_pairs.scores(metric, pairs, names=[name * 160_000_000 for name in names]), known_pairs.scores(metric, pairs)
     )
 
 
 @every_metric
 @few_examples
 @given(pairs=PAIRS, more=st.integers(1, 60))
-def test_padding_plays_no_part(metric: Metric, pairs: list[knowing.Pair], more: int) -> None:
+def test_padding_plays_no_part(metric: Metric, pairs: list[known_pairs.Pair], more: int) -> None:
     longest = max(len(ranking) for pair in pairs for ranking in pair)
 
-    padded = knowing.scores(metric, pairs, k=longest + more)
+    padded = known_pairs.scores(metric, pairs, k=longest + more)
 
-    np.testing.assert_allclose(padded, knowing.scores(metric, pairs), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(padded, known_pairs.scores(metric, pairs), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", METRICS.values(), ids=METRICS.keys())
 @few_examples
 @given(pair=LONG_PAIR, below=st.tuples(st.permutations(range(20, 26)), st.permutations(range(20, 26))))
 def test_what_stands_below_the_depth_plays_no_part(
-    kind: type[Metric], pair: knowing.Pair, below: tuple[list[int], list[int]]
+    kind: type[Metric], pair: known_pairs.Pair, below: tuple[list[int], list[int]]
 ) -> None:
     cut = 3
     tops = [list(ranking[:cut]) for ranking in pair]
     whole = [(tops[0] + below[0], tops[1] + below[1])]
 
-    assert_same(knowing.scores(kind(depth=cut), whole), _of_tops(kind, whole, cut))
+    assert_same(known_pairs.scores(kind(depth=cut), whole), _of_tops(kind, whole, cut))
 
 
-def _of_tops(kind: type[Metric], pairs: Sequence[knowing.Pair], cut: int) -> knowing.Floats:
+def _of_tops(kind: type[Metric], pairs: Sequence[known_pairs.Pair], cut: int) -> known_pairs.Floats:
     """Scores of the lists cut by hand; what is known of a user, such as the ideal, stays."""
-    whole = knowing.batch(pairs)
-    tops = knowing.batch([(a[:cut], b[:cut]) for a, b in pairs])
+    whole = known_pairs.batch(pairs)
+    tops = known_pairs.batch([(a[:cut], b[:cut]) for a, b in pairs])
     known = whole.labels
     assert known is not None
     assert tops.labels is not None
@@ -128,7 +131,7 @@ def _of_tops(kind: type[Metric], pairs: Sequence[knowing.Pair], cut: int) -> kno
 def test_rows_scored_alone_together_or_in_another_order_score_the_same(metric: Metric) -> None:
     rng = np.random.default_rng(2)
     pairs = [tuple(rng.permutation(14)[: rng.integers(0, 11)].tolist() for _ in range(2)) for _ in range(300)]
-    whole = knowing.batch(pairs)
+    whole = known_pairs.batch(pairs)
     order = rng.permutation(len(pairs))
 
     found = score_all(whole, [metric])[str(metric)]
@@ -141,7 +144,7 @@ def test_rows_scored_alone_together_or_in_another_order_score_the_same(metric: M
 @every_metric
 def test_the_declared_direction_is_right_and_everything_is_told(metric: Metric) -> None:
     base = list(range(6))
-    alike, unlike = knowing.scores(metric, [(base, [0, 1, 2, 3, 5, 4]), (base, [5, 1, 0, 4, 3, 2])])
+    alike, unlike = known_pairs.scores(metric, [(base, [0, 1, 2, 3, 5, 4]), (base, [5, 1, 0, 4, 3, 2])])
 
     if metric.need is not Need.RELEVANCE and alike != unlike:
         assert (alike > unlike) == metric.higher_is_more_alike
@@ -149,6 +152,15 @@ def test_the_declared_direction_is_right_and_everything_is_told(metric: Metric) 
     assert metric.uneven
     assert metric.ties
     assert (type(metric).__doc__ or "").strip()
+
+
+def test_every_measure_that_is_written_is_registered_under_its_name() -> None:
+    modules = [import_module(each.name) for each in iter_modules(monitor.metrics.__path__, "monitor.metrics.")]
+    found = [value for module in modules for value in vars(module).values()]
+    written = [kind for kind in found if isinstance(kind, type) and issubclass(kind, Metric)]
+
+    assert {kind.__dict__["name"]: kind for kind in written if "name" in kind.__dict__} == dict(METRICS)
+    assert list(METRICS) == sorted(METRICS)
 
 
 UNIVERSAL = [kind() for kind in METRICS.values() if kind.one_empty is not None and not math.isnan(kind.one_empty)]
@@ -162,14 +174,14 @@ def test_a_replaced_item_never_makes_identical_lists_more_alike(metric: Metric, 
     changed = list(top)
     changed[rank % length] = 50
 
-    same, replaced = knowing.scores(metric, [(top, top), (top, changed)])
+    same, replaced = known_pairs.scores(metric, [(top, top), (top, changed)])
 
     assert replaced <= same if metric.higher_is_more_alike else replaced >= same
 
 
 @pytest.mark.parametrize("kind", [kind for kind in METRICS.values() if kind.need], ids=lambda kind: str(kind.name))
 def test_a_metric_that_is_not_told_what_it_needs_says_so(kind: type[Metric]) -> None:
-    whole = knowing.batch([([1, 2], [2, 1])])
+    whole = known_pairs.batch([([1, 2], [2, 1])])
     bare = PairBatch(
         baseline=whole.baseline,
         candidate=whole.candidate,
@@ -181,5 +193,5 @@ def test_a_metric_that_is_not_told_what_it_needs_says_so(kind: type[Metric]) -> 
         score_all(bare, [kind()])
 
 
-def assert_same(found: knowing.Floats, expected: knowing.Floats) -> None:
+def assert_same(found: known_pairs.Floats, expected: known_pairs.Floats) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)

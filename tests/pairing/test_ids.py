@@ -9,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.frames.lists import from_array, from_objects
-from monitor.kernels.finding.engines import VARIABLE
+from monitor.kernels.engines.choice import VARIABLE
 from monitor.pairing import ids
+
+pytestmark = pytest.mark.usefixtures("machine_code")
 
 PARTS: dict[str, Any] = {
     "text": pd.Series(["1", "b", "1", "a"], dtype="str"),

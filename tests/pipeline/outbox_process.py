@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import assign_incidents, evaluate_rules
+from factories import SLOT, comparison, evaluate, rule, summary
+from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryTrouble
 from monitor.model import Comparison, RunResult, RunStatus, Transition
 from monitor.pipeline.delivery import OutboxSender
@@ -30,21 +30,13 @@ def store_run(  # noqa: PLR0913 - each with a default
     rerun: bool = False,
 ) -> tuple[Transition, ...]:
     """One run in which every segment has this mean, judged and stored; the transitions are owed to the receivers ``to``."""
-    claim = store.claim(
+    claim = store.runs.claim(
         watched.name, slot, owner="run", now=slot, until=slot + timedelta(hours=1), config_hash=watched.config_hash, rerun=rerun
     )
     assert claim is not None
     found = tuple(summary(mean=mean, segment=segment) for segment in segments)
-    before = store.alert_states(watched.name)
-    states, transitions = evaluate_rules(
-        watched,
-        slot=slot,
-        at=slot,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=found,
-        states=before,
-    )
+    before = store.alerts.states(watched.name)
+    states, transitions = evaluate(watched, slot=slot, summaries=found, states=before)
     states, transitions = assign_incidents(states, transitions, before)
     result = RunResult(
         claim=claim,
@@ -52,12 +44,12 @@ def store_run(  # noqa: PLR0913 - each with a default
         reason=None,
         finished_at=slot,
         config_hash=watched.config_hash,
-        k=watched.k,
+        k=watched.measuring.k,
         summaries=found,
         states=states,
         transitions=transitions,
     )
-    assert store.finish(result, receivers=to)
+    assert store.runs.finish(result, receivers=to)
     return transitions
 
 
@@ -106,7 +98,7 @@ def deliver_and_die(database: str, url: str, step: str) -> None:
     if step == "after storing":
         die()
     at = step.removeprefix("before ")
-    outbox: Any = Deadly(store, at)
+    outbox: Any = Deadly(store.outbox, at)
     out: Any = Deadly(receiver, at)
     silent: Any = Silent()
-    OutboxSender(store=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()
+    OutboxSender(outbox=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()

@@ -3,9 +3,10 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -49,17 +50,17 @@ OTHERS = {"a": [9, 1, 2], "b": [5, 6, 4], "c": [8, 7]}
 
 def ran(store: SqlStore, what: Comparison, slot: datetime = SLOT, relevance: CannedRelevance | None = None) -> int:
     """Run the slot and store it."""
-    claim = store.claim(what.name, slot, owner="t:1", now=slot, until=slot + DAY, config_hash=what.config_hash, rerun=True)
+    claim = store.runs.claim(what.name, slot, owner="t:1", now=slot, until=slot + DAY, config_hash=what.config_hash, rerun=True)
     assert claim is not None
     asked = users("a", "b", "c", country=["UK", "DE", "DE"])
     opened = arms(pull(LISTS), pull(OTHERS), asked, relevance=relevance)
-    result = execute(what, opened, claim, Memory(states=store.alert_states(what.name)), StillClock(slot))
-    assert store.finish(result, receivers=("hook",))
+    result = execute(what, opened, claim, Memory(states=store.alerts.states(what.name)), StillClock(slot))
+    assert store.runs.finish(result, receivers=("hook",))
     return claim.run_id
 
 
 def means(store: SqlStore, run_id: int) -> dict[tuple[str, str], tuple[float | None, int, int]]:
-    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in store.summaries(run_id)}
+    return {(each.segment, each.metric): (each.mean, each.n, each.n_undefined) for each in store.history.summaries(run_id)}
 
 
 BOUGHT = {"a": {1: 1.0}, "b": {6: 2.0, 99: 1.0}, "nobody": {1: 1.0}}
@@ -78,10 +79,12 @@ def test_what_arrives_later_gives_what_it_would_have_given_at_once(store: SqlSto
     assert means(store, run_id)["all", RECALL] == (0.75, 2, 1)
     assert means(store, run_id)["country=DE", RECALL] == (0.5, 1, 1)
     for user in "abc":
-        scores = [{each.metric: each.value for each in store.user_scores(name, user, limit=1)} for name in ("late", "early")]
+        scores = [
+            {each.metric: each.value for each in store.history.user_scores(name, user, limit=1)} for name in ("late", "early")
+        ]
         assert scores[0] == scores[1]
         assert len(scores[0]) == 3
-    assert filled.summaries == tuple(each for each in store.summaries(at_once) if each.metric != "overlap")
+    assert filled.summaries == tuple(each for each in store.history.summaries(at_once) if each.metric != "overlap")
 
 
 def test_nobody_asks_before_all_has_arrived(store: SqlStore) -> None:
@@ -108,17 +111,17 @@ def test_what_has_not_arrived_is_waited_for(store: SqlStore) -> None:
         (second, True, None),
     ]
     assert source.asked == [SLOT, SLOT + DAY]
-    assert [run.id for run in store.unlabelled(what.name, since=SLOT)] == [first]
+    assert [run.id for run in store.runs.awaiting_relevance(what.name, since=SLOT)] == [first]
 
 
 def test_filling_twice_adds_nothing_twice(store: SqlStore) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     list(backfill_relevance(what, store, source, LATER))
-    before = store.summaries(run_id)
+    before = store.history.summaries(run_id)
 
     assert list(backfill_relevance(what, store, source, LATER)) == []
-    assert store.summaries(run_id) == before
+    assert store.history.summaries(run_id) == before
     assert source.asked == [SLOT]
 
 
@@ -126,24 +129,25 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
     what, source = watched(), CannedRelevance({SLOT: BOUGHT})
     run_id = ran(store, what)
     mine, theirs = (backfill_relevance(what, store, source, LATER) for _ in range(2))
-    runs = store.unlabelled(what.name, since=SLOT)
+    runs = store.runs.awaiting_relevance(what.name, since=SLOT)
     next(mine)
-    before = store.summaries(run_id)
+    before = store.history.summaries(run_id)
 
     @dataclass
     class Behind:
-        """The store as somebody sees it who listed the waiting runs before the other was done."""
+        """The runs as somebody sees them who listed them before the other was done."""
 
-        def unlabelled(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        def awaiting_relevance(self, _comparison: str, *, since: datetime) -> tuple[Run, ...]:
             assert since < SLOT
             return runs
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
+            return getattr(store.runs, name)
 
-    (again,) = backfill_relevance(what, Behind(), source, LATER)
+    seen: Any = SimpleNamespace(runs=Behind(), history=store.history)
+    (again,) = backfill_relevance(what, seen, source, LATER)
     assert again.trouble is None
-    assert {(each.segment, each.metric): each for each in store.summaries(run_id)} == {
+    assert {(each.segment, each.metric): each for each in store.history.summaries(run_id)} == {
         (each.segment, each.metric): each for each in before
     }
     assert list(theirs) == []
@@ -152,11 +156,15 @@ def test_two_that_fill_at_once_store_the_same_once(store: SqlStore) -> None:
 def test_a_back_fill_moves_no_alert_and_owes_nobody_anything(store: SqlStore) -> None:
     what = watched()
     ran(store, what)
-    before = (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT))
+    before = (store.alerts.states(what.name), store.alerts.transitions(comparison=None, limit=None), store.outbox.pending(SLOT))
 
     list(backfill_relevance(what, store, CannedRelevance({SLOT: BOUGHT}), LATER))
 
-    assert (store.alert_states(what.name), store.transitions(comparison=None, limit=None), store.outbox(SLOT)) == before
+    assert (
+        store.alerts.states(what.name),
+        store.alerts.transitions(comparison=None, limit=None),
+        store.outbox.pending(SLOT),
+    ) == before
     assert {state.outcome for state in before[0]} <= {Outcome.OK, Outcome.TOO_FEW}
 
 
@@ -230,19 +238,14 @@ def test_a_store_that_is_away_is_an_error(store: SqlStore) -> None:
     what = watched()
     ran(store, what)
 
-    @dataclass
     class Away:
-        listed: list[Run] = field(default_factory=list)
-
-        def unlabelled(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
-            return store.unlabelled(comparison, since=since)
-
         def kept_lists(self, run_id: int) -> KeptLists | None:
             msg = f"no route to the lists of {run_id}"
             raise DatabaseError(msg, permanent=False)
 
+    seen: Any = SimpleNamespace(runs=store.runs, history=Away())
     with pytest.raises(DatabaseError, match="no route"):
-        list(backfill_relevance(what, Away(), CannedRelevance({SLOT: BOUGHT}), LATER))  # type: ignore[arg-type]  # part of a store
+        list(backfill_relevance(what, seen, CannedRelevance({SLOT: BOUGHT}), LATER))
 
 
 def test_nothing_is_asked_where_no_metric_needs_relevance(store: SqlStore) -> None:

@@ -1,14 +1,13 @@
 """What a run measures beyond pairs: each arm as a whole, weights of items, relevance; and the lists it keeps."""
 
 import threading
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pytest
 
-from factories import SLOT, claim, comparison, pull
+from factories import SLOT, changed, claim, comparison, pull
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
 from monitor.model import Memory, RunResult, RunStatus
@@ -44,7 +43,7 @@ def test_a_run_measures_each_arm_as_a_whole_by_segment() -> None:
 
 def test_a_configured_catalogue_size_is_what_coverage_is_of() -> None:
     opened = arms(pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"))
-    result = execute(replace(WIDE, catalogue_size=100), opened, claim(), Memory(), StillClock())
+    result = execute(changed(WIDE, catalogue_size=100), opened, claim(), Memory(), StillClock())
     assert result.catalogue_size == 100
     assert arm_values(result)["catalogue_coverage", "baseline"] == (0.02, 1)
 
@@ -68,7 +67,7 @@ def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
         pull({"a": [z], "b": [y, x], "c": [x]}),
         users("a", "b", "c", country=["UK", "DE", "DE"]),
     )
-    kept = execute(replace(WIDE, min_paired_share=0.4), opened, claim(), Memory(), StillClock()).lists
+    kept = execute(changed(WIDE, min_paired_share=0.4), opened, claim(), Memory(), StillClock()).lists
     assert kept is not None
     assert list(kept.baseline.users) == list(kept.candidate.users) == ["a", "b"]
     assert [list(kept.baseline.items), kept.baseline.offsets.tolist()] == [[x, z], [0, 1, 2]]
@@ -83,9 +82,9 @@ def test_lists_are_kept_as_they_were_compared(items: list[Any]) -> None:
 def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> None:
     baseline, half = pull({"a": [1, 2], "b": [1, 2]}), pull({"a": [8, 9]})
     opened = arms(baseline, half, users(*NAMES))
-    assert execute(replace(WIDE, min_paired_share=0.9), opened, claim(), Memory(), StillClock()).lists is None
+    assert execute(changed(WIDE, min_paired_share=0.9), opened, claim(), Memory(), StillClock()).lists is None
     opened = arms(baseline, baseline, users(*NAMES))
-    assert execute(replace(WIDE, keep_lists=False), opened, claim(), Memory(), StillClock()).lists is None
+    assert execute(changed(WIDE, keep_lists=False), opened, claim(), Memory(), StillClock()).lists is None
 
 
 def test_a_segment_of_which_too_little_answered_has_no_arm_scores_and_no_kept_segment() -> None:
@@ -114,7 +113,7 @@ def test_weights_that_never_come_cost_the_deadline_and_not_the_run(monkeypatch: 
     monkeypatch.setattr(pulling, "GRACE_S", 0.05)
     hung = threading.Event()
     opened = arms(pull({"a": [1, 2]}), pull({"a": [1, 2]}), users("a"), weights=CannedWeights(hung))
-    result = execute(replace(WIDE, deadline=timedelta(seconds=0.2)), opened, claim(), Memory(), StillClock())
+    result = execute(changed(WIDE, deadline=timedelta(seconds=0.2)), opened, claim(), Memory(), StillClock())
     hung.set()
     assert result.status is RunStatus.OK
     assert (result.reason or "").startswith("item_weights: no answer within")
@@ -163,5 +162,5 @@ def test_relevance_that_cannot_be_read_is_told_and_waited_for() -> None:
 
 def test_a_run_of_nothing_but_relevance_has_no_evidence_before_labels_arrive() -> None:
     opened = arms(pull({"a": [1, 2]}), pull({"a": [2, 1]}), users("a"), relevance=CannedRelevance())
-    result = execute(replace(labelled(NDCG), metrics=(NDCG,)), opened, claim(), Memory(), StillClock())
+    result = execute(changed(labelled(NDCG), metrics=(NDCG,)), opened, claim(), Memory(), StillClock())
     assert (result.status, result.summaries, result.evidence) == (RunStatus.OK, (), ())

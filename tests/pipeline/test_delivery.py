@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -109,7 +110,7 @@ def store(database: str) -> Iterator[SqlStore]:
 def outlet(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> OutboxSender:
     counted: Any = publisher or FakePublisher()
     given = {"owner": "me", "draw": lambda: 0.5, **options}
-    return OutboxSender(store=store, receiver=receiver, clock=clock, publisher=counted, **given)
+    return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given)
 
 
 def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Any:
@@ -118,12 +119,12 @@ def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, 
 
 
 def owed(store: SqlStore, clock: FakeClock, name: str = "fake") -> int:
-    return store.outbox(clock.now()).get(name, (0, 0.0))[0]
+    return store.outbox.pending(clock.now()).get(name, (0, 0.0))[0]
 
 
 def silenced(store: SqlStore, *matchers: str, ends_at: datetime = SLOT + DAY) -> Silence:
     silence = Silence(id=0, matchers=matchers, author="anna", comment="known", created_at=SLOT, starts_at=SLOT, ends_at=ends_at)
-    return store.add_silence(silence)
+    return store.alerts.add_silence(silence)
 
 
 def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(store: SqlStore) -> None:
@@ -239,11 +240,11 @@ def test_what_was_refused_is_tried_again_after_a_restart_if_it_still_fires(store
     clock, receiver = FakeClock(), FakeReceiver(errors=[REFUSED])
     store_run(store, 0.1)
     deliver(store, receiver, clock)
-    assert store.revive(clock.now(), receivers=["other"]) == 0
-    assert store.revive(clock.now(), receivers=["fake"]) == 1
+    assert store.outbox.retry_refused(clock.now(), receivers=["other"]) == 0
+    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
     deliver(store, receiver, clock)
     assert receiver.segments == [("starts", "all")]
-    assert store.revive(clock.now(), receivers=["fake"]) == 0
+    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 0
 
 
 def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_given_up(store: SqlStore) -> None:
@@ -264,7 +265,7 @@ def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
     clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT])
     (firing,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
-    assert store.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9) == ()
+    assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9) == ()
     clock.pass_by(60)
     deliver(store, receiver, clock)
     store_run(store, 0.9, slot=SLOT + DAY)
@@ -279,7 +280,7 @@ def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: SqlStore) -> None:
     clock, receiver = FakeClock(SLOT + DAY), FakeReceiver()
     store_run(store, 0.1)
-    assert store.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9)
+    assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9)
     store_run(store, 0.9, slot=SLOT + DAY)
     assert deliver(store, receiver, clock).sent == 0
     clock.at += LEASE
@@ -290,7 +291,7 @@ def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: Sq
 def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_up(store: SqlStore) -> None:
     names = ("fake", "other")
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=names)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules), segments=SEGMENTS, to=names)
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
     down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
     assert deliver(store, down, FakeClock()).retry == 3
     assert down.batches == [3]
@@ -305,7 +306,7 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sto
             super().send(message, now=now)
 
     store_run(store, 0.1)
-    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.rules))
+    store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules))
     receiver = Choosy()
     deliver(store, receiver, FakeClock())
     deliver(store, receiver, FakeClock())
@@ -335,7 +336,7 @@ def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore
 def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the_same_key(store: SqlStore) -> None:
     class Forgetful:
         def __getattr__(self, name: str) -> Any:
-            return getattr(store, name)
+            return getattr(store.outbox, name)
 
         def record(self, *_notifications: object) -> None:
             msg = "the disk is full"
@@ -344,7 +345,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
     clock, receiver = FakeClock(), FakeReceiver()
     store_run(store, 0.1)
     with pytest.raises(DatabaseError):
-        deliver(Forgetful(), receiver, clock)
+        deliver(SimpleNamespace(outbox=Forgetful()), receiver, clock)
     assert deliver(store, receiver, clock).sent == 0
     clock.at += LEASE
     assert deliver(store, receiver, clock).sent == 1
@@ -355,9 +356,9 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
 def test_leases_of_those_who_are_gone_can_be_ended_at_once(store: SqlStore) -> None:
     clock, receiver = FakeClock(), FakeReceiver()
     store_run(store, 0.1)
-    assert store.claim_deliveries("fake", owner="gone", now=clock.at, until=clock.at + LEASE, limit=9)
+    assert store.outbox.claim_deliveries("fake", owner="gone", now=clock.at, until=clock.at + LEASE, limit=9)
     with store.database.write() as connection:
-        outbox.free(connection, "gone")
+        outbox.end_leases(connection, "gone")
     assert deliver(store, receiver, clock).sent == 1
 
 
@@ -372,7 +373,7 @@ def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alo
 def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
     names = [f"feed-{number}" for number in range(8)]
     for name in names:
-        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.rules), segments=SEGMENTS)
+        store_run(store, 0.1, watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
     receiver, clock = FakeReceiver(), FakeClock()
     threads = [
         threading.Thread(target=outlet(store, receiver, clock, owner=owner).deliver_due, name=owner) for owner in ("one", "two")
@@ -388,11 +389,11 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = store_run(store, 0.1, watched=EACH, segments=segments)
     clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
-    assert outlet(store, receiver, clock).resend_told() == 0  # nothing was told yet
+    assert outlet(store, receiver, clock).resend_firing() == 0  # nothing was told yet
     deliver(store, receiver, clock)
 
     receiver.sent.clear()
-    assert outlet(store, receiver, clock).resend_told() == 300
+    assert outlet(store, receiver, clock).resend_firing() == 300
     assert [len(message.changes) for message in receiver.sent] == [250, 50]
     assert [change.segment for change in receiver.told] == [start.segment for start in started]
 
@@ -401,10 +402,10 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
     deliver(store, receiver, clock)
     receiver.sent.clear()
     clock.at += RESEND_ENDS_FOR
-    assert outlet(store, receiver, clock).resend_told() == 300
+    assert outlet(store, receiver, clock).resend_firing() == 300
     assert {change.is_end for change in receiver.told} == {True}
     clock.pass_by(1)
-    assert outlet(store, receiver, clock).resend_told() == 0
+    assert outlet(store, receiver, clock).resend_firing() == 0
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
@@ -413,10 +414,10 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
     once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     for receiver in (once, again):
         deliver(store, receiver, clock)
-    assert outlet(store, once, clock).resend_told() == 0
+    assert outlet(store, once, clock).resend_firing() == 0
     again.errors.append(DOWN)
     with pytest.raises(DeliveryError):
-        outlet(store, again, clock).resend_told()
+        outlet(store, again, clock).resend_firing()
 
 
 def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
@@ -435,7 +436,7 @@ def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(st
     assert repeated.incident == receiver.sent[0].incident
 
     alerts = [("SimilarityLow", segment) for segment in SEGMENTS]
-    store.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=clock.at)
+    store.alerts.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=clock.at)
     deliver(store, receiver, clock)
     assert receiver.sent[-1].status == "acknowledged"
     clock.pass_by(7200)
@@ -444,13 +445,13 @@ def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(st
 
 def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_it(store: SqlStore) -> None:
     (start,) = store_run(store, 0.1, to=())
-    store.acknowledge("home-feed", [("SimilarityLow", "all")], author="anna", reason="anna looks", at=SLOT)
+    store.alerts.acknowledge("home-feed", [("SimilarityLow", "all")], author="anna", reason="anna looks", at=SLOT)
     store_run(store, 0.2, slot=SLOT + DAY)
-    (state,) = store.alert_states("home-feed")
+    (state,) = store.alerts.states("home-feed")
     assert (state.acknowledged_by, state.incident, state.dedup_key) == ("anna", start.incident, start.dedup_key)
     store_run(store, 0.9, slot=SLOT + 2 * DAY)
     store_run(store, 0.1, slot=SLOT + 3 * DAY)
-    (state,) = store.alert_states("home-feed")
+    (state,) = store.alerts.states("home-feed")
     assert state.acknowledged_by is None
     assert state.incident != start.incident
 
@@ -460,7 +461,9 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(stor
     (start,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
     clock.pass_by(60)
-    (end,) = store.resolve("home-feed", [("SimilarityLow", "all"), ("Other", "all")], reason="closed by anna", at=clock.at)
+    (end,) = store.alerts.resolve(
+        "home-feed", [("SimilarityLow", "all"), ("Other", "all")], reason="closed by anna", at=clock.at
+    )
     deliver(store, receiver, clock)
     store_run(store, 0.1, slot=SLOT + DAY)
     clock.at += DAY
@@ -475,8 +478,8 @@ def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fir
     silence = silenced(store, "alert=SimilarityLow", 'segment=~"a=.*|all"')
     store_run(store, 0.1)
     assert deliver(store, receiver, clock).held == 1
-    assert (owed(store, clock), store.held(clock.now())) == (0, {"fake": (1, 0.0)})
-    assert store.expire_silence(silence.id, now=clock.at)
+    assert (owed(store, clock), store.outbox.held(clock.now())) == (0, {"fake": (1, 0.0)})
+    assert store.alerts.expire_silence(silence.id, now=clock.at)
     clock.at += RECHECK_AFTER
     assert deliver(store, receiver, clock).sent == 1
 
@@ -574,12 +577,12 @@ def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlSt
     clock, receiver = FakeClock(), FakeReceiver()
     (firing,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
-    gone = retire_alerts(store.all_alert_states(), store.firing(), [comparison(rules=())], at=SLOT + DAY)
-    store.retire(gone, receivers=["fake"])
+    gone = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + DAY)
+    store.alerts.retire(gone, receivers=["fake"])
     clock.at += DAY
     deliver(store, receiver, clock)
     assert [sent.dedup_key for sent in receiver.told] == [firing.dedup_key] * 2
-    assert (receiver.told[1].is_end, receiver.told[1].labels, store.firing()) == (True, firing.labels, ())
+    assert (receiver.told[1].is_end, receiver.told[1].labels, store.alerts.firing()) == (True, firing.labels, ())
 
 
 # Real receivers and real processes from here on.
@@ -640,7 +643,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     assert held["labels"]["alertname"] == firing.alert
 
     for peer in peers:
-        assert outlet(store, peer, clock).resend_told() == 1
+        assert outlet(store, peer, clock).resend_firing() == 1
     assert [len(server.alerts()) for server in (up, down)] == [1, 1]
 
     store_run(store, 0.9, slot=datetime.now(UTC), to=names)
@@ -676,8 +679,8 @@ def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not
         for _ in range(3):
             clock.at += LEASE
             deliver(store, receiver, clock)
-        (firing,) = store.firing()
-        assert store.outbox(clock.now()) == {}
+        (firing,) = store.alerts.firing()
+        assert store.outbox.pending(clock.now()) == {}
 
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert len(keys) == in_all

@@ -84,7 +84,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
 def test_who_died_in_telling_of_one_comparison_holds_up_no_other(store: SqlStore) -> None:
     clock, receiver = FakeClock(), FakeReceiver()
     store_run(store, 0.1, watched=EACH)
-    store.claim_deliveries("fake", owner="dead", now=clock.at, until=clock.at + HOUR / 12, limit=10)
+    store.outbox.claim_deliveries("fake", owner="dead", now=clock.at, until=clock.at + HOUR / 12, limit=10)
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + timedelta(minutes=1))
     store_run(store, 0.1, watched=replace(EACH, name="search"), slot=SLOT + timedelta(minutes=2))
     clock.pass_by(180)
@@ -102,7 +102,7 @@ def test_it_stops_between_two_messages_and_the_rest_is_not_left_leased(store: Sq
 
 def acknowledge(store: SqlStore, at: datetime, *segments: str) -> None:
     alerts = [(ALERT, segment) for segment in segments]
-    assert store.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=at)
+    assert store.alerts.acknowledge("home-feed", alerts, author="anna", reason="acknowledged by anna", at=at)
 
 
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(store: SqlStore) -> None:
@@ -133,7 +133,7 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(store: SqlStore) 
     clock.pass_by(60)
     acknowledge(store, clock.at, "all")
     deliver(store, receiver, clock)
-    assert (receiver.sent, store.held(clock.now())["fake"][0]) == ([], 1)
+    assert (receiver.sent, store.outbox.held(clock.now())["fake"][0]) == ([], 1)
     store_run(store, 0.9, slot=SLOT + DAY)
     clock.at += DAY
     assert deliver(store, receiver, clock).dropped == 2
@@ -157,7 +157,7 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
     for _ in range(2):
         deliver(store, receiver, clock)
         clock.pass_by(60)
-    assert store.revive(clock.now(), receivers=["fake"]) == 1
+    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
     deliver(store, receiver, clock)
     assert receiver.segments == [("starts", "all")]
 
@@ -170,8 +170,8 @@ def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(store:
     clock.at += HOUR
     receiver.errors = [REFUSED]
     assert deliver(store, receiver, clock).dead == 1
-    assert store.revive(clock.now() + 2 * DAY, receivers=["fake"]) == 0
-    assert store.revive(clock.now(), receivers=["fake"]) == 1
+    assert store.outbox.retry_refused(clock.now() + 2 * DAY, receivers=["fake"]) == 0
+    assert store.outbox.retry_refused(clock.now(), receivers=["fake"]) == 1
     deliver(store, receiver, clock)
     assert receiver.segments == [("starts", "all"), ("ends", "all")]
 
@@ -240,7 +240,7 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
     store_run(store, 0.1, to=names)
     to_chat = NotificationPolicy(routes=(Route(matchers=(Matcher.parse("severity=critical"),), receivers=frozenset({"chat"})),))
     for policy in (NotificationPolicy(routes=ONLY_PAGER), to_chat):
-        store.revive(clock.now(), receivers=names)
+        store.outbox.retry_refused(clock.now(), receivers=names)
         for receiver in (pager, chat):
             deliver(store, receiver, clock, policy=policy)
     store_run(store, 0.9, slot=SLOT + DAY)
@@ -260,11 +260,11 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(store: SqlStore, before: str
         store_run(store, 0.1)
     silence = silenced(store, "segment=all") if before == "held" else None
     if before == "leased":
-        assert store.claim_deliveries("fake", owner="dead", now=ahead.at, until=ahead.at + RECHECK_AFTER, limit=10)
+        assert store.outbox.claim_deliveries("fake", owner="dead", now=ahead.at, until=ahead.at + RECHECK_AFTER, limit=10)
     elif before != "untold":
         deliver(store, receiver, ahead)
     if silence:
-        store.expire_silence(silence.id, now=SLOT + timedelta(seconds=1))
+        store.alerts.expire_silence(silence.id, now=SLOT + timedelta(seconds=1))
     clock = FakeClock(SLOT + timedelta(minutes=1))
     assert deliver(store, receiver, clock).sent == 1
 
@@ -274,16 +274,16 @@ def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_is_told_
     clock, receiver = FakeClock(), FakeReceiver()
     store_run(store, 0.1)
     deliver(store, receiver, clock)
-    ends = retire_alerts(store.all_alert_states(), store.firing(), [comparison(rules=())], at=SLOT + timedelta(minutes=1))
-    store.retire(ends, receivers=("fake",))
+    ends = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + timedelta(minutes=1))
+    store.alerts.retire(ends, receivers=("fake",))
     run_again(store, 0.1)
     clock.pass_by(120)
     deliver(store, receiver, clock)
     assert receiver.segments == [("starts", "all"), ("ends", "all"), ("starts", "all")]
     first, end, second = receiver.told
     assert first.dedup_key == end.dedup_key != second.dedup_key
-    assert [state.dedup_key for state in store.alert_states("home-feed")] == [second.dedup_key]
-    assert (owed(store, clock), len(store.firing())) == (0, 1)
+    assert [state.dedup_key for state in store.alerts.states("home-feed")] == [second.dedup_key]
+    assert (owed(store, clock), len(store.alerts.firing())) == (0, 1)
 
 
 def run_again(store: SqlStore, mean: float) -> tuple[Transition, ...]:

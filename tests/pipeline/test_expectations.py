@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from factories import SLOT, comparison, rule, summary
+from factories import SLOT, comparison, expect, rule, summary
 from monitor.model import (
+    Arm,
     Comparison,
     Direction,
     Expectation,
+    Learning,
     PastRun,
     Rule,
-    RuleKind,
+    StandstillRule,
     State,
     Summary,
     to_lessons,
 )
-from monitor.pipeline.expectations import NEAR_DROP_Z, compute_expectations, learning_rules
+from monitor.pipeline.expectations import NEAR_DROP_Z, learning_rules
 from monitor.reference.budget import SAFETY
 
 DAY = timedelta(days=1)
@@ -29,7 +31,7 @@ N = 10_000
 
 
 def drop(**changes: Any) -> Rule:
-    return rule(**{"kind": RuleKind.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1, **changes})
+    return rule(**{"learned": Learning.DROP, "threshold": -1.0, "resolve_at": -1.0, "for_runs": 1, **changes})
 
 
 def watched(*rules: Rule, **changes: Any) -> Comparison:
@@ -54,7 +56,7 @@ def history(means: Sequence[float], states: dict[int, State] | None = None) -> l
 
 def look(past: Sequence[PastRun], mean: float, what: Comparison | None = None) -> Expectation:
     slot = SLOT + len(past) * DAY
-    (found,) = compute_expectations(what or watched(), slot, [measured(mean)], past, ())
+    (found,) = expect(what or watched(), slot, [measured(mean)], past, ())
     return found
 
 
@@ -95,18 +97,18 @@ def test_an_alert_of_another_rule_leaves_the_run_out_too_and_one_of_a_threshold_
     absolute = [*past[:-1], replace(past[-1], states={("Absolute", "all"): State.FIRING})]
     slot = SLOT + len(past) * DAY
 
-    assert compute_expectations(two, slot, [measured(0.5)], other, ())[0].runs == len(MEANS)
-    assert compute_expectations(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
+    assert expect(two, slot, [measured(0.5)], other, ())[0].runs == len(MEANS)
+    assert expect(two, slot, [measured(0.5)], absolute, ())[0].runs >= len(MEANS)
 
 
 def test_an_alarm_for_all_users_leaves_the_run_out_of_every_segment_and_one_of_a_segment_out_of_that_alone() -> None:
-    each = watched(drop(segments="each"), rule(alert="Frozen", kind=RuleKind.FROZEN, metric="frozen", statistic="candidate"))
+    each = watched(drop(segments="each"), StandstillRule(alert="Frozen", arm=Arm.CANDIDATE))
     seen = [measured(0.5), measured(0.5, segment="country=DE")]
     past = [PastRun(slot=SLOT + day * DAY, summaries=tuple(seen), states={}) for day in range(8)]
 
     def count(alert: str, segment: str) -> list[int]:
         alarmed = [*past[:-1], replace(past[-1], states={(alert, segment): State.FIRING})]
-        return [found.runs for found in compute_expectations(each, SLOT + 8 * DAY, seen, alarmed, ())]
+        return [found.runs for found in expect(each, SLOT + 8 * DAY, seen, alarmed, ())]
 
     assert count("SimilarityLow", "all") == [7, 7]
     assert count("SimilarityLow", "country=DE") == [8, 7]
@@ -117,7 +119,7 @@ def test_a_share_that_was_0_in_every_run_is_expected_to_be_0() -> None:
     far = drop(statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
     none = {"statistics": {"share_below(0)": 0.0}}
     past = [PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, n=700 + day, **none),), states={}) for day in range(7)]
-    (found,) = compute_expectations(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
+    (found,) = expect(watched(far), SLOT + 7 * DAY, [measured(0.5, n=690, **none)], past, ())
 
     assert found.expected == 0.0
     assert found.limit is not None
@@ -132,7 +134,7 @@ def test_a_share_is_judged_as_an_angle_and_told_as_a_share() -> None:
         PastRun(slot=SLOT + day * DAY, summaries=(measured(0.5, statistics={"share_below(0)": each}),), states={})
         for day, each in enumerate(shares)
     ]
-    (found,) = compute_expectations(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
+    (found,) = expect(watched(far), SLOT + 6 * DAY, [measured(0.5, statistics={"share_below(0)": 0.2})], past, ())
 
     assert found.expected == pytest.approx(0.065, abs=2e-3)
     assert found.limit is not None
@@ -153,7 +155,7 @@ def told(means: Sequence[float], what: Comparison) -> tuple[list[PastRun], list[
     expected = []
     for day, mean in enumerate(means):
         slot = SLOT + day * DAY
-        expected.append(compute_expectations(what, slot, [measured(mean)], past, ()))
+        expected.append(expect(what, slot, [measured(mean)], past, ()))
         past.append(PastRun(slot=slot, states={}, lessons=to_lessons(expected[-1])))
     return past, expected
 
@@ -164,7 +166,7 @@ def remembered(means: Sequence[float], what: Comparison) -> list[PastRun]:
 
 def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop() -> None:
     rng = np.random.default_rng(3)
-    what = watched(drop(), drop(alert="Trend", kind=RuleKind.TREND))
+    what = watched(drop(), drop(alert="Trend", learned=Learning.TREND))
     healthy, falling = 0.5 + 0.03 * rng.normal(size=30), 0.45 + 0.01 * rng.normal(size=20)
     _, expected = told([*healthy, *falling], what)
 
@@ -176,16 +178,16 @@ def test_small_falls_that_last_add_up_to_a_trend_while_each_of_them_is_no_drop()
 
 def test_a_drift_under_way_is_not_taken_for_normal() -> None:
     rng = np.random.default_rng(4)
-    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    what = watched(drop(alert="Trend", learned=Learning.TREND))
     past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=10))], what)
 
-    (found,) = compute_expectations(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
+    (found,) = expect(what, SLOT + 40 * DAY, [measured(0.4)], past, ())
     assert found.expected == pytest.approx(0.5, abs=0.02)
 
 
 def test_evidence_that_was_gathered_is_not_taken_back_when_the_drift_itself_makes_runs_resemble_each_other() -> None:
     rng = np.random.default_rng(11)
-    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    what = watched(drop(alert="Trend", learned=Learning.TREND))
     healthy, fallen = 0.5 + 0.02 * rng.normal(size=9), 0.44 + 0.005 * rng.normal(size=9)
     _, expected = told([*healthy, *fallen], what)
 
@@ -202,7 +204,7 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -
 
     seen = []
     for day in range(5):
-        (found,) = compute_expectations(what, SLOT + (len(MEANS) * 2 + 1 + day) * DAY, [measured(MEANS[0])], past, ())
+        (found,) = expect(what, SLOT + (len(MEANS) * 2 + 1 + day) * DAY, [measured(MEANS[0])], past, ())
         seen.append(found.runs)
         past.append(PastRun(slot=SLOT + (len(MEANS) * 2 + 1 + day) * DAY, states={}, lessons=to_lessons([found])))
     first = 2 * len(MEANS)
@@ -212,11 +214,11 @@ def test_a_run_that_nearly_was_a_drop_teaches_only_once_three_more_were_seen() -
 
 def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
     rng = np.random.default_rng(4)
-    what = watched(drop(alert="Trend", kind=RuleKind.TREND))
+    what = watched(drop(alert="Trend", learned=Learning.TREND))
     past = remembered([*(0.5 + 0.03 * rng.normal(size=30)), *(0.4 + 0.03 * rng.normal(size=6))], what)
     firing = [replace(run, states={("Trend", "all"): State.FIRING} if day >= 35 else {}) for day, run in enumerate(past)]
 
-    (found,) = compute_expectations(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
+    (found,) = expect(what, SLOT + 36 * DAY, [measured(0.4)], firing, ())
     assert found.expected == pytest.approx(0.5, abs=0.02)
     assert found.evidence is not None
     assert found.evidence < 100
@@ -225,7 +227,7 @@ def test_a_trend_that_was_told_stays_left_out_while_it_fires() -> None:
 def test_only_rules_that_learn_look_back() -> None:
     assert learning_rules(comparison()) == ()
     assert [rule.alert for rule in learning_rules(watched())] == ["SimilarityLow"]
-    assert compute_expectations(comparison(), SLOT, [summary()], (), ()) == ()
+    assert expect(comparison(), SLOT, [summary()], (), ()) == ()
 
 
 def test_the_same_history_gives_the_same_expectations() -> None:
@@ -251,14 +253,14 @@ def random_run(rng: np.random.Generator, segments: Sequence[str]) -> list[Summar
 def test_what_lessons_teach_is_what_the_summaries_of_the_same_runs_teach() -> None:
     """The slow reference: every value measured anew from every summary of every past run."""
     rng = np.random.default_rng(11)
-    watches = [drop(alert="Mean"), drop(alert="Tail", statistic="p05"), drop(alert="Trend", kind=RuleKind.TREND)]
+    watches = [drop(alert="Mean"), drop(alert="Tail", statistic="p05"), drop(alert="Trend", learned=Learning.TREND)]
     far = drop(alert="Far", statistic="share_below(0)", direction=Direction.ABOVE, threshold=1.0, resolve_at=1.0)
     what = watched(*(replace(each, segments="each", min_users=30) for each in (*watches, far)))
     fast: list[PastRun] = []
     slow: list[PastRun] = []
     for day in range(45):
         slot, run = SLOT + day * DAY, random_run(rng, ["all", "x=1", "x=2", f"x={day // 20 + 3}"])
-        found, expected = compute_expectations(what, slot, run, fast, ()), compute_expectations(what, slot, run, slow, ())
+        found, expected = expect(what, slot, run, fast, ()), expect(what, slot, run, slow, ())
         assert found == expected
         states = {("Mean", "x=1"): State.FIRING} if day % 9 == 8 else {}
         lessons = to_lessons(found)

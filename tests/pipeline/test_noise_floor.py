@@ -1,13 +1,14 @@
 """How similar the baseline is to itself, and how much farther the candidate is."""
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from factories import claim, comparison, pull, rankings, rule
+from factories import changed, claim, comparison, pull, rankings, rule
 from monitor import compare
 from monitor.errors import SourceError
 from monitor.model import Direction, KeptLists, Memory, NoiseFloor, RunResult, RunStatus, State
@@ -79,7 +80,7 @@ def test_a_floor_that_cannot_be_had_leaves_the_run_ok_and_says_so(monkeypatch: p
 
     for answer, why in ((broken, "noise_floor: file: again.parquet is not there"), (hung, "noise_floor: no answer within")):
         slow = StillClock()
-        watched = comparison(k=4, metrics=(OVERLAP,), rules=(), noise_floor=NoiseFloor.SERVE, deadline=FLOORED.deadline / 50)
+        watched = changed(FLOORED, rules=(), noise_floor=NoiseFloor.SERVE, deadline=timedelta(seconds=0.2), metrics=(OVERLAP,))
         result = execute(watched, arms(lists, lists, users("a"), again=Canned(answer)), claim(), Memory(), slow)
         assert result.status is RunStatus.OK
         assert why in str(result.reason)

@@ -14,9 +14,9 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageRow,
+    Learning,
     Outcome,
     Rule,
-    RuleKind,
     Run,
     RunRecord,
     RunStatus,
@@ -27,8 +27,8 @@ from monitor.model import (
 from monitor.pipeline.rejudgement import Rejudgement
 
 DAY = timedelta(days=1)
-DROP = rule(kind=RuleKind.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)
-TREND = rule(alert="Trend", kind=RuleKind.TREND, threshold=-1.0, resolve_at=-1.0, for_runs=1)
+DROP = rule(learned=Learning.DROP, threshold=-1.0, resolve_at=-1.0, for_runs=1)
+TREND = rule(alert="Trend", learned=Learning.TREND, threshold=-1.0, resolve_at=-1.0, for_runs=1)
 MEANS = [0.50, 0.54, 0.52, 0.49, 0.55, 0.51, 0.53]
 WATCH = ("SimilarityLow", "all")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from factories import claim, comparison, pull, rule, transition
+from factories import changed, claim, comparison, pull, rule, transition
 from monitor.errors import SourceError
 from monitor.metrics import parse
-from monitor.model import COVERAGE, Comparison, Memory, RunResult, RunStatus, Split, State
+from monitor.model import Comparison, Memory, RunResult, RunStatus, Split, State
 from monitor.pipeline.run import execute
 from monitor.pipeline.run_explanation import add_explanations, choose_metric, find_farthest
 from pipeline.canned import CannedTitles, StillClock, arms, users
@@ -43,7 +43,7 @@ def test_explained_is_the_metric_of_the_first_rule_on_one_that_was_measured_else
     metrics = ["extended_tau", "rbo(p=0.9)", "overlap"]
     assert chosen(metrics, "overlap", "extended_tau") == "overlap"
     assert chosen(metrics, "jaccard", "rbo(p=0.9)") == "rbo(p=0.9)"
-    assert chosen(metrics, COVERAGE) == "extended_tau"
+    assert chosen(metrics) == "extended_tau"
     assert chosen(metrics, "over_floor(rbo(p=0.9))") == "rbo(p=0.9)"
     assert chosen([], "overlap") is None
 
@@ -88,7 +88,7 @@ def test_splits_of_another_metric_are_no_past() -> None:
 
 
 def test_where_no_lists_are_to_be_kept_no_user_is_told() -> None:
-    found = run(OTHER, what=replace(TWO, evidence_users=0)).explanation
+    found = run(OTHER, what=changed(TWO, evidence_users=0)).explanation
     assert found is not None
     assert [group.examples for group in found.groups] == [(), ()]
 
@@ -100,14 +100,14 @@ def test_a_run_that_is_not_ok_leaves_neither_split_nor_explanation() -> None:
 
 
 def test_an_alert_fires_and_is_told_where_nothing_can_be_explained() -> None:
-    related = replace(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
+    related = changed(TWO, metrics=("rbo_min(p=0.9)",), rules=(rule(metric="rbo_min(p=0.9)", for_runs=1, min_users=1),))
     result = run({name: [7, 8, 9] for name in NAMES}, what=related)
     assert [(each.to_state, each.explanation) for each in result.transitions] == [(State.FIRING, None)]
     assert (result.split, result.explanation) == (None, None)
 
 
 def test_an_alert_says_why_for_its_segment_first() -> None:
-    each = replace(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
+    each = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     result = run(OTHER, (split_of(run(SAME)),), each)
     said = {alert.segment: alert.explanation for alert in result.transitions}
     items = "Items shown in country=DE more: 7, 8, 9; less: 1, 2, 3."
@@ -125,7 +125,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_
     found = run(OTHER).explanation
     assert found is not None
     alerts = (
-        transition(metric=COVERAGE, statistic="missing"),
+        transition(metric="coverage", statistic="missing"),
         transition(from_state=State.FIRING, to_state=State.QUIET),
         transition(metric="overlap"),
         transition(metric="over_floor(extended_tau)"),
@@ -140,7 +140,7 @@ def test_alerts_on_coverage_and_ends_say_nothing_of_it_and_another_metric_names_
 def test_hostile_ids_stay_on_one_bounded_line() -> None:
     evil = "x" * 500 + "\x1b[31m\n"
     opened = arms(pull({"a": ["i1"]}), pull({"a": [evil]}), users("a", country=[evil]))
-    watched = replace(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
+    watched = changed(TWO, rules=(rule(for_runs=1, min_users=1, segments="each"),))
     for alert in execute(watched, opened, claim(), Memory(), StillClock()).transitions:
         assert alert.explanation is not None
         assert alert.explanation.isprintable()
@@ -162,7 +162,7 @@ def test_items_bear_their_titles_where_a_catalogue_knows_them() -> None:
 
 @pytest.mark.parametrize("answer", [SourceError("titles.csv: no such file"), threading.Event()])
 def test_a_catalogue_that_fails_or_hangs_costs_the_titles_and_nothing_else(answer: Any) -> None:
-    quick = replace(TWO, deadline=timedelta(seconds=1))
+    quick = changed(TWO, deadline=timedelta(seconds=1))
     opened = arms(pull(SAME), pull(OTHER), users(*NAMES, country=COUNTRIES), titles=CannedTitles(answer))
     result = execute(quick, opened, claim(), Memory(), StillClock())
     assert result.status is RunStatus.OK

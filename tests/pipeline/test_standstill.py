@@ -5,34 +5,11 @@ from datetime import timedelta
 
 import pytest
 
-from factories import SLOT, comparison, rule
-from monitor.alerts import evaluate_rules
-from monitor.model import (
-    FROZEN,
-    AlertState,
-    Arm,
-    ArmScore,
-    Direction,
-    Outcome,
-    PastRun,
-    RuleKind,
-    RunStatus,
-    State,
-    Transition,
-    to_lessons,
-)
-from monitor.pipeline.standstill import expect_standstills
+from factories import SLOT, comparison, evaluate
+from monitor.model import AlertState, Arm, ArmScore, Outcome, PastRun, RunStatus, StandstillRule, State, Transition
+from monitor.pipeline.standstill import count_standstills
 
-FROZEN_RULE = rule(
-    alert="CandidateFrozen",
-    metric=FROZEN,
-    statistic="candidate",
-    direction=Direction.ABOVE,
-    threshold=2.0,
-    resolve_at=2.0,
-    for_runs=1,
-    kind=RuleKind.FROZEN,
-)
+FROZEN_RULE = StandstillRule(alert="CandidateFrozen", arm=Arm.CANDIDATE)
 WATCHED = comparison(rules=(FROZEN_RULE,))
 DAY = timedelta(days=1)
 
@@ -49,20 +26,10 @@ def play(*moves: tuple[float | None, float | None]) -> list[tuple[Outcome, Trans
     past: list[PastRun] = []
     for day, (baseline, candidate) in enumerate(moves):
         scores, slot = churn(baseline, candidate), SLOT + day * DAY
-        seen = expect_standstills(WATCHED, scores, past)
-        states, changes = evaluate_rules(
-            WATCHED,
-            slot=slot,
-            at=slot,
-            status=RunStatus.OK,
-            run_reason=None,
-            summaries=(),
-            states=states,
-            expectations=seen,
-            arm_scores=scores,
-        )
+        seen = count_standstills(WATCHED, scores, past)
+        states, changes = evaluate(WATCHED, slot=slot, states=states, standstills=seen, arm_scores=scores)
         loud = {(each.alert, each.segment): each.state for each in states if each.state is not State.QUIET}
-        past.append(PastRun(slot=slot, states=loud, lessons=to_lessons(seen)))
+        past.append(PastRun(slot=slot, states=loud, standstills={each.alert: each for each in seen}))
         told.append((states[0].outcome, changes[0] if changes else None, states[0].reason))
     return told
 
@@ -126,33 +93,23 @@ def test_without_lists_of_the_last_run_there_is_nothing_to_say() -> None:
 
 
 def test_few_users_with_earlier_lists_do_not_speak() -> None:
-    seen = expect_standstills(WATCHED, churn(0.2, 0.2), ())
+    seen = count_standstills(WATCHED, churn(0.2, 0.2), ())
     told = replace(FROZEN_RULE, min_users=701)
 
-    (state,), _ = evaluate_rules(
-        comparison(rules=(told,)),
-        slot=SLOT,
-        at=SLOT,
-        status=RunStatus.OK,
-        run_reason=None,
-        summaries=(),
-        states=(),
-        expectations=seen,
-        arm_scores=churn(0.2, 0.2),
-    )
+    (state,), _ = evaluate(comparison(rules=(told,)), standstills=seen, arm_scores=churn(0.2, 0.2))
 
     assert state.reason == "only 700 users had a list in the last run too, fewer than the 701 needed"
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(RunStatus.FAILED, Outcome.ERROR), (RunStatus.INSUFFICIENT, Outcome.NO_DATA)])
 def test_a_run_that_is_not_ok_says_nothing_of_it(status: RunStatus, outcome: Outcome) -> None:
-    (state,), _ = evaluate_rules(WATCHED, slot=SLOT, at=SLOT, status=status, run_reason="x", summaries=(), states=())
+    (state,), _ = evaluate(WATCHED, status=status, run_reason="x")
 
     assert state.outcome is outcome
 
 
 def test_a_baseline_can_be_watched_likewise() -> None:
-    watched = comparison(rules=(replace(FROZEN_RULE, statistic="baseline"),))
-    (seen,) = expect_standstills(watched, churn(0.0, 0.3), ())
+    watched = comparison(rules=(replace(FROZEN_RULE, arm=Arm.BASELINE),))
+    (seen,) = count_standstills(watched, churn(0.0, 0.3), ())
 
-    assert (seen.evidence, seen.runs, seen.limit) == (1.0, 0, None)
+    assert (seen.missed, seen.changes, seen.limit) == (1, 0, None)

@@ -145,8 +145,8 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
         receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
 
         eventually(lambda: server.alerts() == [], "the alert is gone")
-    told = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
-    assert told == ["firing", "resolved"]
+    statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
+    assert statuses == ["firing", "resolved"]
 
 
 def test_a_real_one_takes_hostile_names(make_alertmanager: Make) -> None:

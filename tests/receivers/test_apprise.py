@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
+from messages import END, FIRING, START, message
 from monitor.errors import DeliveryError
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver, defuse, notify_service, open_service
-from receivers.messages import END, FIRING, START, message
 from servers.webhook import Collector, answer, disconnect, hang, serve
 
 
@@ -22,7 +22,7 @@ def url_of(collector: Collector, path: str = "canary-token") -> str:
 
 
 @contextmanager
-def telling(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
+def notifying(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
     named = {f"service-{number}": url for number, url in enumerate(urls, start=1)}
     entry = ReceiverOptions(apprise=AppriseOptions.model_validate({"urls": named, **options}))
     (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
@@ -32,7 +32,7 @@ def telling(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
 
 
 def test_title_and_text_reach_the_service_as_a_failure_and_the_end_as_a_success(collector: Collector) -> None:
-    with telling(url_of(collector)) as receiver:
+    with notifying(url_of(collector)) as receiver:
         receiver.send(START, now=SLOT)
         receiver.send(END, now=SLOT)
     start, end = (json.loads(request.body) for request in collector.requests)
@@ -46,7 +46,7 @@ def test_title_and_text_reach_the_service_as_a_failure_and_the_end_as_a_success(
 )
 def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector, reply: Any, outcome: str) -> None:
     collector.default = reply
-    with telling(url_of(collector), timeout="500ms") as receiver, pytest.raises(DeliveryError) as caught:
+    with notifying(url_of(collector), timeout="500ms") as receiver, pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     assert (caught.value.permanent, caught.value.may_be_known) == (False, True)
     assert str(caught.value) == (
@@ -54,16 +54,16 @@ def test_whatever_is_no_success_is_a_failure_that_may_pass(collector: Collector,
     )
 
 
-def test_no_service_to_tell_is_no_success() -> None:
+def test_no_service_to_notify_is_no_success() -> None:
     service = open_service("nobody", "json://127.0.0.1")
     service.clear()
     assert notify_service(service, title="t", body="b", is_bad=True, timeout_s=1) == "nomatch"
 
 
-def test_only_the_service_that_did_not_take_it_is_told_again(collector: Collector) -> None:
+def test_only_the_service_that_did_not_accept_it_is_notified_again(collector: Collector) -> None:
     for other in serve():
         other.replies.append(answer(503))
-        with telling(url_of(collector), url_of(other)) as receiver:
+        with notifying(url_of(collector), url_of(other)) as receiver:
             with pytest.raises(DeliveryError, match=r"service-2 ended with failure; 1 of 2 services") as caught:
                 receiver.send(START, now=SLOT)
             receiver.send(START, now=SLOT)
@@ -73,7 +73,7 @@ def test_only_the_service_that_did_not_take_it_is_told_again(collector: Collecto
 
 def test_redirects_are_not_followed(collector: Collector) -> None:
     collector.replies.append(answer(307, {"Location": f"{collector.url}/elsewhere"}))
-    with telling(url_of(collector)) as receiver, pytest.raises(DeliveryError):
+    with notifying(url_of(collector)) as receiver, pytest.raises(DeliveryError):
         receiver.send(START, now=SLOT)
     assert [request.path for request in collector.requests] == ["/canary-token"]
 
@@ -89,7 +89,7 @@ def test_a_url_that_apprise_cannot_read_is_refused_without_showing_it(url: str, 
 
 def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: pytest.LogCaptureFixture) -> None:
     collector.default = answer(500, {}, b"canary-token")
-    with caplog.at_level(logging.DEBUG), telling(url_of(collector)) as receiver, pytest.raises(DeliveryError) as caught:
+    with caplog.at_level(logging.DEBUG), notifying(url_of(collector)) as receiver, pytest.raises(DeliveryError) as caught:
         receiver.send(START, now=SLOT)
     options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
     apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]
@@ -99,10 +99,10 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: 
 def test_hostile_names_mention_nobody_and_stay_short(collector: Collector) -> None:
     hostile = "@everyone <!channel> <@U123> {{ x }}\r\n\\n<b>\ud800\u202e" + "x" * 1_000_000
     change = transition(segment=hostile, alert=hostile, reason=hostile, comparison=hostile)
-    with telling(url_of(collector)) as receiver:
+    with notifying(url_of(collector)) as receiver:
         receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
-    told = json.loads(collector.requests[0].body)
-    shown = told["title"] + told["message"]
+    posted = json.loads(collector.requests[0].body)
+    shown = posted["title"] + posted["message"]
     assert len(shown) < 50_000
     for mention in ("@everyone", "<!channel>", "<@U123>"):
         assert mention not in shown

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
+from messages import END, FIRING, OTHER, SEEN, START, message
 from monitor.errors import ConfigError, DeliveryError
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.email import Email, EmailOptions
-from receivers.messages import END, FIRING, OTHER, SEEN, START, message
 from servers import free_port
 from servers.smtp import LOGIN, Act, Mail, MailServer, cut, flood, hang, talk_nonsense, trickle
 
@@ -105,7 +105,7 @@ def test_mails_of_one_incident_are_one_thread_and_of_another_are_not(mail_server
     assert all(mail["In-Reply-To"] == mail["References"] != mail["Message-ID"] for mail in mails)
 
 
-def test_the_same_message_told_twice_has_the_same_message_id(mail_server: MailServer, options: dict[str, Any]) -> None:
+def test_the_same_message_sent_twice_has_the_same_message_id(mail_server: MailServer, options: dict[str, Any]) -> None:
     for _ in range(2):
         with mailing(options) as receiver:
             receiver.send(START, now=SLOT)
@@ -148,7 +148,9 @@ def test_a_certificate_nobody_vouches_for_is_refused(mail_server: MailServer, op
     assert not error.may_be_known
 
 
-def test_an_authority_that_cannot_be_read_is_told_when_the_receiver_is_opened(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_authority_that_cannot_be_read_is_an_error_when_the_receiver_is_opened(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
     empty = tmp_path / "empty.pem"
     empty.write_text("")
     for path in (tmp_path / "nowhere.pem", empty):
@@ -196,7 +198,7 @@ def test_a_5xx_is_permanent_and_says_at_which_step(
 
 
 @pytest.mark.parametrize(("code", "is_permanent"), [(454, False), (535, True), (534, True)])
-def test_a_refused_login_is_told_without_the_password_that_the_server_repeats(
+def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(
     mail_server: MailServer,
     options: dict[str, Any],
     code: int,

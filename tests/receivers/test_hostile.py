@@ -20,11 +20,11 @@ MOST_BYTES = 400_000
 every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 
 
-def send(told: Message, **options: Any) -> None:
+def send(hostile: Message, **options: Any) -> None:
     """Through a receiver that was opened as the daemon opens it."""
     (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
     with closing(receiver):
-        receiver.send(told, now=SLOT)
+        receiver.send(hostile, now=SLOT)
 
 
 def strings(found: object) -> Iterator[str]:
@@ -88,11 +88,11 @@ def test_webhooks_show_them_as_text(collector: Collector, text: str) -> None:
     require_harmless(request.body)
 
 
-def test_a_thousand_changes_of_huge_names_are_told_within_the_limits(slack: FakeSlack, pagerduty: FakePagerDuty) -> None:
+def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: FakeSlack, pagerduty: FakePagerDuty) -> None:
     huge = "\U0001f600" * 1_000_000
     changes = [start(segment=huge, alert=huge, reason=huge, explanation=huge, dedup_key=str(n)) for n in range(1000)]
-    told = message(*changes, briefing=hostile_message(huge).briefing)
-    send(told, slack={"url": slack.url})
-    send(told, pagerduty={"url": pagerduty.url, "routing_key": KEY})
+    hostile = message(*changes, briefing=hostile_message(huge).briefing)
+    send(hostile, slack={"url": slack.url})
+    send(hostile, pagerduty={"url": pagerduty.url, "routing_key": KEY})
     for request in (*slack.collector.requests, *pagerduty.collector.requests):
         require_harmless(request.body)

@@ -62,11 +62,11 @@ def test_retry_after_is_seconds_or_a_date_or_nothing(text: str | None, seconds: 
 
 def test_what_the_body_says_stands_behind_the_advice() -> None:
     with pytest.raises(DeliveryError, match=r"^hook answered 404 Not Found: check its URL \(no_service\)$"):
-        require_accepted(HttpAnswer(status=404, headers={}), who="hook", now=SLOT, said="no_service")
+        require_accepted(HttpAnswer(status=404, headers={}), who="hook", now=SLOT, reason="no_service")
 
 
 @pytest.mark.parametrize(("status", "is_bounded", "of_message"), [(413, False, True), (413, True, False), (404, False, False)])
-def test_what_is_as_long_however_much_it_tells_is_not_told_in_parts(
+def test_a_message_of_bounded_size_is_not_sent_in_parts(
     status: int,
     is_bounded: bool,  # noqa: FBT001 - a parameter
     of_message: bool,  # noqa: FBT001 - a parameter

@@ -26,6 +26,7 @@ from servers.webhook import (
     flood_headers,
     gzip_bomb,
     hang,
+    head,
     serve,
     trickle_body,
     trickle_headers,
@@ -47,7 +48,7 @@ def failure(guard: HttpClient, body: bytes = b"{}") -> DeliveryError:
     return caught.value
 
 
-def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None:
+def test_it_posts_and_returns_the_status_and_headers(collector: Collector) -> None:
     collector.default = answer(429, {"Retry-After": "7"}, b"slow down")
     with guarding(f"{collector.url}/a?b=c") as guard:
         got = guard.post(b"hello", {"X-One": "1"})
@@ -58,12 +59,12 @@ def test_it_posts_and_tells_the_status_and_headers(collector: Collector) -> None
 
 
 @pytest.mark.parametrize("host", ["a..b", "x" * 64 + ".internal"])
-def test_a_host_that_is_no_name_is_told_like_one_that_nobody_knows(host: str) -> None:
+def test_a_host_that_is_no_name_is_reported_like_an_unknown_one(host: str) -> None:
     with guarding(f"http://{host}:9/") as guard:
         assert "has a host name that cannot be resolved: check the URL" in str(failure(guard))
 
 
-def test_it_tells_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
+def test_it_returns_the_start_of_a_body_that_came_to_its_end(collector: Collector) -> None:
     collector.replies.extend([answer(400, {}, b"invalid_payload"), answer(200, {}, b"x" * 100_000), trickle_body])
     with guarding(collector.url, timeout_s=0.5) as guard:
         bodies = [guard.post(b"", {}).body for _ in range(3)]
@@ -230,12 +231,22 @@ def test_a_tls_handshake_that_never_comes_is_cut_at_the_deadline(collector: Coll
     assert time.monotonic() - started < 1.5
 
 
-@pytest.mark.parametrize("reply", [hang, trickle_headers, flood_headers])
+def trickle_chunk_size(collector: Collector, sock: socket.socket) -> None:
+    sock.sendall(head(200, {"Transfer-Encoding": "chunked", "Connection": "close"}))
+    for _ in range(10_000):
+        sock.sendall(b"0")
+        collector.rest(0.02)
+
+
+@pytest.mark.parametrize("reply", [hang, trickle_headers, flood_headers, trickle_chunk_size])
 def test_what_is_given_up_ends_by_itself(collector: Collector, reply: Reply) -> None:
     collector.default = reply
     before = set(threading.enumerate())
     with guarding(collector.url, timeout_s=0.2) as guard:
-        failure(guard)
+        if reply is trickle_chunk_size:
+            assert guard.post(b"{}", {}).status == 200
+        else:
+            failure(guard)
         wait_for(lambda: not [each for each in set(threading.enumerate()) - before if each.name == "http"], "its thread's end")
 
 

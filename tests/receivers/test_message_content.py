@@ -31,23 +31,23 @@ URL = "http://rankwatch.test:29108"
 EVERYBODY, BRITISH = start(), start(segment="country=UK", dedup_key="uk", value=0.2)
 
 
-def tell(told: Message) -> MessageContent:
-    return content_of(told, URL)
+def content(sent: Message) -> MessageContent:
+    return content_of(sent, URL)
 
 
-def texts(account: MessageContent) -> list[str]:
+def texts(found: MessageContent) -> list[str]:
     """All that is shown; links and commands aside."""
-    changes = ([change.heading, change.reason, *chain(*change.facts)] for change in account.changes)
-    examples = ([example.user, *chain(*example.rows)] for example in account.examples)
-    lists = (account.why, account.more, account.entered, account.left, chain(*account.shares))
-    return [account.title, *chain(*changes, *examples, *lists)]
+    changes = ([change.heading, change.reason, *chain(*change.facts)] for change in found.changes)
+    examples = ([example.user, *chain(*example.rows)] for example in found.examples)
+    lists = (found.why, found.more, found.entered, found.left, chain(*found.shares))
+    return [found.title, *chain(*changes, *examples, *lists)]
 
 
-def test_a_start_is_told_with_all_its_figures() -> None:
-    account = tell(message(EVERYBODY))
-    (change,) = account.changes
-    assert account.title == "SimilarityLow firing on home-feed"
-    assert (account.status, account.severity) == (MessageStatus.FIRING, Severity.CRITICAL)
+def test_a_start_is_reported_with_all_its_figures() -> None:
+    found = content(message(EVERYBODY))
+    (change,) = found.changes
+    assert found.title == "SimilarityLow firing on home-feed"
+    assert (found.status, found.severity) == (MessageStatus.FIRING, Severity.CRITICAL)
     assert change.heading == "SimilarityLow firing"
     assert change.reason == "mean of extended_tau is 0.254 over 1,874 users, below 0.35"
     assert change.facts == (
@@ -59,27 +59,27 @@ def test_a_start_is_told_with_all_its_figures() -> None:
         ("in breach since", "2024-01-07T00:00:00Z"),
         ("run", "2024-01-08T00:00:00Z"),
     )
-    assert account.links == (
+    assert found.links == (
         ("dashboard", f"{URL}/comparisons/home-feed?alert=SimilarityLow&segment=all"),
         ("runbook", "https://runbooks.test/similarity"),
     )
-    assert account.commands == (
+    assert found.commands == (
         "rankwatch show home-feed --slot 2024-01-08T00:00:00Z",
         "rankwatch replay home-feed --from 2024-01-08T00:00:00Z --to 2024-01-08T00:00:00Z",
     )
 
 
 def test_the_run_is_explained_in_sentences_shares_items_and_two_users_lists() -> None:
-    account = tell(message(EVERYBODY, briefing=briefing()))
-    assert account.why == (
+    found = content(message(EVERYBODY, briefing=briefing()))
+    assert found.why == (
         WHY,
         "14 items entered the lists, 1 item left them.",
         "Drop of all users asked, whatever the lists of the missing ones: 0.2400 to 0.3100.",
     )
-    assert account.shares == (("items replaced", "62 %"), ("items moved", "38 %"))
-    assert account.entered == ("Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists",)
-    assert account.left == ("sku-2: in 70 % of baseline lists, 0 % of candidate lists",)
-    first, second = account.examples
+    assert found.shares == (("items replaced", "62 %"), ("items moved", "38 %"))
+    assert found.entered == ("Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists",)
+    assert found.left == ("sku-2: in 70 % of baseline lists, 0 % of candidate lists",)
+    first, second = found.examples
     assert first.user == "u-17"
     assert first.rows == (
         ("1", "sku-2 (gone)", "Red shoes (new)"),
@@ -92,111 +92,111 @@ def test_the_run_is_explained_in_sentences_shares_items_and_two_users_lists() ->
 
 
 def test_without_the_run_the_change_itself_says_why() -> None:
-    assert tell(message(EVERYBODY)).why == (WHY,)
+    assert content(message(EVERYBODY)).why == (WHY,)
 
 
-def test_shares_that_cancel_out_are_told_in_amounts() -> None:
+def test_shares_that_cancel_out_are_given_as_amounts() -> None:
     causes = (Cause(part=Part.ORDER, amount=1.25), Cause(part=Part.LENGTH, amount=-1.0))
-    account = tell(message(EVERYBODY, briefing=briefing(explanation=explanation(causes=causes))))
-    assert account.shares == (("items moved", "+1.2500"), ("lists of other lengths", "-1.0000"))
+    found = content(message(EVERYBODY, briefing=briefing(explanation=explanation(causes=causes))))
+    assert found.shares == (("items moved", "+1.2500"), ("lists of other lengths", "-1.0000"))
 
 
 def test_an_alert_on_something_else_than_lists_is_not_explained_by_them() -> None:
-    account = tell(message(start(metric="coverage", statistic="missing(candidate)", explanation=None), briefing=briefing()))
-    assert (account.why, account.shares, account.entered, account.examples) == ((), (), (), ())
-    assert account.changes[0].facts[1][0] == "share of users, missing(candidate)"
+    found = content(message(start(metric="coverage", statistic="missing(candidate)", explanation=None), briefing=briefing()))
+    assert (found.why, found.shares, found.entered, found.examples) == ((), (), (), ())
+    assert found.changes[0].facts[1][0] == "share of users, missing(candidate)"
 
 
 def test_examples_that_nobody_chose_are_those_of_the_groups() -> None:
-    assert [each.user for each in tell(hostile_message("v-1")).examples] == ["v-1", "v-1"]
+    assert [each.user for each in content(hostile_message("v-1")).examples] == ["v-1", "v-1"]
     no_choice = Briefing(explanation=hostile_message("v-1").briefing.explanation)  # type: ignore[union-attr]
-    assert [each.user for each in tell(message(EVERYBODY, briefing=no_choice)).examples] == ["v-1"]
+    assert [each.user for each in content(message(EVERYBODY, briefing=no_choice)).examples] == ["v-1"]
 
 
 def test_all_users_come_first_then_who_is_farthest_out() -> None:
     near, far = (start(segment=f"plan={value}", dedup_key=str(value), value=value) for value in (0.3, 0.1))
-    account = tell(message(near, far, EVERYBODY))
-    assert [change.heading for change in account.changes] == [
+    found = content(message(near, far, EVERYBODY))
+    assert [change.heading for change in found.changes] == [
         "SimilarityLow firing",
         "SimilarityLow firing in plan=0.1",
         "SimilarityLow firing in plan=0.3",
     ]
-    assert account.title == "SimilarityLow firing on home-feed (all users and 2 segments)"
+    assert found.title == "SimilarityLow firing on home-feed (all users and 2 segments)"
 
 
 def test_a_thousand_changes_are_eight_in_full_and_the_rest_by_name() -> None:
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
-    account = tell(message(*many(999), other))
-    assert (len(account.changes), account.others) == (8, 992)
-    assert account.title == "SimilarityLow and 1 other alert firing on home-feed (999 segments)"
-    assert account.changes[0].heading == "SimilarityLow firing in shop=0998"
-    assert account.more == ("And 992 more: SimilarityLow in 991 segments, ListsMissing in shop=0001.",)
+    found = content(message(*many(999), other))
+    assert (len(found.changes), found.others) == (8, 992)
+    assert found.title == "SimilarityLow and 1 other alert firing on home-feed (999 segments)"
+    assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
+    assert found.more == ("And 992 more: SimilarityLow in 991 segments, ListsMissing in shop=0001.",)
 
 
 def test_no_more_than_four_alerts_are_named() -> None:
     changes = [start(alert=f"A{n}", dedup_key=str(n)) for n in range(14)]
-    account = tell(message(*changes))
+    found = content(message(*changes))
     named = ", ".join(f"{alert} in all users" for alert in ("A4", "A5", "A6", "A7"))
-    assert account.more == (f"And 6 more: {named} and 2 other alerts.",)
+    assert found.more == (f"And 6 more: {named} and 2 other alerts.",)
 
 
 def test_an_end_says_what_goes_on_firing() -> None:
-    account = tell(message(end(), firing=(BRITISH,)))
-    assert account.status is MessageStatus.FIRING
-    assert account.title == "SimilarityLow resolved on home-feed; 1 still firing"
-    assert account.more == ("Still firing: SimilarityLow in country=UK.",)
-    assert ("had been firing since", "2024-01-07T00:00:00Z") in account.changes[0].facts
+    found = content(message(end(), firing=(BRITISH,)))
+    assert found.status is MessageStatus.FIRING
+    assert found.title == "SimilarityLow resolved on home-feed; 1 still firing"
+    assert found.more == ("Still firing: SimilarityLow in country=UK.",)
+    assert ("had been firing since", "2024-01-07T00:00:00Z") in found.changes[0].facts
 
 
 def test_a_start_beside_an_end_leads() -> None:
-    account = tell(message(end(), BRITISH))
-    assert account.title == "SimilarityLow firing on home-feed (country=UK); 1 resolved"
-    assert [change.heading for change in account.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
+    found = content(message(end(), BRITISH))
+    assert found.title == "SimilarityLow firing on home-feed (country=UK); 1 resolved"
+    assert [change.heading for change in found.changes] == ["SimilarityLow firing in country=UK", "SimilarityLow resolved"]
 
 
 def test_the_last_end_is_the_incidents() -> None:
-    account = tell(message(end()))
-    assert account.status is MessageStatus.RESOLVED
-    assert account.title == "SimilarityLow resolved on home-feed"
-    assert account.why == ()
+    found = content(message(end()))
+    assert found.status is MessageStatus.RESOLVED
+    assert found.title == "SimilarityLow resolved on home-feed"
+    assert found.why == ()
 
 
 def test_an_acknowledgement_says_who_and_no_old_figures() -> None:
-    account = tell(message(acknowledgement(), firing=(EVERYBODY,)))
-    (change,) = account.changes
-    assert account.status is MessageStatus.ACKNOWLEDGED
-    assert account.title == "SimilarityLow acknowledged on home-feed"
+    found = content(message(acknowledgement(), firing=(EVERYBODY,)))
+    (change,) = found.changes
+    assert found.status is MessageStatus.ACKNOWLEDGED
+    assert found.title == "SimilarityLow acknowledged on home-feed"
     assert change.reason == "acknowledged by ann: looking"
     assert [name for name, _ in change.facts] == ["segment", "had been firing since", "run"]
 
 
 def test_a_repetition_says_since_when() -> None:
-    account = tell(repetition(EVERYBODY, start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3))))
-    assert account.title == ("SimilarityLow still firing on home-feed (all users and a=b) since 2024-01-05T00:00:00Z")
-    assert [change.heading for change in account.changes] == ["SimilarityLow still firing", "SimilarityLow still firing in a=b"]
-    assert account.more == ()
+    found = content(repetition(EVERYBODY, start(segment="a=b", dedup_key="ab", since=SLOT - timedelta(days=3))))
+    assert found.title == ("SimilarityLow still firing on home-feed (all users and a=b) since 2024-01-05T00:00:00Z")
+    assert [change.heading for change in found.changes] == ["SimilarityLow still firing", "SimilarityLow still firing in a=b"]
+    assert found.more == ()
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 def test_hostile_names_are_short_printable_lines(text: str) -> None:
-    account = tell(hostile_message(text))
-    for line in texts(account):
+    found = content(hostile_message(text))
+    for line in texts(found):
         assert line.replace("\u200e", "").isprintable()
         assert len(line) <= 1200
-    assert sum(map(len, texts(account))) < 10_000
-    assert all(name == "dashboard" and url.startswith(f"{URL}") and len(url) <= 1500 for name, url in account.links)
-    assert all("\n" not in command and len(command) < 2000 for command in account.commands)
+    assert sum(map(len, texts(found))) < 10_000
+    assert all(name == "dashboard" and url.startswith(f"{URL}") and len(url) <= 1500 for name, url in found.links)
+    assert all("\n" not in command and len(command) < 2000 for command in found.commands)
 
 
 def test_what_runs_from_right_to_left_does_not_carry_away_what_stands_behind_it() -> None:
-    heading = tell(message(start(segment="shop=\u05d0\u05d1"))).changes[0].facts[0][1]
+    heading = content(message(start(segment="shop=\u05d0\u05d1"))).changes[0].facts[0][1]
     assert heading == "shop=\u05d0\u05d1\u200e"
 
 
 def test_the_commands_are_understood() -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
-    for command in tell(message(EVERYBODY)).commands:
+    for command in content(message(EVERYBODY)).commands:
         program, name, *arguments = shlex.split(command)
         found = group.commands[name].make_context(name, arguments)
         assert (program, found.params["config"]) == ("rankwatch", DEFAULT_CONFIG)
@@ -204,7 +204,7 @@ def test_the_commands_are_understood() -> None:
 
 
 def test_a_hostile_comparison_is_one_word_of_the_command() -> None:
-    (show, _) = tell(message(start(comparison="a; rm -rf /"))).commands
+    (show, _) = content(message(start(comparison="a; rm -rf /"))).commands
     assert show == "rankwatch show 'a; rm -rf /' --slot 2024-01-08T00:00:00Z"
 
 
@@ -212,12 +212,12 @@ def test_a_hostile_comparison_is_one_word_of_the_command() -> None:
     "url", ["javascript:alert(1)", "https://", "https://a b", "https://x/<y>", "http://[x", "https://\u202e.test"]
 )
 def test_a_runbook_that_cannot_be_opened_is_no_link(url: str) -> None:
-    assert [name for name, _ in tell(message(start(runbook_url=url))).links] == ["dashboard"]
+    assert [name for name, _ in content(message(start(runbook_url=url))).links] == ["dashboard"]
 
 
 @given(st.text(st.characters(codec=None), max_size=400))
 def test_any_text_gives_a_title_within_its_limit(text: str) -> None:
-    account = tell(hostile_message(text))
-    assert len(account.title) <= 200
-    assert all(line.replace("\u200e", "").isprintable() for line in texts(account))
-    assert "".join(texts(account)).encode().decode()
+    found = content(hostile_message(text))
+    assert len(found.title) <= 200
+    assert all(line.replace("\u200e", "").isprintable() for line in texts(found))
+    assert "".join(texts(found)).encode().decode()

@@ -1,5 +1,6 @@
 import importlib
 import pkgutil
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -13,16 +14,30 @@ from monitor.options import Options
 from monitor.receivers import ReceiverOptions, open_receivers, receiver_names
 from monitor.receivers.fields import ReceiverEntry
 
+ROOT = Path(__file__).parents[2]
+
 
 class Entries(Options):
     receivers: tuple[ReceiverOptions, ...]
 
 
-def test_every_kind_of_receiver_stands_in_the_registry_under_its_key() -> None:
+@pytest.fixture(scope="module")
+def kinds() -> dict[str, type[ReceiverEntry]]:
+    """Every kind of receiver that a module of the package defines."""
     for found in pkgutil.iter_modules(receivers.__path__, f"{receivers.__name__}."):
         importlib.import_module(found.name)
-    fields = {name: get_args(field.annotation)[0] for name, field in ReceiverOptions.model_fields.items()}
-    assert fields == {entry.kind: entry for entry in ReceiverEntry.__subclasses__()}
+    return {entry.kind: entry for entry in ReceiverEntry.__subclasses__()}
+
+
+def test_every_kind_of_receiver_stands_in_the_registry_under_its_key(kinds: dict[str, type[ReceiverEntry]]) -> None:
+    registered = {name: get_args(field.annotation)[0] for name, field in ReceiverOptions.model_fields.items()}
+    assert registered == kinds
+
+
+def test_every_kind_of_receiver_is_kept_from_importing_another(kinds: dict[str, type[ReceiverEntry]]) -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (modules,) = (each["modules"] for each in contracts if each["name"] == "one receiver never imports another")
+    assert set(modules) == {entry.__module__ for entry in kinds.values()} | {"monitor.receivers.pings"}
 
 
 AM = {"urls": ["http://127.0.0.1:9093"]}

@@ -71,7 +71,9 @@ def open_receiver(kind: str, port: int, clock: FakeClock) -> Receiver:
 def deliver_for(period: timedelta, store: Any, receiver: Receiver, clock: FakeClock) -> None:
     """Deliver what is due every two minutes of simulated time."""
     publisher: Any = Counts()
-    outlet = OutboxSender(store=store, receiver=receiver, clock=clock, publisher=publisher, owner="me", draw=lambda: 0.5)
+    outlet = OutboxSender(
+        outbox=store.outbox, receiver=receiver, clock=clock, publisher=publisher, owner="me", draw=lambda: 0.5
+    )
     ends_at = clock.at + period
     while clock.at <= ends_at:
         outlet.deliver_due()
@@ -90,7 +92,7 @@ def standing_up(kind: str, port: int) -> Iterator[FakePagerDuty | FakeSlack]:
 
 
 @both
-def test_who_was_away_for_an_hour_is_told_once_of_what_fires_still(kind: str, store: SqlStore) -> None:
+def test_a_receiver_that_was_away_for_an_hour_is_notified_once_of_what_fires_still(kind: str, store: SqlStore) -> None:
     clock, port = FakeClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:
@@ -101,7 +103,7 @@ def test_who_was_away_for_an_hour_is_told_once_of_what_fires_still(kind: str, st
 
 
 @both
-def test_who_was_away_for_an_hour_is_not_told_of_what_ended_meanwhile(kind: str, store: SqlStore) -> None:
+def test_a_receiver_that_was_away_for_an_hour_is_not_notified_of_what_ended_meanwhile(kind: str, store: SqlStore) -> None:
     clock, port = FakeClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:
@@ -122,7 +124,7 @@ def test_many_firings_of_one_run_are_one_message_and_their_ends_another(kind: st
             store_run(store, mean, to=(kind,), watched=EACH, segments=SEGMENTS, slot=slot)
             deliver_for(TICK, store, receiver, clock)
         assert len(fake.collector.requests) == 2
-        assert store.outbox(clock.now()).get(kind, (0, 0.0))[0] == 0
+        assert store.outbox.pending(clock.now()).get(kind, (0, 0.0))[0] == 0
         if isinstance(fake, FakePagerDuty):
             assert list(fake.alerts.values()) == ["resolved"]
 

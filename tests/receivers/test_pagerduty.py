@@ -79,14 +79,14 @@ def test_a_start_triggers_an_event_of_the_documented_shape(pagerduty: FakePagerD
     ]
 
 
-@pytest.mark.parametrize(("severity", "told"), [(each, each.value) for each in Severity])
-def test_each_severity_is_one_of_theirs(pagerduty: FakePagerDuty, severity: Severity, told: str) -> None:
+@pytest.mark.parametrize(("severity", "theirs"), [(each, each.value) for each in Severity])
+def test_each_severity_is_one_of_theirs(pagerduty: FakePagerDuty, severity: Severity, theirs: str) -> None:
     send(pagerduty, message(EVERYBODY, severity=severity))
-    assert pagerduty.events[0]["payload"]["severity"] == told
+    assert pagerduty.events[0]["payload"]["severity"] == theirs
 
 
 def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_more(pagerduty: FakePagerDuty) -> None:
-    told = [
+    found = [
         message(EVERYBODY),
         message(BRITISH, firing=(EVERYBODY, BRITISH)),
         message(acknowledgement(), firing=(EVERYBODY, BRITISH)),
@@ -96,7 +96,7 @@ def test_an_incident_is_one_alert_that_is_resolved_when_nothing_of_it_fires_any_
         message(end(segment="country=UK", dedup_key="uk")),
     ]
     stood = []
-    for each in told:
+    for each in found:
         send(pagerduty, each)
         stood.append(tuple(pagerduty.alerts.values()))
     assert [event["event_action"] for event in pagerduty.events] == [
@@ -164,9 +164,9 @@ def test_each_refusal_is_permanent_or_tried_again(
     assert f"pagerduty at {pagerduty.url} answered {status}" in str(error)
 
 
-@pytest.mark.parametrize("told", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
-def test_retry_after_is_seconds_or_a_date(pagerduty: FakePagerDuty, told: str) -> None:
-    assert failure(pagerduty, answer(429, {"Retry-After": told})).retry_after_s == 30
+@pytest.mark.parametrize("retry_after", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
+def test_retry_after_is_seconds_or_a_date(pagerduty: FakePagerDuty, retry_after: str) -> None:
+    assert failure(pagerduty, answer(429, {"Retry-After": retry_after})).retry_after_s == 30
 
 
 @pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])
@@ -181,11 +181,11 @@ def test_nobody_there_is_tried_again_and_knows_nothing() -> None:
     assert (caught.value.permanent, caught.value.may_be_known) == (False, False)
 
 
-def test_the_reason_is_told_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:
+def test_the_reason_is_reported_without_the_key_or_a_piece_of_it(pagerduty: FakePagerDuty) -> None:
     coded = base64.b64encode(KEY.encode()).decode().rstrip("=")
     errors = [f"routing_key {KEY} is wrong", f"starts with {KEY[:8].upper()}", f"key=x{KEY}x", f"is {coded}", 7]
-    told = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})
-    error = failure(pagerduty, answer(400, body=told.encode()))
+    found = json.dumps({"status": "invalid event", "message": "Event object is invalid", "errors": errors})
+    error = failure(pagerduty, answer(400, body=found.encode()))
     assert str(error) == (
         f"pagerduty at {pagerduty.url} answered 400 Bad Request: it refuses this message "
         "(Event object is invalid; routing_key *** is wrong; starts with ***; key=***; is ***)"

@@ -52,7 +52,7 @@ def test_a_run_that_is_well_pings_its_start_and_its_end_under_one_uuid(collector
     assert start.rid == end.rid
 
 
-def test_a_failure_tells_its_reason_short_and_on_one_line(collector: Collector) -> None:
+def test_a_failure_gives_its_reason_short_and_on_one_line(collector: Collector) -> None:
     with pinging(collector.url + CHECK) as man:
         man.run_finished(claim(), "failed: no such\nfile " + "x" * 1_000_000)
     (failed,) = signals_of(collector.requests)
@@ -124,7 +124,7 @@ def test_a_server_that_hangs_holds_up_no_run_and_the_newest_pings_win(collector:
     assert [entry["event"] for entry in logged.entries].count("ping dropped: too many wait") == 36
 
 
-def test_closing_waits_no_longer_than_told_and_nothing_is_sent_afterwards(collector: Collector) -> None:
+def test_closing_waits_no_longer_than_asked_and_nothing_is_sent_afterwards(collector: Collector) -> None:
     go_on = threading.Event()
     collector.default = held_until(go_on)
     man = RunPings(PingOptions.model_validate({"url": collector.url + CHECK}))
@@ -145,7 +145,7 @@ def test_a_man_that_never_heard_of_a_run_has_no_thread() -> None:
     man.close(0.0)
 
 
-def test_what_becomes_of_each_ping_is_told(collector: Collector) -> None:
+def test_the_outcome_of_each_ping_is_reported(collector: Collector) -> None:
     heard: list[tuple[str, str]] = []
     go_on = threading.Event()
     collector.replies.extend([answer(200), answer(404), held_until(go_on)])

@@ -23,12 +23,12 @@ def test_the_description_has_the_figures_since_when_and_what_to_run() -> None:
     assert description_of(transition()).splitlines() == [
         "mean of extended_tau is 0.254 over 1,874 users, below 0.35",
         "mean of extended_tau: value 0.254, in breach when below 0.35, 1,874 users",
-        "in breach since 2024-01-07T00:00:00Z, told for the run of 2024-01-08T00:00:00Z",
+        "in breach since 2024-01-07T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z",
         "To see more: rankwatch show home-feed --slot 2024-01-08T00:00:00Z; rankwatch alerts --comparison home-feed",
     ]
     ended = description_of(transition(value=None, **ENDED)).splitlines()
     assert ended[1] == "mean of extended_tau: no value, in breach when below 0.35, 1,874 users"
-    assert ended[2] == "had been firing since 2024-01-06T00:00:00Z, told for the run of 2024-01-08T00:00:00Z"
+    assert ended[2] == "had been firing since 2024-01-06T00:00:00Z, reported for the run of 2024-01-08T00:00:00Z"
 
 
 def test_the_description_says_why_on_a_line_of_its_own() -> None:

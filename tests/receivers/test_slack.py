@@ -47,10 +47,10 @@ def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterato
         yield receiver
 
 
-def post(fake: FakeSlack, told: Message) -> list[str]:
+def post(fake: FakeSlack, sent: Message) -> list[str]:
     """The texts of the blocks that were taken, fields behind their section."""
     with posting(fake.url) as receiver:
-        receiver.send(told, now=SLOT)
+        receiver.send(sent, now=SLOT)
     blocks = fake.posts[-1]["blocks"]
     return [text["text"] for block in blocks for text in (block["text"], *block.get("fields", []))]
 
@@ -114,7 +114,7 @@ def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) 
 
 
 @pytest.mark.parametrize(
-    ("told", "headline"),
+    ("sent", "headline"),
     [
         (message(end()), "✅ SimilarityLow resolved on home-feed"),
         (message(acknowledgement()), "👀 SimilarityLow acknowledged on home-feed"),
@@ -124,8 +124,8 @@ def test_further_changes_are_a_line_each_and_the_rest_a_count(slack: FakeSlack) 
         ),
     ],
 )
-def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack, told: Message, headline: str) -> None:
-    assert post(slack, told)[0] == f"*{headline}*"
+def test_the_headline_shows_where_the_incident_stands(slack: FakeSlack, sent: Message, headline: str) -> None:
+    assert post(slack, sent)[0] == f"*{headline}*"
 
 
 def test_messages_go_out_a_second_apart(slack: FakeSlack) -> None:
@@ -158,7 +158,7 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize(("refusal", "is_permanent"), REFUSALS.items())
-def test_each_refusal_of_slack_is_told_and_permanent_or_tried_again(
+def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
     slack: FakeSlack,
     refusal: tuple[int, str],
     is_permanent: bool,  # noqa: FBT001 - a parameter
@@ -193,9 +193,9 @@ def test_a_200_whose_body_does_not_come_to_its_end_is_taken(slack: FakeSlack) ->
         receiver.send(message(EVERYBODY), now=SLOT)
 
 
-@pytest.mark.parametrize("told", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
-def test_retry_after_is_seconds_or_a_date(slack: FakeSlack, told: str) -> None:
-    assert failure(slack, answer(429, {"Retry-After": told})).retry_after_s == 30
+@pytest.mark.parametrize("retry_after", ["30", format_datetime(SLOT + timedelta(seconds=30), usegmt=True)])
+def test_retry_after_is_seconds_or_a_date(slack: FakeSlack, retry_after: str) -> None:
+    assert failure(slack, answer(429, {"Retry-After": retry_after})).retry_after_s == 30
 
 
 @pytest.mark.parametrize("reply", [hang, disconnect, trickle_headers])

@@ -12,6 +12,7 @@ import pytest
 import requests
 
 from factories import SLOT, transition
+from messages import END, ENDED, FIRING, INCIDENT, OTHER, SEEN, START, message
 from monitor.errors import DeliveryError
 from monitor.model import Message
 from monitor.receivers import ReceiverOptions, open_receivers, verify
@@ -19,7 +20,6 @@ from monitor.receivers.alertmanager import alert_of
 from monitor.receivers.message.alert_labels import label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
 from monitor.receivers.webhook import Webhook, WebhookOptions
-from receivers.messages import END, ENDED, FIRING, OTHER, SEEN, START, message
 from servers.alertmanager import AlertmanagerServer
 from servers.webhook import Collector, answer, serve
 
@@ -35,7 +35,7 @@ def receiving(url: str, **options: Any) -> Iterator[Webhook]:
     receiver.close()
 
 
-def told(collector: Collector, message: Message, **options: Any) -> Any:
+def posted(collector: Collector, message: Message, **options: Any) -> Any:
     """The body of the request that tells this message."""
     with receiving(collector.url, **options) as receiver:
         receiver.send(message, now=SLOT)
@@ -87,7 +87,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
     }
     assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {
         "version": "4",
-        "groupKey": "incident-1",
+        "groupKey": INCIDENT,
         "truncatedAlerts": 0,
         "status": "firing",
         "receiver": "pager",
@@ -98,34 +98,34 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
 
 
 def test_an_end_leaves_the_group_firing_until_nothing_fires_any_more(collector: Collector) -> None:
-    partly = told(collector, message(ENDED, firing=(OTHER,)))
+    partly = posted(collector, message(ENDED, firing=(OTHER,)))
     assert [(alert["status"], alert["labels"]["segment"]) for alert in partly["alerts"]] == [
         ("resolved", "all"),
         ("firing", "country=DE"),
     ]
     assert (partly["status"], partly["alerts"][0]["endsAt"]) == ("firing", "2024-01-08T00:00:05Z")
     assert "segment" not in partly["commonLabels"]
-    assert told(collector, END)["status"] == "resolved"
+    assert posted(collector, END)["status"] == "resolved"
 
 
 def test_an_acknowledgement_is_a_firing_alert_that_says_who_looks_after_it(collector: Collector) -> None:
-    (alert,) = told(collector, message(SEEN, firing=(FIRING,)))["alerts"]
+    (alert,) = posted(collector, message(SEEN, firing=(FIRING,)))["alerts"]
     assert (alert["status"], alert["annotations"]["acknowledgement"]) == ("firing", "acknowledged by kim")
 
 
 def test_alerts_beyond_the_most_are_counted_and_what_changes_comes_first(collector: Collector) -> None:
     many = tuple(replace(OTHER, dedup_key=f"{number:032}") for number in range(5))
-    body = told(collector, message(ENDED, firing=many), max_alerts=2)
+    body = posted(collector, message(ENDED, firing=many), max_alerts=2)
     assert ([alert["status"] for alert in body["alerts"]], body["truncatedAlerts"]) == (["resolved", "firing"], 4)
 
 
 def test_a_thousand_alerts_are_one_request(collector: Collector) -> None:
     many = tuple(replace(OTHER, segment=f"user={number}", dedup_key=f"{number:032}") for number in range(1000))
-    assert len(told(collector, message(*many, firing=many))["alerts"]) == 1000
+    assert len(posted(collector, message(*many, firing=many))["alerts"]) == 1000
     assert len(collector.requests) == 1
 
 
-def test_what_is_too_large_is_told_without_what_fires_still_which_is_counted(collector: Collector) -> None:
+def test_what_is_too_large_is_sent_without_what_fires_still_which_is_counted(collector: Collector) -> None:
     many = tuple(replace(FIRING, segment=f"shop={n}", dedup_key=f"{n:032x}") for n in range(9))
     seen = replace(SEEN, segment="shop=7", dedup_key=many[7].dedup_key)
     cases = (
@@ -135,7 +135,7 @@ def test_what_is_too_large_is_told_without_what_fires_still_which_is_counted(col
     )
     for tried, shown in cases:
         collector.replies.append(answer(413))
-        body = told(collector, tried)
+        body = posted(collector, tried)
         assert [(alert["status"], alert["labels"]["segment"]) for alert in body["alerts"]] == shown
         first = json.loads(collector.requests[-2].body)
         assert body["truncatedAlerts"] == len(first["alerts"]) - 1
@@ -149,13 +149,13 @@ def test_what_is_too_large_by_its_changes_alone_is_refused_at_once(collector: Co
     assert (caught.value.permanent, caught.value.of_message, len(collector.requests)) == (True, True, 1)
 
 
-def test_the_same_told_again_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
+def test_the_same_message_has_the_same_key_and_a_repetition_its_own(collector: Collector) -> None:
     with receiving(collector.url) as receiver:
         for each in (START, START, END):
             receiver.send(each, now=SLOT)
     keys = [request.headers["Idempotency-Key"] for request in collector.requests]
     assert keys[0] == keys[1] != keys[2]
-    assert all(key.startswith("incident-1:") for key in keys)
+    assert all(key.startswith(f"{INCIDENT}:") for key in keys)
     again = message(firing=(FIRING,), is_repetition=True)
     assert len({idempotency_key(again, SLOT), idempotency_key(again, SLOT + timedelta(hours=1)), keys[0]}) == 3
 
@@ -170,7 +170,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
             (request,) = theirs.wait_for(1)
         finally:
             server.stop()
-    their, our = json.loads(request.body), told(collector, START)
+    their, our = json.loads(request.body), posted(collector, START)
     assert their.keys() == our.keys()
     assert their["alerts"][0].keys() == our["alerts"][0].keys()
     for name in ("status", "labels", "fingerprint", "endsAt", "startsAt", "generatorURL"):
@@ -225,7 +225,7 @@ def test_a_failure_holds_no_secret(collector: Collector) -> None:
 def test_hostile_text_arrives_as_plain_json(collector: Collector) -> None:
     hostile = '"}{{ x }}<!channel>\r\n\x00\u202e\ud800' + "x" * 1_000_000
     change = transition(segment=hostile, reason=hostile, labels={hostile: hostile})
-    body = told(collector, message(change, firing=(change,)), secret=SECRET)
+    body = posted(collector, message(change, firing=(change,)), secret=SECRET)
     (request,) = collector.requests
     assert len(request.body) < 100_000
     assert body["alerts"][0]["labels"]["segment"].startswith('"}{{ x }}<!channel>    ?xxx')

@@ -129,20 +129,20 @@ class Gated:
         hash_of_run = changes.pop("config_hash", self.comparison.config_hash)
         claim = claimed(self.store, slot, comparison=self.comparison.name, config_hash=hash_of_run)
         stored = result(claim, scores=scores, coverage=Coverage(rows=rows), config_hash=hash_of_run, summaries=(), **changes)
-        assert self.store.finish(stored, receivers=())
+        assert self.store.runs.finish(stored, receivers=())
 
     def fail(self, reason: str = "candidate cannot be read") -> None:
         slot = SLOT + self.day * DAY
         self.day += 1
         claim = claimed(self.store, slot, comparison=self.comparison.name, config_hash="hash")
         failed = result(claim, status=RunStatus.FAILED, reason=reason, scores=None, coverage=None, summaries=(), evidence=())
-        assert self.store.finish(failed, receivers=())
+        assert self.store.runs.finish(failed, receivers=())
 
     def answerer(self, *, margin: float = 0.05, alpha: float = 0.01, **asked: Any) -> Gate:
         question = make_question(
             {self.comparison.name: self.comparison}, self.comparison.name, margin=margin, alpha=alpha, **asked
         )
-        return Gate(store=self.store, question=question, clock=self.clock, users=self.users, dimensions=("country",))
+        return Gate(history=self.store.history, question=question, clock=self.clock, users=self.users, dimensions=("country",))
 
     def ask(self, **asked: Any) -> Certificate:
         return self.answerer(**asked).answer()

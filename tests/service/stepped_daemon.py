@@ -64,7 +64,7 @@ class Watched:
         return float(found[1]) if found else None
 
     def runs(self) -> dict[datetime, Run]:
-        return {run.slot: run for run in self.daemon.store.runs(comparison=None, limit=1000)}
+        return {run.slot: run for run in self.daemon.store.history.runs(comparison=None, limit=1000)}
 
     def await_run(self, slot: datetime, *, attempt: int = 1) -> Run:
         def look() -> Run | None:

@@ -12,10 +12,10 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from canary.processes import command
+from forking import running
 from monitor.cli.main import app
 from monitor.errors import ConfigError
-from monitor.service.wiring import open_web_access
+from monitor.service.composition import open_web_access
 from monitor.settings import load_settings
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
@@ -47,7 +47,7 @@ class World:
 
     def ends_of_serve(self) -> tuple[int | None, str]:
         """How `rankwatch serve` ends that cannot start."""
-        with command(["serve", "--config", str(self.config)], {}, self.log) as process:
+        with running(["serve", "--config", str(self.config)], cwd=self.config.parent, out=self.log) as process:
             process.join(60)
             return process.exitcode, self.log.read_text()
 
@@ -69,7 +69,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
     session.trust_env = False  # the authority is the one given below
     session.verify, session.cert = str(authority.cert), (str(client_pair.cert), str(client_pair.key))
 
-    with command(["serve", "--config", str(world.config)], {}, world.log) as process:
+    with running(["serve", "--config", str(world.config)], cwd=world.config.parent, out=world.log) as process:
         found = wait_for(lambda: world.log.exists() and re.search(r"serves (https://\S+)/ ", world.log.read_text()), "it")
         assert found
         url = found[1]
@@ -151,7 +151,7 @@ def test_check_takes_a_good_file_and_tells_what_is_not_done_to_the_letter(world:
     checked = CliRunner().invoke(app, ["check", "--config", str(world.config)])
 
     assert checked.exit_code == 0, checked.output
-    assert "http_server_config.http2: HTTP/1.1 is spoken" in checked.output
+    assert "http_server_config.http2: HTTP/1.1 is used" in checked.output
 
 
 def test_a_reload_lets_in_by_what_was_open_already_and_names_the_file_that_it_cannot_open(world: World) -> None:

@@ -122,7 +122,7 @@ def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
     loops = [
         DeliveryLoop(
             sender=OutboxSender(
-                store=store, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
+                outbox=store.outbox, receiver=peer, clock=SystemClock(), publisher=nobody, owner=peer.name, draw=lambda: 0.02
             )
         )
         for peer in open_receivers([entry], external_url="http://rankwatch.test:29108")

@@ -1,21 +1,21 @@
 """Stored runs judged again: the same rules give the same transitions, others what they would have given."""
 
-import json
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from drift_lists import lists_folder
+from drift_lists import lists_folder, run_cli
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
 from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
 from monitor.settings import load_settings, to_comparison
 from monitor.storage import open_store
+
+pytestmark = pytest.mark.early
 
 NAMES = ("ok-seed", "pop20", "missing5", "trunc5", "ok-lowtraffic", "broken")
 PERIOD = ("--from", "2024-01-01", "--to", "2024-01-14", "--json")
@@ -69,12 +69,6 @@ def write_config(folder: Path, url: str, lists: Path, rules: str = RULES) -> Pat
     path = folder / "rankwatch.yaml"
     path.write_text(f"database: {url}\nlisten: 127.0.0.1:0\ncomparisons:{comparisons}")
     return path
-
-
-def run_cli(*args: str, code: int = 0) -> list[dict[str, Any]]:
-    done = CliRunner().invoke(app, list(args), catch_exceptions=False)
-    assert done.exit_code == code, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -164,8 +158,8 @@ rules:
     first = next(each for each in told["changes"] if each["alert"] == "Half")
     assert first["slot"] == "2024-01-08T00:00:00Z"
     with closing(open_store(load_settings(replayed).database, create=False)) as store:
-        run = next(each for each in store.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
-        values = [each.value or 0.0 for each in store.worst_users(run.id, "extended_tau", 10_000)]
+        run = next(each for each in store.history.runs(comparison="pop20", limit=20) if f"{each.slot:%d}" == "08")
+        values = [each.value or 0.0 for each in store.history.worst_users(run.id, "extended_tau", 10_000)]
     assert first["value"] == pytest.approx(sum(value < 0.5 for value in values) / len(values), abs=1e-12)
 
 

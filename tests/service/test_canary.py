@@ -31,14 +31,14 @@ from canary.marks import canary, options_in, owners_in, secret_fields, singing_f
 from canary.world import FAULTS, LOOKER, UNHEARD, Way, World, fill, hostile_world, singer, write_small
 from factories import SLOT
 from forking import running
+from messages import START
 from monitor.cli.main import app
 from monitor.errors import MonitorError
 from monitor.model import PullRequest
 from monitor.receivers import verify
-from monitor.service.wiring import wire
+from monitor.service.composition import wire
 from monitor.settings import Settings, load_settings
 from monitor.storage import open_store
-from receivers.messages import START
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer
 from servers.smtp import certificate  # noqa: F401 - a fixture

@@ -30,7 +30,9 @@ def world(folder: Path, names: tuple[str, ...] = ("feed",)) -> Path:
 
 
 def states(watched: Watched) -> list[tuple[State, str | None]]:
-    return [(each.state, each.dedup_key) for each in watched.daemon.store.alert_states("feed") if each.alert == "SimilarityLow"]
+    return [
+        (each.state, each.dedup_key) for each in watched.daemon.store.alerts.states("feed") if each.alert == "SimilarityLow"
+    ]
 
 
 def test_after_a_sleep_of_six_hours_one_run_makes_up_for_all_and_no_alert_changes(tmp_path: Path) -> None:
@@ -56,7 +58,7 @@ def test_a_clock_set_forward_by_an_hour_gives_one_run_and_no_transition(tmp_path
         watched.clock.let_pass(HOUR)
         watched.await_run(NOON + 2 * HOUR)
         assert set(watched.runs()) == {NOON, NOON + HOUR, NOON + 2 * HOUR}
-        assert watched.daemon.store.transitions(comparison=None, limit=None) == ()
+        assert watched.daemon.store.alerts.transitions(comparison=None, limit=None) == ()
         assert watched.value('runs_total{comparison="feed",status="abandoned"}') == 0
 
 
@@ -72,7 +74,7 @@ def test_a_clock_set_back_by_an_hour_runs_at_once_and_what_was_judged_ahead_of_t
         watched.clock.let_pass(HOUR)
         wait_for(lambda: states(watched) == [(State.QUIET, None)], "the end of the alert")
         assert watched.runs()[NOON].attempt == 2
-        started, ended = watched.daemon.store.transitions(comparison=None, limit=None)
+        started, ended = watched.daemon.store.alerts.transitions(comparison=None, limit=None)
         assert (started.is_start, ended.is_end) == (True, True)
         assert watched.value("clock_jumps_total") == 1
 
@@ -88,7 +90,7 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._housekeeping.latest
+    latest = watched.daemon._upkeep.latest
     return latest[0].run.slot if latest else None
 
 
@@ -176,7 +178,7 @@ def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tu
     """A scheduler with one job of housekeeping, and the times at which that was done."""
     clock, done = SteppedClock(), list[int]()
     with apscheduler_on(clock):
-        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None)
+        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_end=lambda: None)
         jobs.start()
         jobs.follow({"-prune": plan(lambda: done.append(1))})
         yield clock, jobs, done
@@ -186,10 +188,10 @@ def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tu
 def idle(jobs: JobScheduler) -> None:
     """Let APScheduler look, and wait until what it found due has ended."""
     seen = Event()
-    jobs.follow({**jobs.plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
+    jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
     assert seen.wait(20)
     wait_for(lambda: not jobs.at_work, "the end of all jobs")
-    jobs.follow({name: plan for name, plan in jobs.plans.items() if name != "-seen"})
+    jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 
 
 def test_housekeeping_goes_by_the_steady_clock_alone() -> None:
@@ -218,11 +220,11 @@ def test_what_is_to_come_soon_after_a_start_comes_then_and_after_its_whole_perio
         clock.let_pass(timedelta(minutes=4))
         idle(jobs)
         assert done == []
-        jobs.follow(jobs.plans)  # a reload puts nothing off
+        jobs.follow(jobs._plans)  # a reload puts nothing off
         clock.let_pass(timedelta(minutes=1))
         jobs.wake_up()
         wait_for(lambda: done == [1], "its work")
-        jobs.follow(jobs.plans)
+        jobs.follow(jobs._plans)
         clock.let_pass(timedelta(minutes=59))
         idle(jobs)
         assert done == [1]

@@ -23,6 +23,8 @@ from servers.prometheus import running_prometheus
 from servers.webhook import Collector, Request, answer, collector, hang  # noqa: F401 - a fixture
 from service.lists_world import APART, SIMILAR, write_config, write_lists, write_world
 
+pytestmark = pytest.mark.early
+
 SECRET = "s3cret-of-the-hook"  # noqa: S105 - a test's
 
 
@@ -41,7 +43,7 @@ def stored(url: str) -> SqlStore:
 def runs_of(url: str) -> tuple[Run, ...]:
     store = stored(url)
     try:
-        return store.runs(comparison=None, limit=1000)
+        return store.history.runs(comparison=None, limit=1000)
     finally:
         store.close()
 
@@ -49,7 +51,7 @@ def runs_of(url: str) -> tuple[Run, ...]:
 def announced(url: str) -> list[Transition]:
     store = stored(url)
     try:
-        return [each for each in store.transitions(comparison=None, limit=None) if each.is_announced]
+        return [each for each in store.alerts.transitions(comparison=None, limit=None) if each.is_announced]
     finally:
         store.close()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factories import SLOT
+from factories import SLOT, changed
 from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
@@ -45,7 +45,7 @@ def test_only_rotating_users_count(world: Gated) -> None:
 
 
 def _fixed_of(world: Gated) -> list[str]:
-    users = draw(world.users.table, replace(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
+    users = draw(world.users.table, changed(world.comparison, sample=SampleSize(fixed=20)), SLOT).users
     return list(users)
 
 
@@ -217,7 +217,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world:
 def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
     world.run(constant(-0.4))
     world.users.table = people(3000)
-    with pytest.raises(InputError, match=r"cannot be told any more: the users are others by now. Set keep_lists: true"):
+    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: true"):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
 

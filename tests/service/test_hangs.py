@@ -53,7 +53,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
     config = world(tmp_path, names=("feed", "other"))
     config.write_text(f"concurrent_runs: 1\n{config.read_text()}")
     with watching(config) as watched:
-        wait_for(lambda: len(watched.daemon.store.runs(comparison=None, limit=9)) == 2, "both first runs")
+        wait_for(lambda: len(watched.daemon.store.history.runs(comparison=None, limit=9)) == 2, "both first runs")
         wait_for(lambda: not watched.daemon._runner.claims, "their end")
         hung = watched.daemon._wiring.watched["feed"]
         with hung.in_use:
@@ -64,7 +64,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
 
 
 def runs_of(store: object, name: str) -> int:
-    return sum(run.status is RunStatus.OK for run in store.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
+    return sum(run.status is RunStatus.OK for run in store.history.runs(comparison=name, limit=9))  # type: ignore[attr-defined]
 
 
 def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) 
 
 @contextmanager
 def working(clock: SteppedClock) -> Iterator[JobScheduler]:
-    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None)
+    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_end=lambda: None)
     with apscheduler_on(clock):
         jobs.start()
         try:
@@ -116,7 +116,7 @@ def test_one_of_a_name_is_at_work_at_a_time_until_it_is_abandoned() -> None:
         jobs.run_now("one")
         wait_for(lambda: jobs._repeated, "that its successor is at work")
         ended.set()
-        wait_for(lambda: len(count) == 3, "one more as it fell due meanwhile")
+        wait_for(lambda: jobs.begin_repeated() or len(count) == 3, "one more as it fell due meanwhile")
         wait_for(lambda: not jobs.at_work, "the end of all")
 
 
@@ -156,7 +156,7 @@ def watchdog(clock: SteppedClock, look: Callable[[], object]) -> Watchdog:
     jobs: Any = HeldUp(look)
     return Watchdog(
         jobs=jobs,
-        store=rest,
+        runs=rest,
         clock=clock,
         publisher=rest,
         database=rest,

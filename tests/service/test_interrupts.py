@@ -75,19 +75,19 @@ def test_a_slot_claimed_at_the_moment_of_an_interrupt_is_given_back(store: SqlSt
     watched = Watched(
         comparison=comparison(), arms=arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
     )
-    claim = store.claim
+    claim = store.runs.claim
 
     def claim_and_interrupt(*args: Any, **options: Any) -> Claim | None:
         claimed = claim(*args, **options)
         interrupt()
         return claimed
 
-    monkeypatch.setattr(store, "claim", claim_and_interrupt)
+    monkeypatch.setattr(store.runs, "claim", claim_and_interrupt)
     runner = Runner(store=store, clock=StillClock())
     with pytest.raises(KeyboardInterrupt):
         runner.run(watched, SLOT, receivers=())
 
-    assert store.runs(comparison=None, limit=10) == ()
+    assert store.history.runs(comparison=None, limit=10) == ()
     assert runner.claims == {}
 
 
@@ -114,21 +114,21 @@ def test_a_run_ended_in_its_middle_gives_its_slot_back(
     with termination_raised(), pytest.raises(ending):
         Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
     source.set()
-    assert store.runs(comparison=None, limit=10) == ()
+    assert store.history.runs(comparison=None, limit=10) == ()
 
 
 def test_an_interrupt_waits_for_the_end_of_a_transaction(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(
         comparison=comparison(), arms=arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), schedule=Every(timedelta(days=1))
     )
-    finish = store.finish
+    finish = store.runs.finish
 
     def interrupt_and_finish(*args: Any, **options: Any) -> bool:
         interrupt()
         return finish(*args, **options)
 
-    monkeypatch.setattr(store, "finish", interrupt_and_finish)
+    monkeypatch.setattr(store.runs, "finish", interrupt_and_finish)
     with pytest.raises(KeyboardInterrupt):
         Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=())
-    assert [run.status for run in store.runs(comparison=None, limit=10)] == ["ok"]
-    assert store.holding("home-feed", SLOT) is None
+    assert [run.status for run in store.history.runs(comparison=None, limit=10)] == ["ok"]
+    assert store.runs.held_claim("home-feed", SLOT) is None

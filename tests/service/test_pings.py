@@ -77,7 +77,7 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatc
         msg = "the disk is full"
         raise DatabaseError(msg)
 
-    monkeypatch.setattr(store, "finish", refuse)
+    monkeypatch.setattr(store.runs, "finish", refuse)
     ear = Ear()
     with pytest.raises(DatabaseError):
         Runner(store=store, clock=StillClock(), pings=(ear,)).run(watched(lists=4), SLOT, receivers=())

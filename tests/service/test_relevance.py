@@ -21,8 +21,8 @@ from monitor.cli.main import app
 from monitor.export import PrometheusPublisher
 from monitor.model import Arm, RunResult
 from monitor.service.commands.one_shot import OneShot
+from monitor.service.composition import Wiring, wire
 from monitor.service.daemon.daemon import Daemon
-from monitor.service.wiring import Wiring, wire
 from monitor.settings import load_settings
 from monitor.storage import SqlStore, open_store
 
@@ -145,12 +145,12 @@ def expected(day: datetime) -> dict[str, dict[str, float | None]]:
 
 
 def assert_labelled(store: SqlStore, day: datetime) -> None:
-    run = next(run for run in store.runs(comparison="shop", limit=99) if run.slot == day)
-    summaries = {(each.segment, each.metric): each for each in store.summaries(run.id)}
+    run = next(run for run in store.history.runs(comparison="shop", limit=99) if run.slot == day)
+    summaries = {(each.segment, each.metric): each for each in store.history.summaries(run.id)}
     assert run.labelled_at is not None
     for metric, by_user in expected(day).items():
         defined = [value for value in by_user.values() if value is not None]
-        stored = {each.user: each.value for each in store.worst_users(run.id, metric, 10_000)}
+        stored = {each.user: each.value for each in store.history.worst_users(run.id, metric, 10_000)}
         assert stored == pytest.approx({user: value for user, value in by_user.items() if value is not None}, abs=1e-12)
         whole = summaries["all", metric]
         assert (whole.n, whole.n_undefined) == (len(defined), len(by_user) - len(defined))
@@ -170,8 +170,8 @@ def test_labels_that_arrive_two_days_later_are_measured_per_user_as_by_hand(shop
     assert labelled == DAYS[:-2]
     for day in labelled:
         assert_labelled(shop.store, day)
-    assert [run.slot for run in shop.store.unlabelled("shop", since=DAYS[0])] == DAYS[-2:]
-    assert shop.store.latest(["shop"])[0].unlabelled == 2
+    assert [run.slot for run in shop.store.runs.awaiting_relevance("shop", since=DAYS[0])] == DAYS[-2:]
+    assert shop.store.history.latest(["shop"])[0].unlabelled == 2
     assert shop.fill() == [(DAYS[-2], False), (DAYS[-1], False)]
 
 
@@ -179,13 +179,13 @@ def test_a_replay_over_days_whose_labels_are_there_gives_the_same_as_a_back_fill
     shop.run(DAYS[0])
     shop.arrive(DAYS[0])
     assert shop.fill() == [(DAYS[0], True)]
-    run_id = shop.store.runs(comparison="shop", limit=1)[0].id
-    filled = {(each.segment, each.metric): each for each in shop.store.summaries(run_id)}
+    run_id = shop.store.history.runs(comparison="shop", limit=1)[0].id
+    filled = {(each.segment, each.metric): each for each in shop.store.history.summaries(run_id)}
 
     result = shop.run(DAYS[0])
 
     assert result.is_labelled
-    assert {(each.segment, each.metric): each for each in shop.store.summaries(run_id)} == filled
+    assert {(each.segment, each.metric): each for each in shop.store.history.summaries(run_id)} == filled
     assert_labelled(shop.store, DAYS[0])
     assert shop.fill() == []
 
@@ -274,8 +274,10 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, data
 
     with Daemon(config, clock=clock) as daemon:
         daemon.start()
-        await_true(lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.runs(comparison="shop", limit=9)))
+        await_true(
+            lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9))
+        )
 
     assert_labelled(store, DAYS[0])
-    assert [run.slot for run in store.unlabelled("shop", since=DAYS[0])] == [DAYS[1]]
+    assert [run.slot for run in store.runs.awaiting_relevance("shop", since=DAYS[0])] == [DAYS[1]]
     store.close()

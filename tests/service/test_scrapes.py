@@ -117,7 +117,7 @@ class World:
     def is_ended(self, comparison: str) -> bool:
         store = open_store(self.url, create=False)
         try:
-            return any(run.status is not RunStatus.RUNNING for run in store.runs(comparison=comparison, limit=1))
+            return any(run.status is not RunStatus.RUNNING for run in store.history.runs(comparison=comparison, limit=1))
         finally:
             store.close()
 

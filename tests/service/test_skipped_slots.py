@@ -17,9 +17,13 @@ MINUTE = timedelta(minutes=1)
 
 @dataclass
 class Stored:
-    """A store that remembers the last slot alone."""
+    """Runs of which the last slot alone is known."""
 
     last: datetime | None = START
+
+    @property
+    def runs(self) -> "Stored":
+        return self
 
     def last_slot(self, _name: str) -> datetime | None:
         return self.last

@@ -54,7 +54,7 @@ class World:
         self.restart()
 
     def restart(self) -> None:
-        self.staleness = StalenessMonitor(store=self.store, clock=self.clock)
+        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
 
     def look(self) -> bool:
         return self.staleness.look([self.watched], self.latest, ("hook",))
@@ -70,11 +70,11 @@ class World:
 
     def run(self, slot: datetime, status: RunStatus = RunStatus.OK) -> None:
         claim = claimed(self.store, slot)
-        assert self.store.finish(result(claim, status=status), receivers=())
-        self.latest = self.store.latest(("home-feed",))
+        assert self.store.runs.finish(result(claim, status=status), receivers=())
+        self.latest = self.store.history.latest(("home-feed",))
 
     def changes(self) -> tuple[Transition, ...]:
-        return self.store.transitions(comparison=None, limit=None)
+        return self.store.alerts.transitions(comparison=None, limit=None)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World) -> None:
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
-    assert world.store.outbox(world.clock.wall).keys() == {"hook"}
+    assert world.store.outbox.pending(world.clock.wall).keys() == {"hook"}
 
 
 def test_it_is_told_once_over_restarts(world: World) -> None:

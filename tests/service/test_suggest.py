@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from factories import SLOT, summary
+from factories import SLOT, changed, summary
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.model import Comparison, RunStatus, State, Summary
@@ -68,7 +68,7 @@ def measured(mean: float, **changes: Any) -> Summary:
 def put(store: SqlStore, what: Comparison, day: int, *found: Summary, **changes: Any) -> None:
     claim = worked.claimed(store, SLOT + day * DAY, config_hash=what.config_hash)
     result = worked.result(claim, summaries=found, config_hash=what.config_hash, scores=None, evidence=(), **changes)
-    assert store.finish(result, receivers=())
+    assert store.runs.finish(result, receivers=())
 
 
 def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) -> None:
@@ -77,7 +77,7 @@ def fill(store: SqlStore, what: Comparison, means: list[float] | None = None) ->
 
 
 def propose(what: Comparison, store: SqlStore, **changes: Any) -> Suggestion:
-    (found,) = suggest_thresholds(what, store, **{"statistics": ["mean"], "interval": DAY, **changes})
+    (found,) = suggest_thresholds(what, store.history, **{"statistics": ["mean"], "interval": DAY, **changes})
     return found
 
 
@@ -98,8 +98,8 @@ def test_the_threshold_is_students_t_limit_at_the_share_of_the_budget_rounded_aw
 def test_more_looks_and_a_lower_rate_widen_every_threshold(what: Comparison, store: SqlStore) -> None:
     fill(store, what)
     alone = propose(what, store).rule.threshold
-    among, _ = suggest_thresholds(what, store, statistics=["mean", "p05"], interval=DAY)
-    rare = propose(replace(what, runs_a_false_page=900.0), store)
+    among, _ = suggest_thresholds(what, store.history, statistics=["mean", "p05"], interval=DAY)
+    rare = propose(changed(what, runs_a_false_page=900.0), store)
 
     assert among.rule.threshold < alone
     assert rare.rule.threshold < alone
@@ -150,7 +150,7 @@ def test_a_history_too_short_for_the_rate_says_what_it_could_promise(what: Compa
     assert found.obstacle is not None
     assert found.obstacle.startswith("6 healthy runs are too few for one false page in 90 days: at best one in ")
     best = float(found.obstacle.rpartition("one in ")[2].removesuffix(" days"))
-    easier = propose(replace(what, runs_a_false_page=best * 0.9), store)
+    easier = propose(changed(what, runs_a_false_page=best * 0.9), store)
     assert easier.obstacle is None
     assert easier.rule.threshold > -1.0
 
@@ -172,7 +172,7 @@ def test_a_statistic_that_was_not_summarized_is_said_so(what: Comparison, store:
 def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparison, store: SqlStore) -> None:
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(mean), *(measured(mean / 2, segment=f"country={each}") for each in ("DE", "UK")))
-    found = suggest_thresholds(what, store, statistics=["mean"], segments=["each"], interval=DAY)
+    found = suggest_thresholds(what, store.history, statistics=["mean"], segments=["each"], interval=DAY)
 
     assert [each.segment for each in found] == ["all", "country=DE", "country=UK"]
     limits = [each.rule.threshold for each in found]
@@ -183,7 +183,7 @@ def test_each_segment_has_its_own_threshold_and_shares_the_budget(what: Comparis
 def test_a_distance_gets_a_threshold_above(what: Comparison, store: SqlStore) -> None:
     for day, mean in enumerate(MEANS):
         put(store, what, day, measured(20 - 10 * mean, metric="kendall_distance"))
-    (found,) = suggest_thresholds(what, store, statistics=["mean"], interval=DAY)
+    (found,) = suggest_thresholds(what, store.history, statistics=["mean"], interval=DAY)
 
     assert found.rule.direction == "above"
     assert found.rule.threshold > 15
@@ -246,7 +246,7 @@ def known(store: SqlStore, what: Comparison, wander: float, runs: int = 200) -> 
 
 def test_what_is_known_of_a_series_is_what_it_was_made_with(what: Comparison, store: SqlStore) -> None:
     known(store, what, wander=0.03, runs=100)
-    found = read_plan_inputs(what, store, None, "all")
+    found = read_plan_inputs(what, store.history, None, "all")
 
     assert found.sd == pytest.approx(0.3)
     assert found.wander == pytest.approx(0.03, rel=0.25)

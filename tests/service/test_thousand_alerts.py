@@ -137,7 +137,7 @@ def looping(store: SqlStore, entries: Sequence[ReceiverOptions], counts: Counts)
     return [
         DeliveryLoop(
             sender=OutboxSender(
-                store=store, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
+                outbox=store.outbox, receiver=each, clock=SystemClock(), publisher=publisher, owner=each.name, draw=lambda: 0.02
             )
         )
         for each in open_receivers(entries, external_url="http://rankwatch.test:29108")
@@ -216,7 +216,7 @@ def test_a_thousand_alerts_are_one_message_and_starve_nobody_while_one_receiver_
     assert sorted(world.pagerduty.alerts.values()) == ["triggered", "triggered"]
     assert len(world.hanging.requests) >= 1
     assert world.counts.sent("hanging") == 0
-    assert world.store.outbox(datetime.now(UTC))["hanging"][0] == IN_ALL
+    assert world.store.outbox.pending(datetime.now(UTC))["hanging"][0] == IN_ALL
 
     took = world.run(0.9)
     bodies = {name: sent[len(bodies[name]) :] for name, sent in world.bodies().items()}
@@ -243,7 +243,7 @@ def test_storing_and_telling_a_thousand_alerts_takes_few_statements(tmp_path: Pa
         store = stack.enter_context(closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)))
         (receiver,) = open_receivers([entry], external_url="http://rankwatch.test:29108")
         stack.callback(receiver.close)
-        outlet = OutboxSender(store=store, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
+        outlet = OutboxSender(outbox=store.outbox, receiver=receiver, clock=SystemClock(), publisher=publisher, owner="me")
         for mean in (0.1, 0.9):
             slot = datetime.now(UTC)
 

@@ -19,6 +19,8 @@ from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from servers.recommender import Recommender, recommender  # noqa: F401 - a fixture
 from service.lists_world import SIMILAR, write_config, write_lists, write_world
 
+pytestmark = pytest.mark.early
+
 LEASE_S = 8
 
 # At each commit under a lease: which epoch wrote, and which epoch was in force at that moment.
@@ -55,7 +57,7 @@ def set_up_witness(url: str) -> None:
 
 def runs_of(url: str) -> tuple[Run, ...]:
     with closing(open_store(url, create=False)) as store:
-        return store.runs(comparison=None, limit=1000)
+        return store.history.runs(comparison=None, limit=1000)
 
 
 def finished(url: str) -> set[int]:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from monitor.model import CONDITION, Comparison, Condition, RuleKind, Severity
+from monitor.model import Comparison, Condition, ConditionRule, RuleKind, Severity
 from monitor.settings import to_comparison
 from settings.minimal import Load
 
 
 def of_conditions(what: Comparison) -> dict[str, tuple[object, ...]]:
     return {
-        rule.alert: (rule.statistic, rule.for_runs, rule.severity, rule.segments)
-        for rule in what.rules
-        if rule.kind is RuleKind.CONDITION
+        rule.alert: (rule.condition, rule.for_runs, rule.severity, rule.segments)
+        for rule in what.judging.rules
+        if isinstance(rule, ConditionRule)
     }
 
 
@@ -23,8 +23,8 @@ def test_rules_on_conditions_are_there_unless_told_otherwise(load_text: Load, mi
         "TooFewUsers": (Condition.TOO_FEW, 3, Severity.INFO, "all"),
         "Stale": (Condition.STALE, 1, Severity.CRITICAL, "all"),
     }
-    assert {rule.metric for rule in what.rules} == {CONDITION}
-    assert (what.ignored, what.stale_after) == (frozenset(), 3)
+    assert {rule.kind for rule in what.judging.rules} == {RuleKind.CONDITION}
+    assert (what.judging.ignored, what.judging.stale_after) == (frozenset(), 3)
 
 
 def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all(load_text: Load, minimal: str) -> None:
@@ -43,21 +43,21 @@ def test_what_a_comparison_says_stands_key_by_key_over_what_is_said_for_all(load
         "RunFailing": (Condition.ERROR, 1, Severity.CRITICAL, "all"),
         "Stale": (Condition.STALE, 1, Severity.CRITICAL, "all"),
     }
-    assert what.rules[0].runbook_url == "https://runbooks.test/failing"
-    assert (what.ignored, what.stale_after) == (frozenset({Condition.NO_DATA}), 5)
+    assert what.judging.rules[0].runbook_url == "https://runbooks.test/failing"
+    assert (what.judging.ignored, what.judging.stale_after) == (frozenset({Condition.NO_DATA}), 5)
 
 
 def test_a_comparison_may_put_back_what_is_ignored_for_all(load_text: Load, minimal: str) -> None:
     text = f"conditions: {{no_data: {{policy: ignore, for: 7}}}}\n{minimal}    conditions: {{no_data: {{policy: alert}}}}\n"
     what = to_comparison(load_text(text).comparisons[0])
     assert of_conditions(what)["NoData"][1] == 7
-    assert what.ignored == frozenset()
+    assert what.judging.ignored == frozenset()
 
 
 def test_a_rule_of_its_name_takes_the_place_of_one_on_a_condition(load_text: Load, minimal: str) -> None:
     text = f"{minimal}    rules:\n      - {{alert: NoData, coverage: unpaired, above: 0.3}}\n"
     what = to_comparison(load_text(text).comparisons[0])
-    assert [rule.metric for rule in what.rules if rule.alert == "NoData"] == ["coverage"]
+    assert [rule.subject.metric for rule in what.judging.rules if rule.alert == "NoData"] == ["coverage"]
 
 
 @pytest.mark.parametrize(
@@ -72,11 +72,11 @@ def test_a_rule_is_a_dry_run_as_it_says_or_else_as_its_comparison_says(
     text = (
         f"{minimal}{whole}    default_rules: true\n    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2{own}}}\n"
     )
-    rules = to_comparison(load_text(text).comparisons[0]).rules
+    rules = to_comparison(load_text(text).comparisons[0]).judging.rules
     assert rules[0].is_dry_run == (wanted == "muted")
     assert {rule.is_dry_run for rule in rules[1:]} == {of_comparison == "true"}
 
 
 def test_a_held_resolve_is_asked_for_by_rule(load_text: Load, minimal: str) -> None:
     text = f"{minimal}    rules:\n      - {{alert: Low, metric: extended_tau, below: 0.2, resolve_after: 3}}\n"
-    assert to_comparison(load_text(text).comparisons[0]).rules[0].resolve_after == 3
+    assert to_comparison(load_text(text).comparisons[0]).judging.rules[0].resolve_after == 3

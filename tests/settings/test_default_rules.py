@@ -1,8 +1,8 @@
 """`rules: default`: the rules that need no numbers."""
 
-from monitor.model import COVERAGE, Direction, RuleKind
+from monitor.model import Direction, Learning, RuleKind, is_learned
 from monitor.settings import to_comparison
-from settings.minimal import Load, rules_on_drift
+from settings.minimal import Load, learning_of, limit_of, rules_on_drift
 
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'
 
@@ -10,41 +10,41 @@ RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}
 def test_the_pack_watches_mean_tail_shares_coverage_and_standstill(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
 
-    told = {rule.alert: (rule.metric, rule.statistic, rule.direction, rule.kind) for rule in found.rules}
-    assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, RuleKind.DROP)
-    assert told["SimilarityFalls"] == ("extended_tau", "mean", Direction.BELOW, RuleKind.TREND)
-    assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, RuleKind.DROP)
-    assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, RuleKind.DROP)
-    assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, RuleKind.TREND)
+    told = {rule.alert: (*rule.subject, rule.direction, learning_of(rule)) for rule in found.judging.rules}
+    assert told["SimilarityDropped"] == ("extended_tau", "mean", Direction.BELOW, Learning.DROP)
+    assert told["SimilarityFalls"] == ("extended_tau", "mean", Direction.BELOW, Learning.TREND)
+    assert told["TailDropped"] == ("extended_tau", "p05", Direction.BELOW, Learning.DROP)
+    assert told["UsersFar"] == ("extended_tau", "share_below(0)", Direction.ABOVE, Learning.DROP)
+    assert told["UsersVeryFarMore"] == ("extended_tau", "share_below(-0.5)", Direction.ABOVE, Learning.TREND)
     assert told["SimilarityDropped2"][0] == "rbo(p=0.9)"
-    assert told["ListsMissing"] == (COVERAGE, "missing(candidate)", Direction.ABOVE, RuleKind.DROP)
-    assert told["CandidateFrozen"][1:] == ("candidate", Direction.ABOVE, RuleKind.FROZEN)
+    assert told["ListsMissing"] == ("coverage", "missing(candidate)", Direction.ABOVE, Learning.DROP)
+    assert told["CandidateFrozen"] == ("frozen", "candidate", Direction.ABOVE, None)
     assert "BeyondNoise" not in told
-    assert {rule.segments for rule in found.rules if rule.kind not in (RuleKind.FROZEN, RuleKind.CONDITION)} == {"each"}
+    assert {rule.segments for rule in found.judging.rules if is_learned(rule)} == {"each"}
 
 
 def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
     without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
 
-    assert (found.keep_lists, found.arm_metrics[-1]) == (True, "self_churn")
-    assert not without.keep_lists
-    assert RuleKind.FROZEN not in {rule.kind for rule in without.rules}
-    assert "self_churn" not in without.arm_metrics
+    assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (True, "self_churn")
+    assert not without.measuring.keep_lists
+    assert RuleKind.STANDSTILL not in {rule.kind for rule in without.judging.rules}
+    assert "self_churn" not in without.measuring.arm_metrics
 
 
 def test_with_a_noise_floor_the_pack_watches_the_excess_over_it(load_text: Load, minimal: str) -> None:
     rules = rules_on_drift(load_text(f"{minimal}{RETRAIN}    rules: default\n").comparisons[0])
 
-    told = {rule.alert: (rule.metric, rule.direction, rule.kind) for rule in rules}
-    assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, RuleKind.DROP)
-    assert told["BeyondNoiseMore"] == ("over_floor(extended_tau)", Direction.ABOVE, RuleKind.TREND)
+    told = {rule.alert: (rule.subject.metric, rule.direction, learning_of(rule)) for rule in rules}
+    assert told["BeyondNoise"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.DROP)
+    assert told["BeyondNoiseMore"] == ("over_floor(extended_tau)", Direction.ABOVE, Learning.TREND)
 
 
 def test_a_measure_that_grows_as_lists_drift_apart_is_watched_on_its_other_side(load_text: Load, minimal: str) -> None:
     rules = rules_on_drift(load_text(f"{minimal}    metrics: [footrule_normalized]\n    rules: default\n").comparisons[0])
 
-    told = {rule.alert: (rule.statistic, rule.direction) for rule in rules}
+    told = {rule.alert: (rule.subject.statistic, rule.direction) for rule in rules}
     assert told["SimilarityDropped"] == ("mean", Direction.ABOVE)
     assert told["TailDropped"] == ("p95", Direction.ABOVE)
     assert "UsersFar" not in told
@@ -59,7 +59,7 @@ def test_the_pack_stands_beside_own_rules_and_gives_way_to_those_of_its_names(lo
     rules = rules_on_drift(load_text(text).comparisons[0])
 
     assert [rule.alert for rule in rules][:2] == ["Low", "TailDropped"]
-    assert [rule.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
+    assert [rule.subject.statistic for rule in rules if rule.alert == "TailDropped"] == ["p10"]
     assert "SimilarityDropped" in {rule.alert for rule in rules}
 
 
@@ -67,7 +67,7 @@ def test_metrics_that_await_relevance_are_not_judged(load_text: Load, minimal: s
     relevance = "    relevance: {file: {path: bought.csv, user: u, item: i}}\n"
     text = f"{minimal}{relevance}    metrics: [ndcg, overlap]\n    rules: default\n"
 
-    metrics = {rule.metric for rule in rules_on_drift(load_text(text).comparisons[0])}
+    metrics = {rule.subject.metric for rule in rules_on_drift(load_text(text).comparisons[0])}
     assert "overlap" in metrics
     assert not any(name.startswith("ndcg") for name in metrics)
 
@@ -82,19 +82,23 @@ def test_improvement_and_excess_are_watched_where_they_are_asked_for(load_text: 
 """
     rules = rules_on_drift(load_text(text).comparisons[0])
 
-    assert [(rule.metric, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
-        ("extended_tau", Direction.ABOVE, 1.0, 1.0),
-        ("extended_tau", Direction.BELOW, 0.0, 0.0),
+    assert [(rule.subject.metric, *limit_of(rule)) for rule in rules] == [
+        ("extended_tau", Direction.ABOVE, 1.0, Learning.DROP),
+        ("extended_tau", Direction.BELOW, 0.0, Learning.DROP),
         ("over_floor(extended_tau)", Direction.ABOVE, 0.1, 0.05),
         ("floor(rbo(p=0.9))", Direction.BELOW, 0.5, 0.5),
-        ("coverage", Direction.ABOVE, 1.0, 1.0),
+        ("coverage", Direction.ABOVE, 1.0, Learning.DROP),
     ]
 
 
 def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minimal: str) -> None:
     rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
 
-    jumps = {rule.statistic: rule.alert for rule in rules if rule.metric == COVERAGE and rule.kind is RuleKind.DROP}
+    jumps = {
+        rule.subject.statistic: rule.alert
+        for rule in rules
+        if rule.kind is RuleKind.COVERAGE and learning_of(rule) is Learning.DROP
+    }
     lacks = ("missing", "empty", "short", "duplicated", "failed")
     assert set(jumps) == {f"{lack}({arm})" for lack in lacks for arm in ("baseline", "candidate")}
 
@@ -102,5 +106,5 @@ def test_the_pack_knows_every_lack_of_lists_of_both_arms(load_text: Load, minima
 def test_what_one_run_finds_has_to_be_over_for_two_runs_and_what_many_found_for_one(load_text: Load, minimal: str) -> None:
     rules = rules_on_drift(load_text(f"{minimal}    rules: default\n").comparisons[0])
 
-    held = {(rule.kind, rule.resolve_after) for rule in rules}
-    assert held == {(RuleKind.DROP, 2), (RuleKind.TREND, 1), (RuleKind.FROZEN, 1)}
+    held = {(learning_of(rule), rule.resolve_after) for rule in rules}
+    assert held == {(Learning.DROP, 2), (Learning.TREND, 1), (None, 1)}

@@ -5,9 +5,9 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, RuleKind, SampleSize
+from monitor.model import Direction, Learning, SampleSize
 from monitor.settings import Cron, Every, config_hash, parse_settings, to_comparison, to_schedule
-from settings.minimal import Load, rules_on_drift
+from settings.minimal import Load, limit_of, rules_on_drift
 
 RULES = """    rules:
       - {alert: Low, metric: rbo, below: 0.6, resolve_above: 0.65, for: 2, labels: {team: 7}}
@@ -23,7 +23,7 @@ def test_rules_on_coverage_speak_of_the_candidate_unless_told(load_text: Load, m
 """
     rules = rules_on_drift(load_text(text).comparisons[0])
 
-    assert [(rule.metric, rule.statistic, rule.direction, rule.threshold, rule.resolve_at) for rule in rules] == [
+    assert [(*rule.subject, *limit_of(rule)) for rule in rules] == [
         ("coverage", "missing(candidate)", Direction.ABOVE, 0.02, 0.01),
         ("coverage", "failed(baseline)", Direction.ABOVE, 0.0, 0.0),
         ("coverage", "unpaired", Direction.ABOVE, 0.5, 0.5),
@@ -40,19 +40,19 @@ def test_rules_that_learn_watch_the_side_on_which_lists_drift_apart(load_text: L
 """
     found = to_comparison(load_text(text).comparisons[0])
 
-    assert [(rule.kind, rule.direction, rule.threshold) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
-        (RuleKind.DROP, Direction.BELOW, -1.0),
-        (RuleKind.TREND, Direction.ABOVE, 1.0),
-        (RuleKind.DROP, Direction.ABOVE, 1.0),
+    assert [limit_of(rule) for rule in rules_on_drift(load_text(text).comparisons[0])] == [
+        (Direction.BELOW, -1.0, Learning.DROP),
+        (Direction.ABOVE, 1.0, Learning.TREND),
+        (Direction.ABOVE, 1.0, Learning.DROP),
     ]
-    assert found.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
+    assert found.judging.runs_a_false_page == 30 * 24 * 4  # every 15 minutes
 
 
 def test_rules_say_side_threshold_and_recovery(load_text: Load, minimal: str) -> None:
     low, far = rules_on_drift(load_text(minimal + RULES).comparisons[0])
-    assert (low.metric, low.statistic, low.direction) == ("rbo(p=0.9)", "mean", Direction.BELOW)
-    assert (low.threshold, low.resolve_at, low.for_runs, low.labels) == (0.6, 0.65, 2, {"team": "7"})
-    assert (far.statistic, far.direction, far.threshold, far.resolve_at) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
+    assert (*low.subject, *limit_of(low)) == ("rbo(p=0.9)", "mean", Direction.BELOW, 0.6, 0.65)
+    assert (low.for_runs, low.labels) == (2, {"team": "7"})
+    assert (far.subject.statistic, *limit_of(far)) == ("share_below(0.3)", Direction.ABOVE, 0.2, 0.2)
     assert (far.segments, far.min_users, far.for_runs) == (("all",), 30, 1)
 
 
@@ -62,7 +62,9 @@ def test_a_threshold_of_zero_is_one(load_text: Load, minimal: str) -> None:
 
 
 def test_metrics_are_spelt_as_they_print(load_text: Load, minimal: str) -> None:
-    metrics = to_comparison(load_text(minimal + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").comparisons[0]).metrics
+    metrics = to_comparison(
+        load_text(minimal + "    metrics: [ rbo, 'rbo( p=0.80 )@5', overlap ]\n").comparisons[0]
+    ).measuring.metrics
     assert metrics == ("rbo(p=0.9)", "rbo(p=0.8)@5", "overlap")
     assert all(str(parse(metric)) == metric for metric in metrics)
 
@@ -76,7 +78,7 @@ def test_a_sample_is_fixed_unless_it_says_otherwise(
     load_text: Load, minimal: str, sample: str, size: SampleSize | None
 ) -> None:
     text = minimal.replace("user: id}}", f"user: id}}, sample: {sample}}}" if sample else "user: id}}")
-    assert to_comparison(load_text(text).comparisons[0]).sample == size
+    assert to_comparison(load_text(text).comparisons[0]).measuring.sample == size
 
 
 @pytest.mark.parametrize(
@@ -89,7 +91,9 @@ def test_a_sample_is_fixed_unless_it_says_otherwise(
 def test_the_deadline_is_ten_minutes_or_four_fifths_of_a_short_interval(
     load_text: Load, minimal: str, schedule: str, more: str, deadline: timedelta
 ) -> None:
-    assert to_comparison(load_text(minimal.replace("every: 15m", schedule) + more).comparisons[0]).deadline == deadline
+    assert (
+        to_comparison(load_text(minimal.replace("every: 15m", schedule) + more).comparisons[0]).measuring.deadline == deadline
+    )
 
 
 def test_the_schedule_is_that_of_every_or_of_cron_in_its_zone(load_text: Load, minimal: str) -> None:
@@ -161,8 +165,8 @@ def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_
 
 def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(minimal).comparisons[0])
-    assert found.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
-    assert (found.catalogue_size, found.keep_lists, found.relevance_within) == (None, False, None)
+    assert found.measuring.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
+    assert (found.measuring.catalogue_size, found.measuring.keep_lists, found.measuring.relevance_within) == (None, False, None)
 
 
 @pytest.mark.parametrize(
@@ -178,18 +182,20 @@ def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Lo
     ],
 )
 def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: bool) -> None:
-    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).keep_lists is kept
+    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).measuring.keep_lists is kept
 
 
 def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str) -> None:
     for text, days in ((RELEVANCE, 7), (RELEVANCE.removesuffix("}") + ", within: 36h}", 1.5)):
         found = to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0])
-        assert found.relevance_within == timedelta(days=days)
+        assert found.measuring.relevance_within == timedelta(days=days)
 
 
 def test_relevance_is_asked_for_at_once_or_as_told(load_text: Load, minimal: str) -> None:
     for text, days in ((RELEVANCE, 0), (RELEVANCE.removesuffix("}") + ", after: 2d}", 2)):
-        assert to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0]).relevance_after == timedelta(days=days)
+        assert to_comparison(load_text(f"{minimal}    {text}\n").comparisons[0]).measuring.relevance_after == timedelta(
+            days=days
+        )
 
 
 def test_a_run_may_not_stop_waiting_before_it_asks(load_text: Load, minimal: str) -> None:
@@ -210,5 +216,12 @@ def test_metrics_may_be_measured_and_judged_once_what_they_need_is_given(load_te
       - {{alert: C, metric: "rbo(top=10, share=0.86)", statistic: share_below(0.3), above: 0.2}}
 """
     found = to_comparison(load_text(text).comparisons[0])
-    assert [rule.metric for rule in found.rules[:3]] == [found.metrics[1], found.metrics[2], found.metrics[0]]
-    assert (found.arm_metrics, found.catalogue_size) == (("mean_popularity", "score_shift", "novelty"), 4000)
+    assert [rule.subject.metric for rule in found.judging.rules[:3]] == [
+        found.measuring.metrics[1],
+        found.measuring.metrics[2],
+        found.measuring.metrics[0],
+    ]
+    assert (found.measuring.arm_metrics, found.measuring.catalogue_size) == (
+        ("mean_popularity", "score_shift", "novelty"),
+        4000,
+    )

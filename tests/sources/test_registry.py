@@ -2,7 +2,9 @@
 
 import importlib
 import pkgutil
+import tomllib
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,10 @@ def test_what_a_reader_opens_can_be_imported(reader: Reader) -> None:
 def test_every_setting_of_a_source_says_whether_it_enters_the_hash(options: type[Options]) -> None:
     entering = {name for name, field in options.model_fields.items() if NOT_IN_HASH not in field.metadata}
     assert entering == HASHED[options.__name__]
+
+
+def test_import_linter_keeps_every_kind_apart_from_the_others() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = {each["name"]: each for each in project["tool"]["importlinter"]["contracts"]}
+    apart = contracts["one source never imports another"]["modules"]
+    assert {name.rpartition(".")[2] for name in apart} == set(SOURCES)

@@ -38,6 +38,6 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
     with postgres.database.write() as connection:
         for table in reversed(metadata.sorted_tables):
             connection.execute(table.delete())  # with so few rows faster than TRUNCATE, which makes new files
-        for partition in partitions.read(connection):  # each test's runs divide themselves
+        for partition in partitions.read_partitions(connection):  # each test's runs make their own
             connection.execute(text(f"DROP TABLE {partition.name}"))
     yield postgres

@@ -9,7 +9,7 @@ import factories
 from factories import SLOT
 from monitor.model import AlertState, State
 from monitor.storage import SqlStore
-from monitor.storage.alert_states import admit, watch_of
+from monitor.storage.alert_states import admit, key_of
 from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run, state
 
 
@@ -17,9 +17,9 @@ def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> N
     first, second = fired(segment="b"), fired(segment="a", labels={"team": "ranking", "n": "1"}, runbook_url=None, value=None)
     run(store, SLOT, first, second)
 
-    assert store.alert_states("home-feed") == (second[0], first[0])
-    assert store.transitions(comparison="home-feed", limit=None) == (first[1], second[1])
-    assert store.alert_states("search") == ()
+    assert store.alerts.states("home-feed") == (second[0], first[0])
+    assert store.alerts.transitions(comparison="home-feed", limit=None) == (first[1], second[1])
+    assert store.alerts.states("search") == ()
 
 
 def test_an_older_or_equal_slot_never_moves_a_state(store: SqlStore) -> None:
@@ -29,7 +29,7 @@ def test_an_older_or_equal_slot_never_moves_a_state(store: SqlStore) -> None:
     run(store, SLOT, (state(judged_slot=SLOT, reason="late"), None))
     run(store, SLOT + HOUR, (state(judged_slot=SLOT + HOUR, reason="again"), None))
 
-    assert store.alert_states("home-feed") == (newer,)
+    assert store.alerts.states("home-feed") == (newer,)
 
 
 def test_a_newer_slot_moves_a_state(store: SqlStore) -> None:
@@ -38,7 +38,7 @@ def test_a_newer_slot_moves_a_state(store: SqlStore) -> None:
 
     run(store, SLOT + HOUR, (newer, None))
 
-    assert store.alert_states("home-feed") == (newer,)
+    assert store.alerts.states("home-feed") == (newer,)
 
 
 def test_a_transition_judged_on_an_older_state_is_left_out_with_its_state(store: SqlStore) -> None:
@@ -48,8 +48,8 @@ def test_a_transition_judged_on_an_older_state_is_left_out_with_its_state(store:
 
     run(store, SLOT + HOUR, second, receivers=("hook",))
 
-    assert store.alert_states("home-feed") == (first[0],)
-    assert store.transitions(comparison=None, limit=None) == (first[1],)
+    assert store.alerts.states("home-feed") == (first[0],)
+    assert store.alerts.transitions(comparison=None, limit=None) == (first[1],)
 
 
 def test_a_quiet_verdict_judged_before_a_firing_was_stored_does_not_wipe_it_out(store: SqlStore) -> None:
@@ -58,7 +58,7 @@ def test_a_quiet_verdict_judged_before_a_firing_was_stored_does_not_wipe_it_out(
 
     run(store, SLOT + HOUR, (state(judged_slot=SLOT + HOUR), None))
 
-    assert store.alert_states("home-feed") == (firing[0],)
+    assert store.alerts.states("home-feed") == (firing[0],)
 
 
 def test_a_firing_that_was_retired_meanwhile_is_not_brought_back(store: SqlStore) -> None:
@@ -66,15 +66,15 @@ def test_a_firing_that_was_retired_meanwhile_is_not_brought_back(store: SqlStore
 
     run(store, SLOT + HOUR, (replace(lasting, judged_slot=SLOT + HOUR), None))
 
-    assert store.alert_states("home-feed") == ()
+    assert store.alerts.states("home-feed") == ()
 
 
 def test_a_transition_is_stored_once_however_often_its_slot_runs(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     run(store, SLOT, fired(SLOT), receivers=("hook", "pager"))
 
-    assert len(store.transitions(comparison=None, limit=None)) == 1
-    assert store.outbox(SLOT) == {"hook": (1, 0.0)}
+    assert len(store.alerts.transitions(comparison=None, limit=None)) == 1
+    assert store.outbox.pending(SLOT) == {"hook": (1, 0.0)}
 
 
 def test_transitions_are_the_newest_ones_in_the_order_they_were_stored(store: SqlStore) -> None:
@@ -83,9 +83,9 @@ def test_transitions_are_the_newest_ones_in_the_order_they_were_stored(store: Sq
     run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]))
     run(store, SLOT - HOUR, fired(SLOT - HOUR, comparison="search"), comparison="search")
 
-    told = [(change.comparison, change.to_state.value) for change in store.transitions(comparison=None, limit=2)]
+    told = [(change.comparison, change.to_state.value) for change in store.alerts.transitions(comparison=None, limit=2)]
     assert told == [("home-feed", "quiet"), ("search", "firing")]
-    assert len(store.transitions(comparison="home-feed", limit=None)) == 2
+    assert len(store.alerts.transitions(comparison="home-feed", limit=None)) == 2
 
 
 def test_firing_is_the_start_of_each_firing_that_lasts(store: SqlStore) -> None:
@@ -95,30 +95,30 @@ def test_firing_is_the_start_of_each_firing_that_lasts(store: SqlStore) -> None:
     new = fired(SLOT + 2 * HOUR)
     run(store, SLOT + 2 * HOUR, new, (replace(other[0], judged_slot=SLOT + 2 * HOUR), None))
 
-    assert store.firing() == (other[1], new[1])
+    assert store.alerts.firing() == (other[1], new[1])
 
 
 def test_what_no_receiver_was_to_hear_of_fires_and_ends_unannounced(store: SqlStore) -> None:
     silent = fired(SLOT)
     run(store, SLOT, silent, receivers=())
-    assert store.firing() == (silent[1],)
+    assert store.alerts.firing() == (silent[1],)
 
     run(store, SLOT + HOUR, resolved(SLOT + HOUR, silent[0]), receivers=("hook",))
 
-    assert store.outbox(SLOT + HOUR) == {}
+    assert store.outbox.pending(SLOT + HOUR) == {}
 
 
 def test_retiring_removes_the_state_and_owes_its_end(store: SqlStore) -> None:
     firing, kept = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, kept, receivers=("hook",))
-    store.record(*(note(each, SLOT) for each in lease(store, SLOT)))
+    store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
     _, end = resolved(SLOT + HOUR, firing[0])
 
-    store.retire([end], receivers=("hook",))
+    store.alerts.retire([end], receivers=("hook",))
 
-    assert store.all_alert_states() == (kept[0],)
-    assert store.firing() == (kept[1],)
-    assert store.transitions(comparison=None, limit=1) == (end,)
+    assert store.alerts.states() == (kept[0],)
+    assert store.alerts.firing() == (kept[1],)
+    assert store.alerts.transitions(comparison=None, limit=1) == (end,)
     assert [delivery.transition for delivery in lease(store, SLOT + HOUR)] == [end]
 
 
@@ -126,18 +126,18 @@ def test_retiring_twice_ends_a_firing_once(store: SqlStore) -> None:
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=("hook",))
 
-    store.retire([resolved(SLOT + HOUR, firing[0])[1]], receivers=("hook",))
-    store.retire([resolved(SLOT + 2 * HOUR, firing[0])[1]], receivers=("hook",))
+    store.alerts.retire([resolved(SLOT + HOUR, firing[0])[1]], receivers=("hook",))
+    store.alerts.retire([resolved(SLOT + 2 * HOUR, firing[0])[1]], receivers=("hook",))
 
-    assert [change.to_state for change in store.transitions(comparison=None, limit=None)] == [State.FIRING, State.QUIET]
-    assert store.outbox(SLOT + HOUR) == {"hook": (2, 3600.0)}
+    assert [change.to_state for change in store.alerts.transitions(comparison=None, limit=None)] == [State.FIRING, State.QUIET]
+    assert store.outbox.pending(SLOT + HOUR) == {"hook": (2, 3600.0)}
 
 
 def test_all_alert_states_are_those_of_every_comparison(store: SqlStore) -> None:
     run(store, SLOT, (state(), None))
     run(store, SLOT, (state(comparison="search"), None), comparison="search")
 
-    assert [item.comparison for item in store.all_alert_states()] == ["home-feed", "search"]
+    assert [item.comparison for item in store.alerts.states()] == ["home-feed", "search"]
 
 
 def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) -> None:
@@ -145,8 +145,8 @@ def test_only_starts_and_ends_of_firings_are_owed_to_receivers(store: SqlStore) 
     waits = factories.transition(slot=SLOT, from_state=State.QUIET, to_state=State.PENDING, dedup_key=None)
     run(store, SLOT, (pending, waits), receivers=("hook",))
 
-    assert store.outbox(SLOT) == {}
-    assert store.transitions(comparison=None, limit=None) == (waits,)
+    assert store.outbox.pending(SLOT) == {}
+    assert store.alerts.transitions(comparison=None, limit=None) == (waits,)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one(
         key = "key" if where is State.FIRING else None
         return state(state=where, dedup_key=key, judged_slot=SLOT + slot_hours * HOUR)
 
-    stored = {} if before is None else {watch_of(at(before, 0)): at(before, 0)}
+    stored = {} if before is None else {key_of(at(before, 0)): at(before, 0)}
     causes = [factories.transition(from_state=cause_from, to_state=after)] if cause_from else []
 
     states, changes = admit(stored, [at(after, 1)], causes)
@@ -186,7 +186,7 @@ def test_a_state_is_admitted_when_it_follows_from_the_stored_one(
 
 def test_a_firing_under_another_key_does_not_follow() -> None:
     firing, _ = fired(SLOT)
-    stored = {watch_of(firing): firing}
+    stored = {key_of(firing): firing}
 
     assert admit(stored, [replace(firing, judged_slot=SLOT + HOUR, dedup_key="other")], []) == ([], [])
 
@@ -196,9 +196,9 @@ def test_a_run_judges_a_thousand_alerts_quickly_enough(store: SqlStore) -> None:
     claim = claimed(store)
     states, causes = tuple(move[0] for move in moves), tuple(move[1] for move in moves)
 
-    assert store.finish(result(claim, states=states, transitions=causes), receivers=("hook",))
+    assert store.runs.finish(result(claim, states=states, transitions=causes), receivers=("hook",))
 
-    assert store.outbox(SLOT + timedelta(seconds=7)) == {"hook": (1000, 7.0)}
+    assert store.outbox.pending(SLOT + timedelta(seconds=7)) == {"hook": (1000, 7.0)}
     assert len(lease(store, SLOT, limit=1000)) == 1000
 
 
@@ -215,8 +215,8 @@ def test_a_receiver_that_came_later_is_owed_the_start_of_a_firing_that_lasts(sto
 def test_what_is_owed_to_a_receiver_that_left_is_given_up_and_recorded(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT), receivers=("hook", "old"))
 
-    assert store.forget_receivers(known=("hook",), now=SLOT + HOUR) == 1
-    assert store.forget_receivers(known=("hook",), now=SLOT + HOUR) == 0
+    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 1
+    assert store.outbox.give_up_unknown(known=("hook",), now=SLOT + HOUR) == 0
 
-    assert set(store.outbox(SLOT + HOUR)) == {"hook"}
+    assert set(store.outbox.pending(SLOT + HOUR)) == {"hook"}
     assert lease(store, SLOT + HOUR, receiver="old") == ()

@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant
 from hypothesis.stateful import rule as step
 
 from alerts.test_conditions import condition
-from factories import SLOT, comparison, rule, summary
-from monitor.alerts import Staleness, evaluate_rules, judge_stale
+from factories import SLOT, comparison, evaluate, rule, summary
+from monitor.alerts import Staleness, judge_stale
 from monitor.model import Condition, Outcome, RunStatus, State, Summary, Transition
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, attempt, result
@@ -58,14 +58,13 @@ class Stored(RuleBasedStateMachine):
 
     def _judge(self, slot: datetime, found: str) -> dict[str, object]:
         status, summaries = FOUND[found]
-        states, transitions = evaluate_rules(
+        states, transitions = evaluate(
             self.comparison,
             slot=slot,
-            at=slot,
             status=status,
             run_reason=None if status is RunStatus.OK else "down",
             summaries=summaries,
-            states=self.store.alert_states("home-feed"),
+            states=self.store.alerts.states("home-feed"),
         )
         return {"status": status, "summaries": summaries, "states": states, "transitions": transitions}
 
@@ -73,7 +72,7 @@ class Stored(RuleBasedStateMachine):
         claim = attempt(self.store, slot, rerun=True)
         assert claim is not None
         plain = {"coverage": None, "scores": None, "evidence": ()}
-        assert self.store.finish(result(claim, **plain, **judged), receivers=("hook",))
+        assert self.store.runs.finish(result(claim, **plain, **judged), receivers=("hook",))
 
     @step(found=ANYTHING)
     def run_the_next_slot(self, found: str) -> None:
@@ -83,7 +82,7 @@ class Stored(RuleBasedStateMachine):
     @step(found=ANYTHING, back=st.integers(0, 4))
     def run_an_old_slot_again(self, found: str, back: int) -> None:
         slot = self.slot - back * HOUR
-        judged = {(state.alert, state.segment) for state in self.store.alert_states("home-feed") if state.judged_slot >= slot}
+        judged = {(state.alert, state.segment) for state in self.store.alerts.states("home-feed") if state.judged_slot >= slot}
         before = [change for change in self._told() if (change.alert, change.segment) in judged]
         self._finish(slot, self._judge(slot, found))
         assert [change for change in self._told() if (change.alert, change.segment) in judged] == before
@@ -98,24 +97,24 @@ class Stored(RuleBasedStateMachine):
 
     @step()
     def find_it_stale(self) -> None:
-        latest = self.store.latest(("home-feed",))
+        latest = self.store.history.latest(("home-feed",))
         last_ok = latest[0].last_ok_slot if latest else None
         now = self.slot + 9 * HOUR
         wait = Staleness(since=last_ok or SLOT, has_succeeded=last_ok is not None, overdue_at=now, seen_s=1.0, needed_s=1.0)
         for _ in range(2):
-            states, transitions = judge_stale(self.comparison, self.store.alert_states("home-feed"), wait, now)
-            self.store.judge(states, transitions, receivers=("hook",))
-        assert judge_stale(self.comparison, self.store.alert_states("home-feed"), wait, now) == ((), ())
+            states, transitions = judge_stale(self.comparison, self.store.alerts.states("home-feed"), wait, now)
+            self.store.alerts.store_states(states, transitions, receivers=("hook",))
+        assert judge_stale(self.comparison, self.store.alerts.states("home-feed"), wait, now) == ((), ())
 
     @step()
     def restart(self) -> None:
-        before = self.store.alert_states("home-feed"), self._told()
+        before = self.store.alerts.states("home-feed"), self._told()
         self.store.close()
         self.store = self._open()
-        assert (self.store.alert_states("home-feed"), self._told()) == before
+        assert (self.store.alerts.states("home-feed"), self._told()) == before
 
     def _told(self) -> tuple[Transition, ...]:
-        return self.store.transitions(comparison=None, limit=None)
+        return self.store.alerts.transitions(comparison=None, limit=None)
 
     @invariant()
     def firings_and_ends_take_turns_under_one_key(self) -> None:
@@ -132,7 +131,7 @@ class Stored(RuleBasedStateMachine):
     @invariant()
     def states_are_where_their_last_transitions_left_them(self) -> None:
         last = {(change.alert, change.segment): change for change in self._told()}
-        for state in self.store.alert_states("home-feed"):
+        for state in self.store.alerts.states("home-feed"):
             change = last.get((state.alert, state.segment))
             assert state.state is (change.to_state if change else State.QUIET)
             assert state.dedup_key == (change.dedup_key if change and state.state is State.FIRING else None)
@@ -142,13 +141,13 @@ class Stored(RuleBasedStateMachine):
         for change in self._told():
             if "not seen to recover" in change.reason:
                 assert change.to_state is State.QUIET
-        for state in self.store.alert_states("home-feed"):
+        for state in self.store.alerts.states("home-feed"):
             if "not seen to recover" in state.reason:
                 assert state.outcome not in (Outcome.OK, Outcome.BREACH)
 
     @invariant()
     def every_start_and_end_is_owed_once(self) -> None:
-        waiting = self.store.outbox(self.slot + timedelta(days=1))
+        waiting = self.store.outbox.pending(self.slot + timedelta(days=1))
         announced = [change for change in self._told() if change.is_announced]
         assert waiting.get("hook", (0, 0.0))[0] == len(announced)
 

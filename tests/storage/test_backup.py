@@ -24,8 +24,8 @@ def stored(url: str) -> list[int]:
 def restored(url: str) -> list[int]:
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
-        ids = sorted(found.id for found in store.runs(comparison=None, limit=9))
-        assert [len(store.worst_users(run_id, "extended_tau", 9)) for run_id in ids] == [3] * len(ids)
+        ids = sorted(found.id for found in store.history.runs(comparison=None, limit=9))
+        assert [len(store.history.worst_users(run_id, "extended_tau", 9)) for run_id in ids] == [3] * len(ids)
         run(store, SLOT + 9 * HOUR)
         return ids
 
@@ -36,7 +36,7 @@ def test_a_copy_of_sqlite_made_while_it_is_open_is_whole(tmp_path: Path, way: st
     url = f"sqlite:///{source}"
     ids = stored(url)
     with closing(open_store(url, create=False)) as store, closing(sqlite3.connect(source)) as reader:
-        store.ping()
+        store.maintenance.ping()
         if way == "VACUUM INTO":
             reader.execute("VACUUM INTO ?", [str(copy)])
         else:

@@ -19,39 +19,39 @@ SECOND = timedelta(seconds=1)
 def test_what_a_run_that_was_given_up_still_stores_is_refused_and_its_slot_is_free(store: SqlStore) -> None:
     hung = claimed(store)
 
-    assert store.abandon(hung, reason="it hung", at=SLOT + SECOND)
+    assert store.runs.abandon(hung, reason="it hung", at=SLOT + SECOND)
 
-    assert not store.finish(result(hung), receivers=())
-    store.release(hung)
-    (left,) = store.runs(comparison=None, limit=5)
+    assert not store.runs.finish(result(hung), receivers=())
+    store.runs.release(hung)
+    (left,) = store.history.runs(comparison=None, limit=5)
     assert (left.status, left.reason) == (RunStatus.ABANDONED, "it hung")
-    assert not store.abandon(hung, reason="again", at=SLOT + SECOND)
+    assert not store.runs.abandon(hung, reason="again", at=SLOT + SECOND)
     again = attempt(store, now=SLOT + SECOND)
     assert again is not None
-    assert store.finish(result(again), receivers=())
+    assert store.runs.finish(result(again), receivers=())
 
 
 def test_a_rerun_that_is_given_up_shows_its_earlier_results_again(store: SqlStore) -> None:
-    store.finish(result(claimed(store)), receivers=())
+    store.runs.finish(result(claimed(store)), receivers=())
     hung = claimed(store, rerun=True)
 
-    assert store.abandon(hung, reason="it hung", at=SLOT + SECOND)
+    assert store.runs.abandon(hung, reason="it hung", at=SLOT + SECOND)
 
-    (left,) = store.runs(comparison=None, limit=5)
+    (left,) = store.history.runs(comparison=None, limit=5)
     assert (left.status, left.reason) == (RunStatus.OK, None)
-    assert not store.finish(result(hung), receivers=())
+    assert not store.runs.finish(result(hung), receivers=())
 
 
 def test_what_is_at_work_here_is_never_taken_for_abandoned_whatever_the_clock_says(store: SqlStore) -> None:
     mine, other = claimed(store), claimed(store, comparison="search")
 
-    assert store.abandon_expired(SLOT + 9 * HOUR, sparing=[mine.run_id]) == 1
+    assert store.runs.abandon_expired(SLOT + 9 * HOUR, sparing=[mine.run_id]) == 1
 
-    assert {each.id: each.status for each in store.runs(comparison=None, limit=5)} == {
+    assert {each.id: each.status for each in store.history.runs(comparison=None, limit=5)} == {
         mine.run_id: RunStatus.RUNNING,
         other.run_id: RunStatus.ABANDONED,
     }
-    assert store.finish(result(mine), receivers=())
+    assert store.runs.finish(result(mine), receivers=())
 
 
 def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound(store: SqlStore) -> None:
@@ -61,33 +61,33 @@ def test_a_state_judged_ahead_of_time_is_moved_by_the_present_slot_once_rewound(
     end = resolved(SLOT, firing[0])
 
     run(store, SLOT, end)
-    assert [state.state for state in store.alert_states("home-feed")] == [State.FIRING]
-    store.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
-    (rewound,) = store.alert_states("home-feed")
+    assert [state.state for state in store.alerts.states("home-feed")] == [State.FIRING]
+    store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
+    (rewound,) = store.alerts.states("home-feed")
     assert (rewound.state, rewound.dedup_key) == (State.FIRING, firing[0].dedup_key)
     assert rewound.judged_slot < SLOT
     assert rewound.since <= SLOT
-    store.finish(result(claimed(store, rerun=True), states=(end[0],), transitions=(end[1],)), receivers=())
+    store.runs.finish(result(claimed(store, rerun=True), states=(end[0],), transitions=(end[1],)), receivers=())
 
-    assert [state.state for state in store.alert_states("home-feed")] == [State.QUIET]
+    assert [state.state for state in store.alerts.states("home-feed")] == [State.QUIET]
 
 
 def test_rewinding_leaves_what_was_judged_in_time_alone(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT))
-    before = store.alert_states("home-feed")
+    before = store.alerts.states("home-feed")
 
-    store.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
+    store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
 
-    assert store.alert_states("home-feed") == before
+    assert store.alerts.states("home-feed") == before
 
 
 def test_what_was_put_off_for_an_hour_is_due_once_rewound(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT), receivers=("hook",))
     (delivery,) = lease(store, SLOT)
-    store.record(note(delivery, SLOT, DeliveryStatus.PENDING, next_attempt_at=SLOT + HOUR))
+    store.outbox.record(note(delivery, SLOT, DeliveryStatus.PENDING, next_attempt_at=SLOT + HOUR))
 
     assert lease(store, SLOT + SECOND) == ()
-    store.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
+    store.alerts.rewind("home-feed", slot=SLOT, now=SLOT + SECOND)
 
     assert len(lease(store, SLOT + SECOND)) == 1
 
@@ -96,21 +96,21 @@ def test_a_run_of_a_slot_in_the_future_does_not_hide_the_present_one(store: SqlS
     for slot in (SLOT, SLOT + 5 * HOUR):
         run(store, slot)
 
-    assert [each.run.slot for each in store.latest(["home-feed"])] == [SLOT + 5 * HOUR]
-    assert [each.run.slot for each in store.latest(["home-feed"], until=SLOT + SECOND)] == [SLOT]
+    assert [each.run.slot for each in store.history.latest(["home-feed"])] == [SLOT + 5 * HOUR]
+    assert [each.run.slot for each in store.history.latest(["home-feed"], until=SLOT + SECOND)] == [SLOT]
 
 
 def test_a_probe_writes_and_changes_nothing(store: SqlStore) -> None:
-    store.probe()
-    store.ping()
+    store.maintenance.probe_write()
+    store.maintenance.ping()
 
 
 def test_connections_that_somebody_hangs_on_are_his_alone_after_a_renewal(store: SqlStore) -> None:
     with store.database.read():
         store.database.renew()
-        store.ping()
-        store.probe()
-    store.ping()
+        store.maintenance.ping()
+        store.maintenance.probe_write()
+    store.maintenance.ping()
 
 
 def test_every_error_is_told_before_it_is_raised(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_every_error_is_told_before_it_is_raised(tmp_path: Path) -> None:
     with closing(unopened_store(f"sqlite:///{tmp_path}/gone/x.db")) as store:
         store.database.on_error = told.append
         with pytest.raises(DatabaseError) as caught:
-            store.prepare(create=True)
+            store.maintenance.prepare(create=True)
     assert told == [caught.value]
     assert caught.value.trouble is DatabaseTrouble.DENIED
 
@@ -130,7 +130,7 @@ def test_a_database_that_may_not_be_written_fails_its_probe_though_it_can_be_rea
     with closing(open_store(f"sqlite:///{copy}", create=False)) as store:
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")
-        store.ping()
+        store.maintenance.ping()
         with pytest.raises(DatabaseError) as caught:
-            store.probe()
+            store.maintenance.probe_write()
         assert caught.value.trouble is DatabaseTrouble.READ_ONLY

@@ -82,10 +82,10 @@ def test_users_of_any_name_are_stored_and_found(store: SqlStore) -> None:
     claim = claimed(store)
     values = {name: float(number) for number, name in enumerate(names)}
 
-    assert store.finish(result(claim, scores=scores({"overlap": values})), receivers=())
+    assert store.runs.finish(result(claim, scores=scores({"overlap": values})), receivers=())
 
     for name, value in values.items():
-        (found,) = store.user_scores("home-feed", name, limit=5)
+        (found,) = store.history.user_scores("home-feed", name, limit=5)
         assert found.value == value
         assert found.user == name if len(name) < 500 else found.user.startswith(name[:60])
 
@@ -106,14 +106,14 @@ def test_names_and_texts_of_any_content_are_stored(store: SqlStore, name: str) -
         stage_seconds={name: 1.0},
         reason=name,
     )
-    assert store.finish(stored, receivers=(name,))
+    assert store.runs.finish(stored, receivers=(name,))
 
-    (latest,) = store.latest([comparison])
+    (latest,) = store.history.latest([comparison])
     assert (latest.run.comparison, latest.run.reason, latest.run.owner) == (comparison, name, name)
-    assert store.evidence(claim.run_id) == (item,)
-    (found,) = store.transitions(comparison=comparison, limit=None)
+    assert store.history.evidence(claim.run_id) == (item,)
+    (found,) = store.alerts.transitions(comparison=comparison, limit=None)
     assert (found.reason, found.labels, found.runbook_url) == (name, {name: name}, name)
-    assert store.firing() == (found,)
+    assert store.alerts.firing() == (found,)
     if len(name) < 500:
         assert (latest.summaries, latest.states) == ((summary,), (firing,))
 
@@ -121,7 +121,7 @@ def test_names_and_texts_of_any_content_are_stored(store: SqlStore, name: str) -
 def test_a_long_name_keeps_its_beginning(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT, segment="country=" + "x" * 10_000))
 
-    (state,) = store.alert_states("home-feed")
+    (state,) = store.alerts.states("home-feed")
     assert state.segment.startswith("country=xxxx")
     assert len(state.segment) == 125
 
@@ -130,7 +130,7 @@ def test_instants_come_back_in_utc_to_the_microsecond(store: SqlStore) -> None:
     slot = datetime(2024, 3, 31, 2, 30, 0, 123456, tzinfo=timezone(timedelta(hours=5, minutes=30)))
     claimed(store, slot)
 
-    found = store.last_slot("home-feed")
+    found = store.runs.last_slot("home-feed")
 
     assert found == slot
     assert found is not None
@@ -147,7 +147,7 @@ def test_instants_are_ordered_by_time_and_not_by_how_they_were_written(store: Sq
     claimed(store, east)
     claimed(store, SLOT)
 
-    assert [found.slot for found in store.runs(comparison=None, limit=2)] == [SLOT, east]
+    assert [found.slot for found in store.history.runs(comparison=None, limit=2)] == [SLOT, east]
 
 
 def test_names_sort_by_code_point(store: SqlStore) -> None:

@@ -37,7 +37,7 @@ def summary(**changes: Any) -> Summary:
 
 def stored(store: SqlStore, slot: datetime, *summaries: Summary, comparison: str = "home-feed", **changes: Any) -> int:
     claim = claimed(store, slot, comparison=comparison, rerun=True)
-    assert store.finish(result(claim, summaries=summaries, **changes), receivers=())
+    assert store.runs.finish(result(claim, summaries=summaries, **changes), receivers=())
     return claim.run_id
 
 
@@ -47,7 +47,7 @@ def days(store: SqlStore) -> list[Any]:
 
 
 def take_segments(store: SqlStore, *run_ids: int) -> None:
-    """As early deletion does for want of room."""
+    """As happens where `retention.summaries` was shorter before."""
     with store.database.write() as connection:
         for table in pruning.DETAILS:
             connection.execute(table.delete().where(table.c.run_id.in_(run_ids), table.c.segment != ALL))
@@ -130,8 +130,8 @@ def test_days_outlive_segments_and_runs_and_go_at_their_own_age(store: SqlStore)
 
     gone = prune(store, summaries=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert gone == {"coverage": 2, "statistics": 4, "summaries": 2}
-    first, *_ = store.runs(comparison=None, limit=9)[::-1]
-    assert [each.segment for each in store.summaries(first.id)] == ["all"]
+    first, *_ = store.history.runs(comparison=None, limit=9)[::-1]
+    assert [each.segment for each in store.history.summaries(first.id)] == ["all"]
     prune(store, runs=SLOT + 2 * DAY, now=SLOT + 3 * DAY)
     assert len(days(store)) == 3 * 2
     assert prune(store, daily=SLOT + DAY, now=SLOT + 3 * DAY) == {"daily": 2}
@@ -141,7 +141,7 @@ def test_segments_of_a_day_that_is_not_over_stay_whatever_their_age(store: SqlSt
     run_id = run(store, SLOT)
 
     assert prune(store, summaries=SLOT + DAY, now=SLOT + HOUR) == {}
-    assert len(store.summaries(run_id)) == 2
+    assert len(store.history.summaries(run_id)) == 2
 
 
 def test_days_left_over_by_a_roll_up_that_was_cut_off_are_added_up_the_next_time(
@@ -207,9 +207,9 @@ def test_a_label_that_comes_after_segments_went_early_adds_its_measures_and_take
     run_id = stored(store, SLOT, summary(), summary(segment="country=UK"))
     prune(store, now=SLOT + 3 * DAY)
     take_segments(store, run_id)
-    (found,) = store.runs(comparison=None, limit=1)
+    (found,) = store.history.runs(comparison=None, limit=1)
     ndcg = [summary(metric="ndcg", segment=segment) for segment in ("all", "country=UK")]
-    assert store.label(found, summaries=ndcg, scores=None, at=SLOT + 3 * DAY)
+    assert store.runs.store_relevance(found, summaries=ndcg, scores=None, at=SLOT + 3 * DAY)
 
     prune(store, now=SLOT + 4 * DAY)
 
@@ -242,7 +242,7 @@ def test_a_run_that_fails_when_it_is_run_again_is_taken_out_of_its_day(store: Sq
 
 def test_a_day_added_up_by_a_clock_that_was_ahead_is_made_anew_when_its_runs_have_come(store: SqlStore) -> None:
     stored(store, SLOT, summary())
-    prune(store, now=SLOT + 700 * DAY)
+    prune(store, now=SLOT + 9 * DAY)
     stored(store, SLOT + HOUR, summary(mean=0.7))
     stored(store, SLOT + DAY, summary())
 

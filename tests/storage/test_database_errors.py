@@ -106,7 +106,7 @@ def test_a_read_only_database_can_be_read_but_not_written(sqlite_file: Path) -> 
         with pytest.raises(DatabaseError, match="cannot be written: give this account write permission on the file"):
             attempt(store)
 
-        assert store.runs(comparison=None, limit=1) == ()
+        assert store.history.runs(comparison=None, limit=1) == ()
 
 
 def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
@@ -118,12 +118,12 @@ def test_a_full_disk_is_named_and_passes(sqlite_file: Path) -> None:
         broken = result(claim, reason="x" * 5_000_000)
 
         with pytest.raises(DatabaseError, match="cannot grow, the disk is full: free some space") as caught:
-            store.finish(broken, receivers=())
+            store.runs.finish(broken, receivers=())
 
         assert not caught.value.permanent
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA max_page_count = 1000000")
-        assert store.finish(result(claim), receivers=())
+        assert store.runs.finish(result(claim), receivers=())
 
 
 def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_damaged_file_is_named(sqlite_file: Path) -> None:
         closing(SqlStore(open_store_lazily(sqlite_file))) as store,
         pytest.raises(DatabaseError, match="is damaged: restore it"),
     ):
-        store.runs(comparison=None, limit=1)
+        store.history.runs(comparison=None, limit=1)
 
 
 def open_store_lazily(file: Path) -> Any:
@@ -193,7 +193,7 @@ def test_a_connection_that_was_cut_is_replaced(postgres_server: PostgresServer, 
             cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'rankwatch' AND datname = %s"
             assert admin.execute(cut, [postgres_url.rpartition("/")[2]]).fetchall()
 
-        assert store.last_slot("home-feed") == SLOT
+        assert store.runs.last_slot("home-feed") == SLOT
 
 
 def test_a_transaction_that_is_cut_leaves_nothing_and_may_be_tried_again(

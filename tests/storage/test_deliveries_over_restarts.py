@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from factories import SLOT, comparison, summary
+from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
-from monitor.alerts import assign_incidents, evaluate_rules
+from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryError, DeliveryTrouble
 from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment
 from monitor.pipeline.delivery import OutboxSender
@@ -23,7 +23,7 @@ from storage.worked import claimed, result
 MINUTE = timedelta(minutes=1)
 SEGMENTS = ("all", "a=1", "a=2")
 WATCHED = comparison(rules=(alert_rule(for_runs=1, segments="each"),))
-STANDS_FOR = ("somebody looks after it", "who stand for their segments", "to be told with the end of")
+STANDS_FOR = ("acknowledged", "which includes this segment", "waits for the end of")
 FAILURES = st.sampled_from(["refused", "killed after", "lost", "taken", "killed before", "down"])
 FATES = st.none() | FAILURES
 
@@ -104,7 +104,7 @@ class Told(RuleBasedStateMachine):
         return open_store(f"sqlite:///{self.folder / 'rankwatch.db'}", create=False)
 
     def _deliver(self) -> None:
-        parts: dict[str, Any] = {"clock": self, "publisher": Counted(), "receiver": self.receiver, "store": self.store}
+        parts: dict[str, Any] = {"clock": self, "publisher": Counted(), "receiver": self.receiver, "outbox": self.store.outbox}
         with suppress(KilledError):
             OutboxSender(owner=f"p:{self.process}", draw=lambda: 0.5, **parts).deliver_due()
             return
@@ -122,12 +122,12 @@ class Told(RuleBasedStateMachine):
     def _run(self, means: tuple[float, ...]) -> None:
         self.at += 15 * MINUTE
         found = tuple(summary(segment=segment, mean=mean) for segment, mean in zip(SEGMENTS, means, strict=True))
-        before = self.store.alert_states(WATCHED.name)
+        before = self.store.alerts.states(WATCHED.name)
         judged: dict[str, Any] = {"status": RunStatus.OK, "run_reason": None, "summaries": found, "states": before}
-        states, changes = assign_incidents(*evaluate_rules(WATCHED, slot=self.at, at=self.at, **judged), before)
+        states, changes = assign_incidents(*evaluate(WATCHED, slot=self.at, **judged), before)
         plain: dict[str, Any] = {"coverage": None, "scores": None, "evidence": (), "summaries": found}
         done = result(claimed(self.store, self.at), states=states, transitions=changes, **plain)
-        assert self.store.finish(done, receivers=("hook",))
+        assert self.store.runs.finish(done, receivers=("hook",))
 
     @rule(failures=st.lists(FAILURES, max_size=3))
     def deliver(self, failures: list[str]) -> None:
@@ -138,28 +138,28 @@ class Told(RuleBasedStateMachine):
     @rule(segment=st.sampled_from(SEGMENTS))
     def acknowledge(self, segment: str) -> None:
         self.at += MINUTE
-        self.store.acknowledge(WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at)
+        self.store.alerts.acknowledge(WATCHED.name, [("SimilarityLow", segment)], author="a", reason="a looks", at=self.at)
 
     @rule(segment=st.sampled_from(SEGMENTS))
     def resolve(self, segment: str) -> None:
         self.at += MINUTE
-        self.store.resolve(WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at)
+        self.store.alerts.resolve(WATCHED.name, [("SimilarityLow", segment)], reason="closed", at=self.at)
 
     @rule(matcher=st.sampled_from(["segment=all", "segment=~a=.*", "segment=~("]), minutes=st.integers(5, 60))
     def silence(self, matcher: str, minutes: int) -> None:
         said: dict[str, Any] = {"id": 0, "author": "a", "comment": "", "created_at": self.at, "starts_at": self.at}
-        self.store.add_silence(Silence(matchers=(matcher,), ends_at=self.at + minutes * MINUTE, **said))
+        self.store.alerts.add_silence(Silence(matchers=(matcher,), ends_at=self.at + minutes * MINUTE, **said))
 
     @rule()
     def restart(self) -> None:
         self.store.close()
         self.store, self.process = self._open(), self.process + 1
-        self.store.revive(self.at, receivers=("hook",))
+        self.store.outbox.retry_refused(self.at, receivers=("hook",))
 
     @rule(minutes=st.integers(-30, 30))
     def set_the_clock(self, minutes: int) -> None:
         """Not so far back that a slot comes again, which the service would say."""
-        newest = self.store.last_slot(WATCHED.name) or SLOT
+        newest = self.store.runs.last_slot(WATCHED.name) or SLOT
         self.at = max(newest, self.at + minutes * MINUTE)
 
     def teardown(self) -> None:
@@ -176,12 +176,12 @@ class Told(RuleBasedStateMachine):
         for _ in range(2):
             self.at += 90 * MINUTE
             self._deliver()
-        waiting = self.store.deliveries(receiver="hook", settled=0, limit=1000)
+        waiting = self.store.outbox.deliveries(receiver="hook", settled=0, limit=1000)
         assert {each.status for each in waiting} <= {DeliveryStatus.HELD}
         assert all(any(why in (each.reason or "") for why in STANDS_FOR) for each in waiting), waiting
         held = {each.transition.dedup_key for each in waiting if each.transition.is_start}
         late = [each.transition for each in waiting if each.transition.is_end]
-        lasting = [start for start in self.store.firing() if start.dedup_key not in held]
+        lasting = [start for start in self.store.alerts.firing() if start.dedup_key not in held]
         assert _keys(lasting) <= self.receiver.firing <= _keys(lasting) | _keys(late)
         assert _incidents(lasting) <= self.receiver.open <= _incidents(lasting) | _incidents(late)
 

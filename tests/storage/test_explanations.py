@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from monitor.model import (
     Expectation,
     Explanation,
     ExposedItem,
+    MemoryRequest,
     Part,
     PartMeans,
     RunStatus,
@@ -76,25 +77,30 @@ def stored(store: SqlStore, day: int, *, membership: float = 0.1, config_hash: s
     claim = worked.claimed(store, SLOT + day * DAY, config_hash=config_hash)
     split = replace(SPLIT, means=(replace(MEANS, membership=membership),))
     result = worked.result(claim, **{"config_hash": config_hash, "split": split, **changes})
-    assert store.finish(result, receivers=())
+    assert store.runs.finish(result, receivers=())
     return claim.run_id
 
 
+def splits(store: SqlStore, before: datetime, limit: int = 9) -> tuple[Split, ...]:
+    request = MemoryRequest(comparison="home-feed", config_hash="hash", before=before, splits=limit)
+    return store.history.memory_of(request).splits
+
+
 def past(store: SqlStore, day: int, limit: int = 10) -> list[float]:
-    found = store.splits("home-feed", config_hash="hash", before=SLOT + day * DAY, limit=limit)
+    found = splits(store, SLOT + day * DAY, limit)
     return [split.means[0].membership for split in found]
 
 
 def test_an_explanation_is_read_back_as_it_was_stored_and_shown_with_the_newest_run(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
-    assert store.explanation(run_id) == EXPLANATION
-    assert store.latest(["home-feed"])[0].explanation == EXPLANATION
-    assert store.explanation(run_id + 1) is None
+    assert store.history.explanation(run_id) == EXPLANATION
+    assert store.history.latest(["home-feed"])[0].explanation == EXPLANATION
+    assert store.history.explanation(run_id + 1) is None
 
 
 def test_what_is_no_finite_number_is_stored_as_nothing(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=replace(EXPLANATION, least=math.nan, most=math.inf))
-    found = store.explanation(run_id)
+    found = store.history.explanation(run_id)
     assert found is not None
     assert (found.least, found.most) == (None, None)
 
@@ -103,13 +109,13 @@ def test_an_explanation_of_another_version_counts_as_none(store: SqlStore) -> No
     run_id = stored(store, 0, explanation=EXPLANATION)
     with store.database.write() as connection:
         connection.execute(update(explanations).values(details={"metric": "extended_tau", "rises": [{"change": "teleported"}]}))
-    assert store.explanation(run_id) is None
-    assert store.latest(["home-feed"])[0].explanation is None
+    assert store.history.explanation(run_id) is None
+    assert store.history.latest(["home-feed"])[0].explanation is None
 
 
 def test_splits_are_read_back_as_they_were_stored_with_segments_of_which_nobody_was_compared(store: SqlStore) -> None:
     stored(store, 0, split=replace(SPLIT, means=(MEANS, NOBODY)))
-    (found,) = store.splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    (found,) = splits(store, SLOT + DAY)
     assert (found.metric, found.means[0], found.kinds) == ("extended_tau", MEANS, {"all": KINDS})
     assert (found.means[1].segment, found.means[1].asked, found.means[1].n) == ("activity=new", 2, 0)
     assert math.isnan(found.means[1].whole)
@@ -154,7 +160,7 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlSto
     run_id = stored(store, 0, explanation=EXPLANATION)
     gone = worked.prune(store, evidence=SLOT + DAY)
     assert gone == {"evidence": 2, "explanations": 1}
-    assert store.explanation(run_id) is None
+    assert store.history.explanation(run_id) is None
     assert past(store, 1) == [0.1]
     gone = worked.prune(store, runs=SLOT + DAY)
     assert gone["splits"] == 1
@@ -164,15 +170,15 @@ def test_explanations_go_with_the_evidence_and_splits_with_the_run(store: SqlSto
 def test_a_slot_run_again_has_the_newer_split_and_explanation_alone(store: SqlStore) -> None:
     run_id = stored(store, 0, explanation=EXPLANATION)
     claim = worked.claimed(store, SLOT, rerun=True)
-    assert store.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
-    assert store.explanation(run_id) is None
-    (found,) = store.splits("home-feed", config_hash="hash", before=SLOT + DAY, limit=9)
+    assert store.runs.finish(worked.result(claim, split=replace(SPLIT, metric="overlap")), receivers=())
+    assert store.history.explanation(run_id) is None
+    (found,) = splits(store, SLOT + DAY)
     assert found.metric == "overlap"
 
 
 def test_what_a_message_says_of_why_is_stored_with_the_transition(store: SqlStore) -> None:
     firing, cause = worked.fired(explanation="All of the drop: everywhere, items moved.")
     worked.run(store, SLOT, (firing, cause), receivers=("hook",))
-    assert [each.explanation for each in store.transitions(comparison=None, limit=None)] == [cause.explanation]
+    assert [each.explanation for each in store.alerts.transitions(comparison=None, limit=None)] == [cause.explanation]
     (delivery,) = worked.lease(store, SLOT + DAY)
     assert delivery.transition.explanation == cause.explanation

@@ -26,17 +26,17 @@ def counts(store: SqlStore) -> dict[str, int]:
 
 def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
     stored = result(claimed(store), states=(state(),))
-    assert store.finish(stored, receivers=())
+    assert store.runs.finish(stored, receivers=())
 
-    (latest,) = store.latest(["home-feed", "unknown"])
+    (latest,) = store.history.latest(["home-feed", "unknown"])
     assert latest.coverage == stored.coverage
     assert latest.summaries == stored.summaries
     assert latest.states == stored.states
     assert (latest.last_ok_slot, latest.last_ok_at) == (SLOT, SLOT + timedelta(seconds=9))
     run = latest.run
     assert (run.status, run.k, run.asked, run.paired, run.finished_at) == ("ok", 10, 5, 3, SLOT + timedelta(seconds=9))
-    assert store.evidence(run.id) == stored.evidence
-    assert store.summaries(run.id) == stored.summaries
+    assert store.history.evidence(run.id) == stored.evidence
+    assert store.history.summaries(run.id) == stored.summaries
     assert counts(store) == {
         "runs": 1,
         "stages": 2,
@@ -63,18 +63,18 @@ def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:
         evidence=(),
         stage_seconds={},
     )
-    assert store.finish(bare, receivers=("hook",))
+    assert store.runs.finish(bare, receivers=("hook",))
 
-    (latest,) = store.latest(["home-feed"])
+    (latest,) = store.history.latest(["home-feed"])
     assert (latest.run.status, latest.run.reason) == (RunStatus.FAILED, "no route")
     assert (latest.coverage, latest.summaries, latest.last_ok_slot, latest.last_ok_at) == (None, (), None, None)
 
 
 def test_a_summary_without_numbers_keeps_none(store: SqlStore) -> None:
     empty = factories.summary(n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
-    store.finish(result(claimed(store), summaries=(empty,)), receivers=())
+    store.runs.finish(result(claimed(store), summaries=(empty,)), receivers=())
 
-    assert store.latest(["home-feed"])[0].summaries == (empty,)
+    assert store.history.latest(["home-feed"])[0].summaries == (empty,)
 
 
 def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: SqlStore) -> None:
@@ -82,35 +82,35 @@ def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: Sq
         n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
-    store.finish(
+    store.runs.finish(
         result(
             claimed(store), summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(evidence(scores={"a": float("nan")}),)
         ),
         receivers=(),
     )
 
-    latest = store.latest(["home-feed"])[0]
+    latest = store.history.latest(["home-feed"])[0]
     (found,) = latest.summaries
     assert (found.n, found.mean, found.statistics) == (3, None, {"p05": 0.5})
     assert latest.run.asked == 3
-    assert store.evidence(latest.run.id)[0].scores == {"a": None}
+    assert store.history.evidence(latest.run.id)[0].scores == {"a": None}
 
 
 def test_running_a_slot_again_over_the_same_lists_leaves_the_same_rows(store: SqlStore) -> None:
     move = fired()
     run(store, SLOT, move, receivers=("hook",))
-    before, shown = counts(store), store.latest(["home-feed"])[0]
+    before, shown = counts(store), store.history.latest(["home-feed"])[0]
 
     run(store, SLOT, move, receivers=("hook",))
 
     assert counts(store) == before
-    after = store.latest(["home-feed"])[0]
+    after = store.history.latest(["home-feed"])[0]
     assert (after.summaries, after.coverage, after.states) == (shown.summaries, shown.coverage, shown.states)
     assert after.run.attempt == 2
 
 
 def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> None:
-    store.finish(result(claimed(store)), receivers=())
+    store.runs.finish(result(claimed(store)), receivers=())
     claim = claimed(store, rerun=True)
     only = factories.summary(mean=0.1, statistics={})
     smaller = result(
@@ -121,12 +121,12 @@ def test_a_rerun_replaces_what_the_earlier_attempt_stored(store: SqlStore) -> No
         coverage=None,
         stage_seconds={"pull": 2.0},
     )
-    store.finish(smaller, receivers=())
+    store.runs.finish(smaller, receivers=())
 
-    latest = store.latest(["home-feed"])[0]
-    assert (latest.summaries, latest.coverage, store.evidence(claim.run_id)) == ((only,), None, ())
-    assert [score.user for score in store.worst_users(claim.run_id, "overlap", 9)] == ["u7"]
-    assert store.worst_users(claim.run_id, "extended_tau", 9) == ()
+    latest = store.history.latest(["home-feed"])[0]
+    assert (latest.summaries, latest.coverage, store.history.evidence(claim.run_id)) == ((only,), None, ())
+    assert [score.user for score in store.history.worst_users(claim.run_id, "overlap", 9)] == ["u7"]
+    assert store.history.worst_users(claim.run_id, "extended_tau", 9) == ()
 
 
 def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> None:
@@ -135,19 +135,19 @@ def test_a_result_whose_claim_was_taken_over_stores_nothing(store: SqlStore) -> 
     before = counts(store)
 
     firing, cause = fired()
-    assert not store.finish(result(first, states=(firing,), transitions=(cause,)), receivers=("hook",))
+    assert not store.runs.finish(result(first, states=(firing,), transitions=(cause,)), receivers=("hook",))
 
     assert counts(store) == before
-    assert store.runs(comparison=None, limit=1)[0].status is RunStatus.RUNNING
-    assert store.finish(result(second), receivers=())
+    assert store.history.runs(comparison=None, limit=1)[0].status is RunStatus.RUNNING
+    assert store.runs.finish(result(second), receivers=())
 
 
 def test_a_late_result_of_an_abandoned_run_that_nobody_took_is_stored(store: SqlStore) -> None:
     claim = claimed(store)
-    store.abandon_expired(SLOT + HOUR)
+    store.runs.abandon_expired(SLOT + HOUR)
 
-    assert store.finish(result(claim), receivers=())
-    (shown,) = store.runs(comparison=None, limit=1)
+    assert store.runs.finish(result(claim), receivers=())
+    (shown,) = store.history.runs(comparison=None, limit=1)
     assert (shown.status, shown.reason) == (RunStatus.OK, None)
 
 
@@ -155,10 +155,10 @@ def test_finishing_twice_with_one_claim_changes_nothing(store: SqlStore) -> None
     """The answer to a commit may get lost; the caller then tries again."""
     firing, cause = fired()
     stored = result(claimed(store), states=(firing,), transitions=(cause,))
-    assert store.finish(stored, receivers=("hook",))
+    assert store.runs.finish(stored, receivers=("hook",))
     before = counts(store)
 
-    assert store.finish(stored, receivers=("hook",))
+    assert store.runs.finish(stored, receivers=("hook",))
 
     assert counts(store) == before
 
@@ -170,7 +170,7 @@ def test_a_result_that_breaks_half_way_leaves_nothing(store: SqlStore) -> None:
     firing, cause = fired()
 
     with pytest.raises(DatabaseError, match="refused a statement"):
-        store.finish(result(claim, summaries=(twice, twice), states=(firing,), transitions=(cause,)), receivers=("hook",))
+        store.runs.finish(result(claim, summaries=(twice, twice), states=(firing,), transitions=(cause,)), receivers=("hook",))
 
     assert counts(store) == before
     assert attempt(store, rerun=True) is None
@@ -183,22 +183,22 @@ def test_scores_that_break_half_way_leave_nothing(store: SqlStore) -> None:
     doubled = Scores(users=same.users.repeat(2), by_metric={"overlap": np.zeros(4)})
 
     with pytest.raises(DatabaseError, match="refused a statement"):
-        store.finish(result(claim, scores=doubled), receivers=())
+        store.runs.finish(result(claim, scores=doubled), receivers=())
 
     assert counts(store) == before
-    assert store.finish(result(claim), receivers=())
+    assert store.runs.finish(result(claim), receivers=())
 
 
 def test_latest_is_the_newest_finished_run_and_remembers_when_one_was_ok(store: SqlStore) -> None:
     run(store, SLOT)
-    store.finish(result(claimed(store, SLOT + HOUR), status=RunStatus.FAILED, reason="down", summaries=()), receivers=())
+    store.runs.finish(result(claimed(store, SLOT + HOUR), status=RunStatus.FAILED, reason="down", summaries=()), receivers=())
     claimed(store, SLOT + 2 * HOUR)
     run(store, SLOT - HOUR, comparison="search")
 
-    home, search = store.latest(["home-feed", "search"])
+    home, search = store.history.latest(["home-feed", "search"])
     assert (home.run.slot, home.run.status, home.last_ok_slot, home.first_slot) == (SLOT + HOUR, RunStatus.FAILED, SLOT, SLOT)
     assert (search.run.comparison, search.run.slot) == ("search", SLOT - HOUR)
-    assert store.latest([]) == ()
+    assert store.history.latest([]) == ()
 
 
 def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
@@ -208,9 +208,9 @@ def test_evidence_comes_worst_first_then_by_position(store: SqlStore) -> None:
         evidence(position=0),
     ]
     claim = claimed(store)
-    store.finish(result(claim, evidence=tuple(kept)), receivers=())
+    store.runs.finish(result(claim, evidence=tuple(kept)), receivers=())
 
-    assert store.evidence(claim.run_id) == (kept[2], kept[1], kept[0])
+    assert store.history.evidence(claim.run_id) == (kept[2], kept[1], kept[0])
 
 
 def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> None:
@@ -218,8 +218,8 @@ def test_every_reason_and_status_of_the_model_can_be_stored(store: SqlStore) -> 
 
     reasons = {(arm, reason): 1 for arm in Arm for reason in CoverageReason}
     row = CoverageRow(segment="all", asked=1, paired=0, reasons=reasons)
-    assert store.finish(result(claimed(store), coverage=Coverage(rows=(row, coverage().rows[1]))), receivers=())
+    assert store.runs.finish(result(claimed(store), coverage=Coverage(rows=(row, coverage().rows[1]))), receivers=())
 
-    found = store.latest(["home-feed"])[0].coverage
+    found = store.history.latest(["home-feed"])[0].coverage
     assert found is not None
     assert found.all == row

@@ -61,7 +61,7 @@ def run_out(store: SqlStore) -> None:
 def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
     """The store as the daemon has it that holds this lease."""
     own = SqlStore(copy.copy(store.database))
-    own.lead(taken, patience=patience, now=SLOT)
+    own.maintenance.lead(taken, patience=patience, now=SLOT)
     return own
 
 
@@ -82,7 +82,7 @@ def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlSt
     assert taken == Lease(holder="a:1", epoch=1, before=None)
     assert first.renew(taken)
     assert first.renew(taken)
-    assert under(store, taken).last_slot("home-feed") is None
+    assert under(store, taken).runs.last_slot("home-feed") is None
 
 
 def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore) -> None:
@@ -172,12 +172,12 @@ def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -
 
 WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
     "claim": lambda store, claim: attempt(store, claim.slot + HOUR),
-    "finish": lambda store, claim: store.finish(result(claim), receivers=()),
-    "release": lambda store, claim: store.release(claim),
-    "abandon_expired": lambda store, claim: store.abandon_expired(claim.slot + 9 * HOUR),
+    "finish": lambda store, claim: store.runs.finish(result(claim), receivers=()),
+    "release": lambda store, claim: store.runs.release(claim),
+    "abandon_expired": lambda store, claim: store.runs.abandon_expired(claim.slot + 9 * HOUR),
     "claim_deliveries": lambda store, claim: lease(store, claim.slot + HOUR),
-    "forget_receivers": lambda store, claim: store.forget_receivers(known=(), now=claim.slot),
-    "retire": lambda store, _: store.retire((), receivers=()),
+    "forget_receivers": lambda store, claim: store.outbox.give_up_unknown(known=(), now=claim.slot),
+    "retire": lambda store, _: store.alerts.retire((), receivers=()),
     "prune": lambda store, claim: prune(
         store, scores=claim.slot + 99 * HOUR, evidence=claim.slot + 99 * HOUR, runs=claim.slot + 99 * HOUR
     ),
@@ -216,7 +216,7 @@ def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStor
             connection.execute(text("UPDATE runs SET reason = 'half written'"))
             taken_over(postgres, first, second)
 
-    (left,) = postgres.runs(comparison=None, limit=1)
+    (left,) = postgres.history.runs(comparison=None, limit=1)
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
@@ -276,7 +276,7 @@ def test_whoever_takes_over_ends_open_transactions_of_older_epochs_and_no_others
             with _in_the_middle_of(doing, frozen):
                 new = taken_over(postgres, first, second)
                 began = time.monotonic()
-                assert leading.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
+                assert leading.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR) == {"home-feed": 1}
                 took_s = time.monotonic() - began
             frozen.execute(text("SELECT 1"))
 
@@ -332,16 +332,16 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     new = taken_over(store, first, second)
 
     own = SqlStore(copy.copy(store.database))
-    counts = own.lead(new, patience=LASTS, now=SLOT + HOUR)
+    counts = own.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR)
 
     assert counts == {"home-feed": 1}
-    found = {(each.comparison, each.slot): each for each in store.runs(comparison=None, limit=9)}
+    found = {(each.comparison, each.slot): each for each in store.history.runs(comparison=None, limit=9)}
     given_up = found["home-feed", SLOT]
     assert given_up.status is RunStatus.ABANDONED
     assert given_up.reason == "the daemon that ran it was stopped, frozen or cut off: another took over under epoch 2"
     assert found["home-feed", SLOT - HOUR].status is RunStatus.OK
     assert found["of-a-command", SLOT].status is RunStatus.RUNNING
-    assert store.holding("home-feed", SLOT - HOUR) is None
+    assert store.runs.held_claim("home-feed", SLOT - HOUR) is None
     assert claimed(own, SLOT, now=SLOT).attempt == 3  # one more than the abandoned one may still come with
 
 
@@ -367,23 +367,23 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
     new = taken_over(store, first, second)
     under(store, new)
     third = taken_over(store, second, first)
-    own.lead(third, patience=LASTS, now=SLOT)
+    own.maintenance.lead(third, patience=LASTS, now=SLOT)
 
-    assert not own.finish(result(stale), receivers=())
-    own.release(stale)
+    assert not own.runs.finish(result(stale), receivers=())
+    own.runs.release(stale)
 
-    (left,) = store.runs(comparison=None, limit=2)
+    (left,) = store.history.runs(comparison=None, limit=2)
     assert left.status is RunStatus.ABANDONED
 
 
 def test_a_standby_writes_nothing(store: SqlStore) -> None:
     own = SqlStore(copy.copy(store.database))
-    own.stand_by()
+    own.maintenance.stand_by()
 
     with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
         claimed(own)
-    own.probe()
-    assert store.runs(comparison=None, limit=1) == ()
+    own.maintenance.probe_write()
+    assert store.history.runs(comparison=None, limit=1) == ()
 
 
 def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None:
@@ -391,7 +391,7 @@ def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None
 
     run(store, SLOT)
 
-    assert store.last_slot("home-feed") == SLOT
+    assert store.runs.last_slot("home-feed") == SLOT
 
 
 def test_a_second_daemon_on_one_sqlite_file_is_told_who_has_it(tmp_path: Path) -> None:
@@ -447,20 +447,20 @@ def test_a_sqlite_file_that_is_swapped_under_the_daemon_is_not_written(tmp_path:
     with closing(open_store(f"sqlite:///{file}", create=True)) as store:
         leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
         taken = won(leases)
-        store.lead(taken, patience=LASTS, now=SLOT)
+        store.maintenance.lead(taken, patience=LASTS, now=SLOT)
         claimed(store)
         away = file.rename(tmp_path / "away.db")
         if how == "replaced":
             open_store(f"sqlite:///{file}", create=True).close()
 
         what = "was deleted or moved away" if how == "deleted" else "was replaced by another file"
-        for work in (store.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
+        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
             with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
                 work()
 
         assert file.exists() == (how == "replaced")
         if how == "deleted":
             away.replace(file)
-            store.ping()
+            store.maintenance.ping()
             assert leases.renew(taken)
         leases.close()

@@ -60,12 +60,12 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
     """Store an ok run that keeps its lists; its number."""
     claim = claimed(store, slot, rerun=True)
-    assert store.finish(result(claim, **{"lists": ONE, "catalogue_size": 7, **changes}), receivers=())
+    assert store.runs.finish(result(claim, **{"lists": ONE, "catalogue_size": 7, **changes}), receivers=())
     return claim.run_id
 
 
 def stored_run(store: SqlStore, run_id: int) -> Run:
-    return next(run for run in store.runs(comparison=None, limit=99) if run.id == run_id)
+    return next(run for run in store.history.runs(comparison=None, limit=99) if run.id == run_id)
 
 
 def with_lists(store: SqlStore) -> set[int]:
@@ -76,7 +76,7 @@ def with_lists(store: SqlStore) -> set[int]:
 def test_lists_come_back_as_they_were_kept(store: SqlStore) -> None:
     run_id = kept(store)
 
-    assert_same(store.kept_lists(run_id), ONE)
+    assert_same(store.history.kept_lists(run_id), ONE)
     assert stored_run(store, run_id).catalogue_size == 7
 
 
@@ -85,14 +85,14 @@ def test_text_scores_and_empty_lists_come_back_as_they_were_kept(store: SqlStore
     scored = replace(table, scores=np.array([0.5, np.nan]))
     odd = KeptLists(baseline=scored, candidate=table, segments={"all": np.array([0, 1]), "country=\u2400\u00e9": np.array([1])})
 
-    assert_same(store.kept_lists(kept(store, lists=odd)), odd)
+    assert_same(store.history.kept_lists(kept(store, lists=odd)), odd)
 
 
 def test_a_run_without_lists_has_none(store: SqlStore) -> None:
     run_id = kept(store, lists=None)
 
-    assert store.kept_lists(run_id) is None
-    assert store.kept_lists(12345) is None
+    assert store.history.kept_lists(run_id) is None
+    assert store.history.kept_lists(12345) is None
 
 
 @given(data=st.data())
@@ -157,9 +157,9 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
                 connection.execute(kept_lists.insert().values(run_id=run_id, arm=arm, part=part, payload=payload))
 
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
-        store.kept_lists(run_id)
+        store.history.kept_lists(run_id)
     with pytest.raises(DatabaseError, match="are damaged"):
-        store.last_lists("home-feed", before=SLOT + DAY)
+        store.history.last_lists("home-feed", before=SLOT + DAY)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
@@ -183,10 +183,10 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: 
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert store.last_lists("home-feed", before=SLOT) is None
-    assert_same(store.last_lists("home-feed", before=SLOT + HOUR), older)
-    assert_same(store.last_lists("home-feed", before=SLOT + DAY), ONE)
-    assert store.last_lists("other", before=SLOT + DAY) is None
+    assert store.history.last_lists("home-feed", before=SLOT) is None
+    assert_same(store.history.last_lists("home-feed", before=SLOT + HOUR), older)
+    assert_same(store.history.last_lists("home-feed", before=SLOT + DAY), ONE)
+    assert store.history.last_lists("other", before=SLOT + DAY) is None
 
 
 def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:
@@ -210,7 +210,7 @@ def test_lists_stay_while_relevance_may_come_and_the_newest_after_that(store: Sq
 
     assert left(SLOT + 2 * DAY) == set(ids)
     assert left(SLOT + 4 * DAY) == set(ids[2:])
-    assert left(SLOT + 99 * DAY) == set(ids[2:])
+    assert left(SLOT + 9 * DAY) == set(ids[2:])
     assert prune(store, lists=SLOT + 9 * DAY)["kept_lists"] == 2
     assert with_lists(store) == set()
 
@@ -228,9 +228,9 @@ def test_arm_scores_come_back_in_their_order_and_undefined_ones_as_none(store: S
     )
     run_id = kept(store, arm_scores=found)
 
-    assert store.arm_scores(run_id) == (found[0], replace(found[1], value=None), *found[2:])
-    assert store.latest(["home-feed"])[0].arm_scores == store.arm_scores(run_id)
-    assert store.arm_scores(999) == ()
+    assert store.history.arm_scores(run_id) == (found[0], replace(found[1], value=None), *found[2:])
+    assert store.history.latest(["home-feed"])[0].arm_scores == store.history.arm_scores(run_id)
+    assert store.history.arm_scores(999) == ()
 
 
 def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
@@ -241,8 +241,8 @@ def test_a_rerun_replaces_lists_arm_scores_and_labels(store: SqlStore) -> None:
     again = kept(store, lists=other, labels_until=SLOT + 2 * DAY, catalogue_size=8)
 
     assert again == run_id
-    assert_same(store.kept_lists(run_id), other)
-    assert store.arm_scores(run_id) == ()
+    assert_same(store.history.kept_lists(run_id), other)
+    assert store.history.arm_scores(run_id) == ()
     run = stored_run(store, run_id)
     assert (run.labelled_at, run.labels_until, run.catalogue_size) == (None, SLOT + 2 * DAY, 8)
 
@@ -257,11 +257,11 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -
     claimed(store, SLOT + 4 * HOUR, rerun=True)
     last = kept(store, SLOT + 5 * HOUR, **waits)
 
-    assert [run.id for run in store.unlabelled("home-feed", since=SLOT)] == [first, last]
-    assert [run.id for run in store.unlabelled("home-feed", since=SLOT + HOUR)] == [last]
-    assert store.unlabelled("other", since=SLOT) == ()
-    assert store.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
-    assert all(run.is_unlabelled for run in store.unlabelled("home-feed", since=SLOT))
+    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT)] == [first, last]
+    assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT + HOUR)] == [last]
+    assert store.runs.awaiting_relevance("other", since=SLOT) == ()
+    assert store.history.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
+    assert all(run.is_unlabelled for run in store.runs.awaiting_relevance("home-feed", since=SLOT))
 
 
 def relevant(**changes: Any) -> Any:
@@ -270,20 +270,20 @@ def relevant(**changes: Any) -> Any:
 
 def test_labels_are_added_beside_what_was_measured(store: SqlStore) -> None:
     run_id = kept(store, labels_until=SLOT + DAY)
-    before = store.summaries(run_id)
+    before = store.history.summaries(run_id)
     added = (relevant(), relevant(segment="activity=new", n=2))
 
-    done = store.label(
+    done = store.runs.store_relevance(
         stored_run(store, run_id), summaries=added, scores=scores({"ndcg": {"u1": 0.5, "u2": np.nan}}), at=SLOT + HOUR
     )
 
     assert done
-    assert store.summaries(run_id) == before + added
-    found = {(each.user, each.metric): each.value for each in store.user_scores("home-feed", "u1", limit=5)}
+    assert store.history.summaries(run_id) == before + added
+    found = {(each.user, each.metric): each.value for each in store.history.user_scores("home-feed", "u1", limit=5)}
     assert found == {("u1", "extended_tau"): -1.0, ("u1", "ndcg"): 0.5, ("u1", "rbo(p=0.9)"): 0.0}
-    assert [each.value for each in store.user_scores("home-feed", "u2", limit=5) if each.metric == "ndcg"] == [None]
+    assert [each.value for each in store.history.user_scores("home-feed", "u2", limit=5) if each.metric == "ndcg"] == [None]
     assert stored_run(store, run_id).labelled_at == SLOT + HOUR
-    assert store.unlabelled("home-feed", since=SLOT) == ()
+    assert store.runs.awaiting_relevance("home-feed", since=SLOT) == ()
 
 
 def test_labelling_twice_leaves_what_labelling_once_leaves(store: SqlStore) -> None:
@@ -292,8 +292,8 @@ def test_labelling_twice_leaves_what_labelling_once_leaves(store: SqlStore) -> N
 
     def label(mean: float) -> Any:
         found = scores({"ndcg": {"u1": mean, "u3": 1.0}})
-        assert store.label(run, summaries=(relevant(mean=mean),), scores=found, at=SLOT)
-        return store.summaries(run_id), store.user_scores("home-feed", "u1", limit=5)
+        assert store.runs.store_relevance(run, summaries=(relevant(mean=mean),), scores=found, at=SLOT)
+        return store.history.summaries(run_id), store.history.user_scores("home-feed", "u1", limit=5)
 
     assert label(0.5) == label(0.5)
     summaries, of_user = label(0.75)
@@ -306,19 +306,21 @@ def test_a_run_that_was_measured_anew_meanwhile_is_not_labelled_with_what_its_ol
     old = stored_run(store, run_id)
 
     claimed(store, rerun=True)
-    during = store.label(stored_run(store, run_id), summaries=(relevant(),), scores=None, at=SLOT)
-    after = store.label(old, summaries=(relevant(),), scores=None, at=SLOT)
+    during = store.runs.store_relevance(stored_run(store, run_id), summaries=(relevant(),), scores=None, at=SLOT)
+    after = store.runs.store_relevance(old, summaries=(relevant(),), scores=None, at=SLOT)
 
     assert (during, after) == (False, False)
-    assert "ndcg" not in {summary.metric for summary in store.summaries(run_id)}
+    assert "ndcg" not in {summary.metric for summary in store.history.summaries(run_id)}
     assert stored_run(store, run_id).labelled_at is None
 
 
 def test_labels_go_with_their_run(store: SqlStore) -> None:
     run_id = kept(store, labels_until=SLOT + DAY, arm_scores=(arm_score(),))
-    store.label(stored_run(store, run_id), summaries=(relevant(),), scores=scores({"ndcg": {"u1": 1.0}}), at=SLOT)
+    store.runs.store_relevance(
+        stored_run(store, run_id), summaries=(relevant(),), scores=scores({"ndcg": {"u1": 1.0}}), at=SLOT
+    )
 
     gone = prune(store, scores=SLOT, evidence=SLOT, lists=SLOT, runs=SLOT + DAY, now=SLOT + DAY)
 
     assert (gone["kept_lists"], gone["arm_scores"], gone["runs"]) == (2, 1, 1)
-    assert store.runs(comparison=None, limit=9) == ()
+    assert store.history.runs(comparison=None, limit=9) == ()

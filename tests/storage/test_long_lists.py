@@ -13,12 +13,12 @@ from storage.worked import fired, lease, note, run
 def test_a_situation_is_asked_of_more_keys_than_a_statement_holds(store: SqlStore) -> None:
     firing = fired(SLOT)
     run(store, SLOT, firing, receivers=("hook",))
-    store.record(*(note(each, SLOT) for each in lease(store, SLOT)))
+    store.outbox.record(*(note(each, SLOT) for each in lease(store, SLOT)))
     key = firing[0].dedup_key
 
-    found = store.situation("home-feed", "hook", [*(f"key {number}" for number in range(70_000)), key], now=SLOT)
+    found = store.outbox.firing_snapshot("home-feed", "hook", [*(f"key {number}" for number in range(70_000)), key], now=SLOT)
 
-    assert found.told == {key}
+    assert found.delivered == {key}
 
 
 @pytest.mark.parametrize("act", ["forget", "revive"])
@@ -27,8 +27,8 @@ def test_deliveries_are_moved_in_lists_of_any_length(store: SqlStore, monkeypatc
     moves = [fired(SLOT, segment=f"country={number}") for number in range(5)]
     run(store, SLOT, *moves, receivers=("hook",))
     if act == "forget":
-        assert store.forget_receivers(known=("other",), now=SLOT) == 5
+        assert store.outbox.give_up_unknown(known=("other",), now=SLOT) == 5
         return
-    store.record(*(note(each, SLOT, DeliveryStatus.DEAD) for each in lease(store, SLOT)))
-    assert store.revive(SLOT + timedelta(hours=1), receivers=("hook",)) == 5
+    store.outbox.record(*(note(each, SLOT, DeliveryStatus.DEAD) for each in lease(store, SLOT)))
+    assert store.outbox.retry_refused(SLOT + timedelta(hours=1), receivers=("hook",)) == 5
     assert len(lease(store, SLOT + timedelta(hours=1))) == 5

@@ -79,7 +79,7 @@ def test_a_lease_that_ran_out_is_taken_by_whoever_comes(owed: SqlStore) -> None:
 
 def test_what_is_begun_may_be_known_and_stays_leased_meanwhile(owed: SqlStore) -> None:
     first = lease(owed, NOW)[0]
-    owed.begin([first], owner="a:1", until=NOW + 2 * MINUTE)
+    owed.outbox.mark_sending([first], owner="a:1", until=NOW + 2 * MINUTE)
 
     assert lease(owed, NOW + MINUTE, owner="b:2") == ()
     assert [each.may_be_known for each in lease(owed, NOW + 2 * MINUTE, owner="b:2")] == [True, False, False]
@@ -87,7 +87,7 @@ def test_what_is_begun_may_be_known_and_stays_leased_meanwhile(owed: SqlStore) -
 
 def test_what_failed_is_due_again_at_its_time_with_all_that_waits(owed: SqlStore) -> None:
     failed = [note(each, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR) for each in lease(owed, NOW)]
-    owed.record(*failed)
+    owed.outbox.record(*failed)
 
     assert lease(owed, NOW + HOUR - MINUTE) == ()
     assert [each.attempts for each in lease(owed, NOW + HOUR)] == [1, 1, 1]
@@ -95,31 +95,31 @@ def test_what_failed_is_due_again_at_its_time_with_all_that_waits(owed: SqlStore
 
 def test_what_is_held_back_is_looked_at_again_and_counted_apart(owed: SqlStore) -> None:
     for each in lease(owed, NOW):
-        owed.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
+        owed.outbox.record(note(each, NOW, DeliveryStatus.HELD, reason="silence 3", next_attempt_at=NOW + MINUTE))
 
-    assert (owed.outbox(NOW).get("hook"), owed.held(NOW)) == (None, {"hook": (3, 3600.0)})
+    assert (owed.outbox.pending(NOW).get("hook"), owed.outbox.held(NOW)) == (None, {"hook": (3, 3600.0)})
     assert lease(owed, NOW) == ()
     assert [(each.status, each.attempts) for each in lease(owed, NOW + MINUTE)] == [(DeliveryStatus.HELD, 0)] * 3
 
 
 def test_what_was_given_up_is_counted_until_it_is_tried_again_but_not_what_is_owed_to_nobody(owed: SqlStore) -> None:
     for each, minutes in zip(lease(owed, NOW), (0, 1, 1), strict=True):
-        owed.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
-    owed.forget_receivers(known=["hook"], now=NOW + MINUTE)
+        owed.outbox.record(note(each, NOW + minutes * MINUTE, DeliveryStatus.DEAD, reason="401"))
+    owed.outbox.give_up_unknown(known=["hook"], now=NOW + MINUTE)
 
-    assert owed.given_up(since=NOW) == {"hook": 3}
-    assert owed.given_up(since=NOW + MINUTE) == {"hook": 2}
-    assert owed.given_up(since=NOW + 2 * MINUTE) == {}
-    assert owed.revive(NOW + 2 * MINUTE, receivers=["hook"]) > 0
-    assert sum(owed.given_up(since=NOW).values()) < 3
+    assert owed.outbox.given_up(since=NOW) == {"hook": 3}
+    assert owed.outbox.given_up(since=NOW + MINUTE) == {"hook": 2}
+    assert owed.outbox.given_up(since=NOW + 2 * MINUTE) == {}
+    assert owed.outbox.retry_refused(NOW + 2 * MINUTE, receivers=["hook"]) > 0
+    assert sum(owed.outbox.given_up(since=NOW).values()) < 3
 
 
 def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: SqlStore) -> None:
     delivery = lease(owed, NOW)[0]
     for minutes, reason in enumerate(["503\x00", "503\x00", "504"]):
         at = NOW + minutes * MINUTE
-        owed.record(note(delivery, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=at + MINUTE))
-    owed.record(note(delivery, NOW + HOUR))
+        owed.outbox.record(note(delivery, at, DeliveryStatus.PENDING, reason=reason, next_attempt_at=at + MINUTE))
+    owed.outbox.record(note(delivery, NOW + HOUR))
 
     with owed.database.read() as connection:
         rows = connection.execute(select(notifications).order_by(notifications.c.id)).all()
@@ -132,29 +132,29 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: Sq
 
 def test_a_late_failure_does_not_bring_back_what_somebody_else_has_sent(owed: SqlStore) -> None:
     delivery = lease(owed, NOW)[0]
-    owed.record(note(lease(owed, NOW + MINUTE, owner="b:2")[0], NOW + MINUTE))
+    owed.outbox.record(note(lease(owed, NOW + MINUTE, owner="b:2")[0], NOW + MINUTE))
 
-    owed.record(note(delivery, NOW + 2 * MINUTE, DeliveryStatus.PENDING, next_attempt_at=NOW))
+    owed.outbox.record(note(delivery, NOW + 2 * MINUTE, DeliveryStatus.PENDING, next_attempt_at=NOW))
 
     assert delivery.id not in {other.id for other in lease(owed, NOW + HOUR)}
 
 
 def test_the_outbox_counts_what_waits_and_the_age_of_the_oldest(owed: SqlStore) -> None:
-    assert owed.outbox(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
+    assert owed.outbox.pending(NOW + MINUTE) == {"hook": (3, 3660.0), "pager": (3, 3660.0)}
 
-    owed.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
+    owed.outbox.record(*(note(delivery, NOW) for delivery in lease(owed, NOW)[:2]))
 
-    assert owed.outbox(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
-    assert owed.outbox(SLOT)["hook"] == (1, 0.0)
+    assert owed.outbox.pending(NOW + MINUTE) == {"hook": (1, 60.0), "pager": (3, 3660.0)}
+    assert owed.outbox.pending(SLOT)["hook"] == (1, 0.0)
 
 
 def test_whoever_stands_in_is_owed_what_was_refused_once(owed: SqlStore) -> None:
     first, second, _ = lease(owed, NOW)
-    owed.record(
+    owed.outbox.record(
         note(first, NOW, DeliveryStatus.DEAD, reason="401", fallback="mail"),
         note(second, NOW, DeliveryStatus.DEAD, reason="401", fallback="pager"),
     )
-    owed.record(note(first, NOW, DeliveryStatus.DEAD, reason="401", fallback="mail"))
+    owed.outbox.record(note(first, NOW, DeliveryStatus.DEAD, reason="401", fallback="mail"))
 
     assert [each.transition.segment for each in lease(owed, NOW, receiver="mail")] == ["all"]
     assert len(lease(owed, NOW, receiver="pager")) == 3
@@ -162,17 +162,17 @@ def test_whoever_stands_in_is_owed_what_was_refused_once(owed: SqlStore) -> None
 
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:
     first, second, _ = lease(owed, NOW)
-    owed.begin([second], owner="a:1", until=NOW + MINUTE)
+    owed.outbox.mark_sending([second], owner="a:1", until=NOW + MINUTE)
     keys = [first.transition.dedup_key, second.transition.dedup_key]
-    assert owed.situation("home-feed", "hook", keys, now=NOW).told == {second.transition.dedup_key}
+    assert owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW).delivered == {second.transition.dedup_key}
 
-    owed.record(note(first, NOW))
+    owed.outbox.record(note(first, NOW))
 
-    told = owed.situation("home-feed", "hook", keys, now=NOW)
-    assert told.told == set(keys)
+    told = owed.outbox.firing_snapshot("home-feed", "hook", keys, now=NOW)
+    assert told.delivered == set(keys)
     assert told.firing == (second.transition,)
-    assert owed.situation("home-feed", "pager", keys, now=NOW).told == set()
-    assert owed.situation("search", "hook", keys, now=NOW).told == set()
+    assert owed.outbox.firing_snapshot("home-feed", "pager", keys, now=NOW).delivered == set()
+    assert owed.outbox.firing_snapshot("search", "hook", keys, now=NOW).delivered == set()
 
 
 def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
@@ -180,13 +180,13 @@ def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
     missing = note(delivery, NOW, delivery_id=999)
 
     with pytest.raises(DatabaseError, match="no delivery 999"):
-        owed.record(missing)
+        owed.outbox.record(missing)
 
 
 def test_nothing_is_owed_without_receivers(store: SqlStore) -> None:
     run(store, SLOT, fired(SLOT))
 
-    assert store.outbox(SLOT) == {}
+    assert store.outbox.pending(SLOT) == {}
 
 
 def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
@@ -200,11 +200,11 @@ def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one
         refused = [note(each, NOW, DeliveryStatus.DEAD, reason="no", fallback="hook-2") for each in pager]
         ends = [resolved(NOW, state)[1] for state, _ in firing]
         acts: list[Callable[[], object]] = [
-            lambda sent=sent: store.record(*sent),  # type: ignore[misc]  # a default binds
-            lambda refused=refused: store.record(*refused),  # type: ignore[misc]
-            lambda ends=ends: store.retire(ends, receivers=("hook",)),  # type: ignore[misc]
+            lambda sent=sent: store.outbox.record(*sent),  # type: ignore[misc]  # a default binds
+            lambda refused=refused: store.outbox.record(*refused),  # type: ignore[misc]
+            lambda ends=ends: store.alerts.retire(ends, receivers=("hook",)),  # type: ignore[misc]
         ]
         taken.append([count_statements(act) for act in acts])
         assert len(lease(store, NOW, receiver="hook-2", limit=200)) == 2 * count  # the starts, and their ends by now
     assert taken[0] == taken[1]
-    assert store.all_alert_states() == ()
+    assert store.alerts.states() == ()

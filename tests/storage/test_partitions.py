@@ -1,20 +1,25 @@
-"""Scores on PostgreSQL: partitions come before they are needed, go once all in them is old, and hold nobody up."""
+"""Scores on PostgreSQL: a partition for each day of slots, dropped once all its runs are old, and a default one."""
+
+# ruff: noqa: S608 - statements are put together from names of ours
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
+from typing import Any
 
 import psycopg
 import pytest
 from sqlalchemy import text
 
 from factories import SLOT
-from monitor.model import Claim
-from monitor.storage import SqlStore, leaving, open_store, partitions, room, schema_version
-from monitor.storage.partitions import Leaver, Partition
+from monitor.errors import DatabaseError, SchemaError
+from monitor.model import Claim, DataKind
+from monitor.storage import SqlStore, open_store, partitions, schema_version
+from monitor.storage import prune as pruning
 from servers.pgbouncer import pooled
-from storage.worked import HOUR, claimed, prune, result, run
+from storage.worked import HOUR, claimed, cutoffs, prune, result, run, scores
 
 __all__ = ["pooled"]
 
@@ -36,140 +41,227 @@ def store(url: str) -> Iterator[SqlStore]:
 def other(url: str) -> Iterator[psycopg.Connection]:
     """Somebody else's session."""
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True, connect_timeout=5) as connection:
+        connection.execute("SET application_name = 'somebody'")
         yield connection
 
 
-def found(store: SqlStore) -> list[Partition]:
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for long for the others."""
+    monkeypatch.setattr(partitions, "LOCK_WAIT_S", 0.1)
+
+
+def name(days: int) -> str:
+    return f"scores_{SLOT + days * DAY:%Y_%m_%d}"
+
+
+def names(store: SqlStore) -> list[str]:
     with store.database.read() as connection:
-        return partitions.read(connection)
-
-
-def bounds(store: SqlStore) -> list[tuple[int, int]]:
-    return [(each.low, each.high) for each in found(store)]
+        return [each.name for each in partitions.read_partitions(connection)]
 
 
 def scored(store: SqlStore, run_id: int) -> int:
-    return len(store.run_scores(run_id, ["extended_tau"]).users)
+    return len(store.history.run_scores(run_id, ["extended_tau"]).users)
 
 
-def test_partitions_grow_to_a_day_of_runs_while_runs_are_stored(store: SqlStore) -> None:
-    for hours in range(30):
-        run(store, SLOT + hours * HOUR)
-
-    spans = [high - low for low, high in bounds(store)]
-    assert all(before[1] == after[0] for before, after in zip(bounds(store), bounds(store)[1:], strict=False))
-    assert spans[0] <= 2
-    assert max(spans) <= 24
-    assert len(spans) <= 7
+def in_default(other: psycopg.Connection) -> int:
+    row = other.execute("SELECT count(*) FROM scores_default").fetchone()
+    assert row is not None
+    return int(row[0])
 
 
-def test_a_partition_goes_once_all_its_runs_are_old_and_never_the_one_in_use(store: SqlStore) -> None:
+def pruned(store: SqlStore, before: int, now: int = 6) -> int:
+    """Rows of scores that were deleted as older than that day."""
+    midnight = SLOT.replace(hour=0, minute=0, second=0, microsecond=0)
+    return prune(store, scores=midnight + before * DAY, now=SLOT + now * DAY).get("scores", 0)
+
+
+def check(store: SqlStore) -> list[str]:
+    return schema_version.check(store.database.url.render_as_string(hide_password=False))
+
+
+def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: psycopg.Connection) -> None:
+    for slot in (SLOT, SLOT + HOUR, SLOT + DAY, SLOT - 400 * DAY):
+        run(store, slot)
+
+    assert names(store) == [name(-400), name(0), name(1)]
+    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (2 * 6,)
+    assert in_default(other) == 0
+    assert check(store) == []
+
+
+def test_a_partition_is_dropped_once_all_its_runs_are_old(store: SqlStore) -> None:
     ids = [run(store, SLOT + days * DAY) for days in range(6)]
 
-    gone = prune(store, scores=SLOT + 4 * DAY, now=SLOT + 6 * DAY)
+    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 4 * 6
+    assert pruned(store, before=4) == 4 * 6
 
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
-    assert gone["scores"] == 4 * 6
-    assert prune(store, scores=SLOT + 99 * DAY, now=SLOT + 6 * DAY)["scores"] > 0
-    assert bounds(store)[-1][1] > ids[-1]
-    assert scored(store, run(store, SLOT + 7 * DAY)) == 3
+    assert names(store)[:2] == [name(4), name(5)]
 
 
-def test_a_partition_that_somebody_is_at_stays_whole(store: SqlStore) -> None:
+def test_scores_are_deleted_by_whole_days(store: SqlStore) -> None:
+    ids = [run(store, SLOT + days * DAY) for days in range(6)]
+
+    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 6
+    assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
+
+
+def test_partitions_are_made_ahead_so_that_the_next_runs_need_not(store: SqlStore) -> None:
+    prune(store, now=SLOT)
+    before = names(store)
+
+    for days in range(3):
+        run(store, SLOT + days * DAY)
+
+    assert names(store) == before == [name(0), name(1), name(2)]
+
+
+def test_a_partition_with_a_run_that_somebody_has_claimed_stays_whole(store: SqlStore) -> None:
     ids = [run(store, SLOT + days * DAY) for days in range(4)]
     claimed(store, SLOT, rerun=True)
 
-    prune(store, scores=SLOT + DAY + HOUR, now=SLOT + 4 * DAY)
+    assert pruned(store, before=2) == 6
 
-    assert scored(store, ids[0]) == 3
-
-
-def test_room_is_made_ahead_so_that_the_next_run_need_not(store: SqlStore) -> None:
-    for hours in range(8):
-        run(store, SLOT + hours * HOUR)
-    prune(store, now=SLOT + 8 * HOUR)
-    before = bounds(store)
-
-    for hours in range(8, 12):
-        run(store, SLOT + hours * HOUR)
-
-    assert bounds(store) == before
+    assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
 
 
-def test_an_old_slot_run_again_after_its_partition_is_gone_finds_room(store: SqlStore) -> None:
+def after(monkeypatch: pytest.MonkeyPatch, owner: Any, attribute: str, then: Callable[[], object]) -> None:
+    """Have something happen right after the first call."""
+    real, left = getattr(owner, attribute), [then]
+
+    def called(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        if left:
+            left.pop()()
+        return found
+
+    monkeypatch.setattr(owner, attribute, called)
+
+
+def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_scores(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = [run(store, SLOT + days * DAY) for days in range(4)]
+    after(monkeypatch, partitions, "read_partitions", lambda: None)
+    after(monkeypatch, partitions, "_is_past", lambda: claimed(store, SLOT, rerun=True))
+
+    assert pruned(store, before=2) == 6
+
+    assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
+
+
+def test_an_old_slot_that_is_run_again_after_its_partition_was_dropped_gets_another(store: SqlStore) -> None:
     first, *_ = [run(store, SLOT + days * DAY) for days in range(6)]
-    prune(store, scores=SLOT + 5 * DAY, now=SLOT + 6 * DAY)
+    pruned(store, before=5)
 
     again = run(store, SLOT)
 
-    assert again == first
-    assert scored(store, again) == 3
-    assert prune(store, scores=SLOT + 5 * DAY, now=SLOT + 6 * DAY)["scores"] == 6
+    assert (again, scored(store, again)) == (first, 3)
+    assert pruned(store, before=5) == 6
     assert scored(store, again) == 0
 
 
-def test_scores_in_a_partition_that_lives_longer_are_deleted_by_row_after_two_more_days(store: SqlStore) -> None:
-    for hours in range(24):  # from here on a partition holds a day of such runs
-        run(store, SLOT + hours * HOUR)
-    with store.database.write() as connection:
-        connection.execute(text("SELECT setval('runs_id_seq', 1000)"))
-    late, old = run(store, SLOT + 30 * DAY), run(store, SLOT + 2 * DAY)  # the second is of an old slot, stored late
+def test_a_rerun_replaces_the_scores_of_its_slot(store: SqlStore) -> None:
+    first = run(store, SLOT)
+    claim = claimed(store, SLOT, rerun=True)
 
-    assert "scores" not in {k: v for k, v in prune(store, scores=SLOT + 3 * DAY, now=SLOT + 5 * DAY).items() if v == 6}
-    assert scored(store, old) == 3
-    prune(store, scores=SLOT + 4 * DAY + HOUR, now=SLOT + 5 * DAY)
-    assert (scored(store, old), scored(store, late)) == (0, 3)
+    assert store.runs.finish(result(claim, scores=scores({"extended_tau": {"u1": 0.5}})), receivers=())
+
+    assert scored(store, first) == 1
 
 
-def test_pruning_beside_an_open_copy_waits_for_nobody_for_long_and_nobody_waits_for_it(
-    store: SqlStore, other: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.usefixtures("short")
+def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
+    store: SqlStore, other: psycopg.Connection
 ) -> None:
-    """Seen in the server's list of locks: the writer and a second writer hold theirs, and nothing waits."""
-    monkeypatch.setattr(leaving, "PATIENCE_S", 0.3)
-    monkeypatch.setattr(leaving, "SHORT_S", 0.1)
-    ids = [run(store, SLOT + days * DAY) for days in range(6)]
-    open_run = claimed(store, SLOT + 6 * DAY)
-    room.make_room(store.database, open_run.run_id, SLOT + 6 * DAY)
-    with other.cursor() as cursor, other.transaction():
-        with cursor.copy("COPY scores FROM STDIN") as copy:
-            copy.write_row((open_run.run_id, "u1", 1, 0.5))
-            gone = prune(store, scores=SLOT + 3 * DAY, now=SLOT + 6 * DAY)
-            beside = run(store, SLOT + 7 * DAY)
-            assert _waiting(store) == []
-        assert scored(store, beside) == 3
-        copied = cursor.execute("SELECT count(*) FROM scores WHERE run_id = %s", [open_run.run_id]).fetchone()
-    prune(store, scores=SLOT + 3 * DAY, now=SLOT + 6 * DAY)
-
-    assert copied == (1,)
-    assert gone.get("scores", 0) < 3 * 6
-    assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3, 3]
-    assert [each for each in found(store) if each.is_leaving] == []
-
-
-def _waiting(store: SqlStore) -> list[tuple[str, str]]:
-    with store.database.read() as connection:
-        query = "SELECT CAST(relation AS regclass), mode FROM pg_locks WHERE NOT granted"
-        return [(str(row[0]), str(row[1])) for row in connection.execute(text(query))]
-
-
-def test_what_was_begun_to_detach_or_not_dropped_is_finished_the_next_time(store: SqlStore, other: psycopg.Connection) -> None:
-    for days in range(6):
-        run(store, SLOT + days * DAY)
-    first, second, *_ = found(store)
-    for each in (first, second):
-        mark = Leaver(partition=each, before=SLOT + 2 * DAY, is_early=False).mark
-        other.execute(f"COMMENT ON TABLE {each.name} IS '{mark}'")
-    other.execute(f"ALTER TABLE scores DETACH PARTITION {first.name} CONCURRENTLY")
     with other.transaction():
         other.execute("SELECT count(*) FROM scores")
-        assert store.database.alone(f"ALTER TABLE scores DETACH PARTITION {second.name} CONCURRENTLY", patience_s=0.2) is False
-    assert [each.name for each in found(store) if each.is_leaving] == [second.name]
-    assert schema_version.check(store.database.url.render_as_string(hide_password=False)) == []
+        ids = [run(store, SLOT), run(store, SLOT + HOUR)]
+    run(store, SLOT + 2 * HOUR)
 
-    prune(store, now=SLOT)
+    assert (names(store), in_default(other)) == ([], 3 * 6)
+    assert [scored(store, run_id) for run_id in ids] == [3, 3]
+    assert len(store.history.user_scores("home-feed", "u1", limit=9)) == 3 * 2
+    again = claimed(store, SLOT, rerun=True)
+    assert store.runs.finish(result(again, scores=None), receivers=())
+    assert in_default(other) == 2 * 6
 
-    left = other.execute("SELECT relname FROM pg_class WHERE relname = ANY(%s)", [[first.name, second.name]]).fetchall()
-    assert left == []
+
+@pytest.mark.usefixtures("short")
+def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlStore, other: psycopg.Connection) -> None:
+    with other.transaction():
+        other.execute("SELECT count(*) FROM scores")
+        ids = [run(store, SLOT), run(store, SLOT + 3 * DAY)]
+    claim = claimed(store, SLOT + HOUR)
+    assert store.runs.finish(result(claim), receivers=())
+    claimed(store, SLOT + HOUR, rerun=True)
+
+    assert store.maintenance.prunable(cutoffs(scores=SLOT + 2 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 6
+    assert pruned(store, before=2) == 6
+
+    assert [scored(store, run_id) for run_id in (*ids, claim.run_id)] == [0, 3, 3]
+
+
+@pytest.mark.usefixtures("short")
+def test_a_partition_that_is_in_use_is_put_off_with_its_holder_and_that_is_no_outage(
+    store: SqlStore, other: psycopg.Connection
+) -> None:
+    ids = [run(store, SLOT + days * DAY) for days in range(5)]
+    errors: list[DatabaseError] = []
+    store.database.on_error = errors.append
+    with other.transaction():
+        other.execute("SELECT count(*) FROM scores")
+        found = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
+        beside = run(store, SLOT + 4 * DAY + HOUR)
+
+    (reason,) = found.put_off
+    pid = other.info.backend_pid
+    assert reason.startswith(f"{name(0)} was not dropped: process {pid} (somebody, idle in transaction for ")
+    assert errors == []
+    assert [scored(store, run_id) for run_id in (*ids, beside)] == [3] * 6
+    assert store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY).put_off == ()
+    assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 3, 3]
+
+
+def test_a_view_of_a_partition_keeps_only_that_one(store: SqlStore, other: psycopg.Connection) -> None:
+    ids = [run(store, SLOT + days * DAY) for days in range(5)]
+    other.execute(f"CREATE VIEW mine AS SELECT * FROM {name(0)}")
+
+    found = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
+
+    assert [scored(store, run_id) for run_id in ids] == [3, 0, 0, 3, 3]
+    assert found.rows["scores"] == 2 * 6
+    assert found.put_off == (f"{name(0)} was not dropped: a view or another object depends on it: drop that first",)
+    other.execute("DROP VIEW mine")
+    assert pruned(store, before=3) == 6
+
+
+def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, other: psycopg.Connection) -> None:
+    run(store, SLOT)
+    run(store, SLOT + 4 * DAY)
+    other.execute(f"ALTER TABLE scores DETACH PARTITION {name(0)}")
+
+    assert pruned(store, before=3) == 0
+    again = run(store, SLOT)
+
+    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (6,)
+    assert (scored(store, again), in_default(other)) == (3, 6)
+
+
+def test_a_partition_that_another_process_has_just_dropped_can_be_tried_again(
+    store: SqlStore, other: psycopg.Connection
+) -> None:
+    run(store, SLOT)
+    with store.database.read() as connection:
+        (found,) = partitions.read_partitions(connection)
+    other.execute(f"DROP TABLE {name(0)}")
+
+    dropped = "drops a partition of scores at this moment: try again"
+    with pytest.raises(DatabaseError, match=dropped) as caught, store.database.read() as connection:
+        partitions.rows_of(connection, found)
+    assert not isinstance(caught.value, SchemaError)
+    assert not caught.value.permanent
 
 
 def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> None:
@@ -178,8 +270,8 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
 
     def finish(claim: Claim) -> None:
         try:
-            assert store.finish(result(claim), receivers=())
-        except BaseException as error:  # noqa: BLE001 - told to the test's own thread
+            assert store.runs.finish(result(claim), receivers=())
+        except BaseException as error:  # noqa: BLE001 - shown by the test's own thread
             failed.append(error)
 
     threads = [threading.Thread(target=finish, args=(claim,)) for claim in claims]
@@ -195,38 +287,121 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
 def test_all_of_it_works_through_a_pooler_of_transactions(url: str, pooled: Callable[[str], str]) -> None:
     with closing(open_store(pooled(url), create=True)) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
-        assert prune(store, scores=SLOT + 4 * DAY, now=SLOT + 6 * DAY)["scores"] == 4 * 6
+        assert pruned(store, before=4) == 4 * 6
         assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
 
 
-def test_a_database_of_before_is_divided_without_being_copied_and_joined_again(url: str, other: psycopg.Connection) -> None:
-    schema_version.upgrade(url, "0007")
+def test_rows_of_a_run_that_was_claimed_again_since_it_was_found_stay(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run(store, SLOT)
+    run(store, SLOT + DAY)
+    after(monkeypatch, pruning, "_read_ids", lambda: claimed(store, SLOT, rerun=True))
+
+    prune(store, evidence=SLOT + HOUR, now=SLOT + DAY)
+
+    assert len(store.history.evidence(first)) == 2
+
+
+def test_a_partition_of_any_name_is_measured_and_dropped(store: SqlStore, other: psycopg.Connection) -> None:
+    run(store, SLOT + 3 * DAY)
+    days = f"FROM ('{SLOT:%Y-%m-%d}') TO ('{SLOT + 2 * DAY:%Y-%m-%d}')"
+    other.execute(f'CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES {days}')
+    first = run(store, SLOT)
+
+    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 12
+    assert pruned(store, before=2) == 6
+    assert scored(store, first) == 0
+    assert names(store)[0] == name(3)
+
+
+def test_a_server_that_is_too_old_is_named_also_where_the_tables_are_there(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schema_version, "_OLDEST_POSTGRES", (99,))
+
+    with pytest.raises(DatabaseError, match=r"runs PostgreSQL \d+\.\d+: rankwatch needs 99 or newer"):
+        store.maintenance.ping()
+
+
+def _ten_runs(other: psycopg.Connection) -> None:
+    """Runs of every hour from noon on, 100 users each, as versions without a day stored them."""
     other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
     other.execute(
         "INSERT INTO runs (comparison, scheduled_for, status, config_hash, owner, attempt, started_at) SELECT 'home-feed',"
         " slot, 'ok', 'h', 'a:1', 1, slot FROM generate_series(0, 9) AS n,"
-        " LATERAL (SELECT timestamptz '2024-01-08Z' + n * interval '1 hour' AS slot) AS s"
+        f" LATERAL (SELECT timestamptz '{SLOT:%Y-%m-%d}T18:00:00Z' + n * interval '1 hour' AS slot) AS s"
     )
     other.execute(
-        "INSERT INTO scores SELECT r, 'u' || u, 1, 0.5 FROM generate_series(1, 10) AS r, generate_series(1, 100) AS u"
+        "INSERT INTO scores (run_id, user_id, metric_id, value)"
+        " SELECT r, 'u' || u, 1, r FROM generate_series(1, 10) AS r, generate_series(1, 100) AS u"
     )
-    file = other.execute("SELECT pg_relation_filenode('scores')").fetchone()
+
+
+@pytest.mark.parametrize("before", ["0007", "0010"])
+def test_a_database_of_before_is_divided_by_day_and_joined_again(url: str, other: psycopg.Connection, before: str) -> None:
+    schema_version.upgrade(url, before)
+    if before == "0010":
+        other.execute("CREATE TABLE scores_from_0 PARTITION OF scores FOR VALUES FROM (0) TO (7)")
+        other.execute("CREATE TABLE scores_from_7 PARTITION OF scores FOR VALUES FROM (7) TO (99)")
+    _ten_runs(other)
 
     schema_version.upgrade(url)
 
-    assert other.execute("SELECT pg_relation_filenode('scores_from_0')").fetchone() == file
     assert schema_version.check(url) == []
     with closing(open_store(url, create=False)) as store:
-        assert bounds(store) == [(0, 11)]
-        assert scored(store, 10) == 100
-        new = run(store, SLOT + 2 * DAY)
+        assert names(store) == [name(0), name(1)]
+        assert [scored(store, run_id) for run_id in range(1, 11)] == [100] * 10
+        assert other.execute("SELECT count(*), sum(value) FROM user_scores").fetchone() == (1000, 5500.0)
+        new = run(store, SLOT + 3 * DAY)
         assert scored(store, new) == 3
-        assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (1006,)
-        assert prune(store, scores=SLOT + DAY, now=SLOT + 2 * DAY)["scores"] == 1000
+        assert pruned(store, before=1) == 600
 
-    other.execute("INSERT INTO scores SELECT 11, 'u' || u, 1, 0.5 FROM generate_series(50, 60) AS u")
-    schema_version.downgrade(url, "0007")
-    assert other.execute("SELECT count(*) FROM scores").fetchone() == (6 + 11,)
-    assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'scores\\_%'").fetchall() == []
+    schema_version.downgrade(url, before)
+    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
+    assert other.execute("SELECT relname FROM pg_class WHERE relname LIKE 'scores\\_2%'").fetchall() == []
+    schema_version.upgrade(url)
+    assert other.execute("SELECT count(*) FROM user_scores").fetchone() == (400 + 6,)
+    assert schema_version.check(url) == []
+
+
+def test_a_database_of_before_without_scores_is_divided_too(url: str) -> None:
+    schema_version.upgrade(url, "0010")
+    schema_version.upgrade(url)
+    schema_version.downgrade(url, "0010")
     schema_version.upgrade(url)
     assert schema_version.check(url) == []
+
+
+@pytest.mark.parametrize("going", ["up", "down"])
+def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg.Connection, going: str) -> None:
+    """A run is being stored when the migration begins, which sees it only once it is there."""
+    schema_version.upgrade(url, "0010" if going == "up" else "head")
+    row = "(run_id, user_id, metric_id, value) VALUES (7, 'u1', 1, 0.5)"
+    if going == "up":
+        other.execute("CREATE TABLE scores_from_1 PARTITION OF scores FOR VALUES FROM (1) TO (9)")
+    else:
+        row = "(run_id, day, user_id, metric_id, value) VALUES (7, '2024-01-08', 'u1', 1, 0.5)"
+    migrate = schema_version.upgrade if going == "up" else schema_version.downgrade
+    thread = threading.Thread(target=migrate, args=(url, "head" if going == "up" else "0010"))
+    with other.transaction():
+        other.execute(f"INSERT INTO scores {row}")
+        thread.start()
+        _await_one_that_waits(other)
+    thread.join()
+
+    assert other.execute("SELECT count(*) FROM scores").fetchone() == (1,)
+
+
+def _await_one_that_waits(other: psycopg.Connection) -> None:
+    deadline = time.monotonic() + 20
+    while other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_table_made_under_the_same_name_at_the_same_moment_can_be_tried_again(
+    store: SqlStore, other: psycopg.Connection
+) -> None:
+    other.execute("CREATE TABLE taken ()")
+    with pytest.raises(DatabaseError, match="try again") as caught, store.database.write() as connection:
+        connection.execute(text("CREATE TABLE taken ()"))
+    assert not caught.value.permanent

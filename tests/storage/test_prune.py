@@ -20,10 +20,10 @@ def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStor
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 6}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
-    assert (store.worst_users(old, "extended_tau", 9), store.evidence(old)) == ((), ())
-    assert len(store.summaries(old)) == 2
-    assert len(store.worst_users(new, "extended_tau", 9)) == 3
-    assert len(store.evidence(new)) == 2
+    assert (store.history.worst_users(old, "extended_tau", 9), store.history.evidence(old)) == ((), ())
+    assert len(store.history.summaries(old)) == 2
+    assert len(store.history.worst_users(new, "extended_tau", 9)) == 3
+    assert len(store.history.evidence(new)) == 2
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY) == {}
 
 
@@ -41,13 +41,13 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
         "summaries": 2,
         "runs": 1,
     }
-    assert [found.id for found in store.runs(comparison=None, limit=9)] == [new]
+    assert [found.id for found in store.history.runs(comparison=None, limit=9)] == [new]
 
 
 def test_scores_go_in_steps_until_none_is_left(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "SCORES_AT_ONCE", 10)
     many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in ("a", "b", "c")})
-    store.finish(result(claimed(store), scores=many), receivers=())
+    store.runs.finish(result(claimed(store), scores=many), receivers=())
 
     assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 303}
 
@@ -73,25 +73,25 @@ def test_runs_that_somebody_is_at_stay(store: SqlStore) -> None:
     claimed(store, SLOT + HOUR, rerun=True)
 
     assert prune(store, scores=SLOT + DAY, evidence=SLOT + DAY, runs=SLOT + DAY) == {}
-    assert [found.status for found in store.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
+    assert [found.status for found in store.history.runs(comparison=None, limit=9)] == [RunStatus.OK, RunStatus.RUNNING]
 
 
 def test_transitions_go_only_when_nobody_is_owed_anything_of_their_firing_and_it_does_not_last(store: SqlStore) -> None:
     firing, lasting = fired(SLOT), fired(SLOT, segment="country=UK")
     run(store, SLOT, firing, lasting, receivers=("hook",))
-    store.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
+    store.outbox.record(*(note(delivery, SLOT) for delivery in lease(store, SLOT)))
     run(store, SLOT + HOUR, resolved(SLOT + HOUR, firing[0]), receivers=("hook",))
 
     assert "transitions" not in prune(store, runs=SLOT + DAY)
     (end,) = lease(store, SLOT + HOUR)
-    store.record(note(end, SLOT + HOUR, DeliveryStatus.HELD))
+    store.outbox.record(note(end, SLOT + HOUR, DeliveryStatus.HELD))
     assert "transitions" not in prune(store, runs=SLOT + DAY)
-    store.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
+    store.outbox.record(note(end, SLOT + DAY, DeliveryStatus.DEAD))
 
     assert prune(store, runs=SLOT + DAY) == {"notifications": 3, "deliveries": 2, "transitions": 2}
-    (left,) = store.transitions(comparison=None, limit=None)
-    assert (left.segment, left.is_start, store.firing()) == ("country=UK", True, (left,))
-    assert len(store.all_alert_states()) == 2
+    (left,) = store.alerts.transitions(comparison=None, limit=None)
+    assert (left.segment, left.is_start, store.alerts.firing()) == ("country=UK", True, (left,))
+    assert len(store.alerts.states()) == 2
 
 
 def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStore) -> None:
@@ -99,7 +99,7 @@ def test_silences_that_ended_long_ago_go_and_those_that_hold_stay(store: SqlStor
         wanted = Silence(
             id=0, matchers=("segment=all",), author="anna", comment="", created_at=NEVER, starts_at=NEVER, ends_at=ends_at
         )
-        store.add_silence(wanted)
+        store.alerts.add_silence(wanted)
 
     assert prune(store, runs=SLOT + DAY) == {"silences": 1}
-    assert [each.ends_at for each in store.silences(ending_after=None)] == [SLOT + 2 * DAY]
+    assert [each.ends_at for each in store.alerts.silences(ending_after=None)] == [SLOT + 2 * DAY]

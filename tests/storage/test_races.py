@@ -44,15 +44,15 @@ def test_one_of_many_threads_gets_the_slot(stores: list[SqlStore], slot_is: str)
     if slot_is != "fresh":
         claim = claimed(stores[0])
         if slot_is == "finished":
-            stores[0].finish(result(claim), receivers=())
+            stores[0].runs.finish(result(claim), receivers=())
     now = SLOT + HOUR
     if slot_is == "abandoned":
-        assert stores[0].abandon_expired(now) == 1
+        assert stores[0].runs.abandon_expired(now) == 1
 
     claims = at_once(lambda number: attempt(stores[number], owner=f"p:{number}", now=now, until=now + HOUR, rerun=True))
 
     (winner,) = [claim for claim in claims if claim]
-    (shown,) = stores[0].runs(comparison=None, limit=5)
+    (shown,) = stores[0].history.runs(comparison=None, limit=5)
     assert (shown.owner, shown.attempt) == (winner.owner, winner.attempt)
     assert winner.attempt == (1 if slot_is == "fresh" else 2)
 
@@ -88,23 +88,23 @@ def test_runs_that_finish_at_once_start_one_firing(stores: list[SqlStore]) -> No
         for slot, (state, cause) in zip(slots, moves, strict=True)
     ]
 
-    assert all(at_once(lambda number: stores[number].finish(results[number], receivers=("hook",))))
+    assert all(at_once(lambda number: stores[number].runs.finish(results[number], receivers=("hook",))))
 
-    (stored,) = stores[0].transitions(comparison=None, limit=None)
-    (state,) = stores[0].alert_states("home-feed")
+    (stored,) = stores[0].alerts.transitions(comparison=None, limit=None)
+    (state,) = stores[0].alerts.states("home-feed")
     assert state.dedup_key == stored.dedup_key
-    assert stores[0].outbox(stored.at) == {"hook": (1, 0.0)}
+    assert stores[0].outbox.pending(stored.at) == {"hook": (1, 0.0)}
 
 
 def test_of_many_that_finish_one_claim_all_agree(stores: list[SqlStore]) -> None:
     move = fired(SLOT)
     stored = result(claimed(stores[0]), states=(move[0],), transitions=(move[1],))
 
-    assert all(at_once(lambda number: stores[number].finish(stored, receivers=("hook",))))
+    assert all(at_once(lambda number: stores[number].runs.finish(stored, receivers=("hook",))))
 
-    assert stores[0].transitions(comparison=None, limit=None) == (move[1],)
-    assert stores[0].outbox(SLOT) == {"hook": (1, 0.0)}
-    assert len(stores[0].user_scores("home-feed", "u1", limit=5)) == 2
+    assert stores[0].alerts.transitions(comparison=None, limit=None) == (move[1],)
+    assert stores[0].outbox.pending(SLOT) == {"hook": (1, 0.0)}
+    assert len(stores[0].history.user_scores("home-feed", "u1", limit=5)) == 2
 
 
 def _claim_all(url: str, owner: str) -> list[int]:
@@ -128,7 +128,7 @@ def test_readers_do_not_wait_for_a_writer(store: SqlStore) -> None:
     with store.database.write() as connection:
         connection.exec_driver_sql("UPDATE runs SET reason = 'half written'")
 
-        (latest,) = store.latest(["home-feed"])
+        (latest,) = store.history.latest(["home-feed"])
 
     assert (latest.run.slot, latest.run.reason) == (SLOT, None)
-    store.release(claim)
+    store.runs.release(claim)

@@ -8,7 +8,7 @@ import numpy as np
 
 import factories
 from factories import SLOT
-from monitor.model import Expectation, MemoryRequest, Rule, RunStatus, State
+from monitor.model import Expectation, MemoryRequest, RunStatus, SimilarityRule, State, Statistic, describe_series
 from monitor.storage import SqlStore
 from monitor.storage.tables import lessons
 from storage import worked
@@ -18,8 +18,8 @@ LOW = factories.rule(alert="Low", segments="each")
 FULL = Expectation(alert="Low", segment="all", runs=9, expected=0.5, limit=0.4, z=1.5, evidence=12.0, evidence_limit=1e4)
 LEARNING = Expectation(alert="Low", segment="country=DE", runs=3)
 SEEN = (
-    replace(FULL, series=LOW.series, judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25),
-    replace(LEARNING, series=LOW.series, judged=0.25),
+    replace(FULL, series=describe_series(LOW), judged=0.1 + 0.2, error=1e-17, lost=0.125, steady=1.25),
+    replace(LEARNING, series=describe_series(LOW), judged=0.25),
 )
 
 
@@ -27,17 +27,17 @@ def stored(store: SqlStore, day: int, *, mean: float = 0.5, config_hash: str = "
     slot = SLOT + day * DAY
     claim = worked.claimed(store, slot, config_hash=config_hash)
     result = worked.result(claim, summaries=(factories.summary(mean=mean),), config_hash=config_hash, **changes)
-    assert store.finish(result, receivers=())
+    assert store.runs.finish(result, receivers=())
     return claim.run_id
 
 
-def request(before: datetime, runs: int, *rules: Rule) -> MemoryRequest:
-    series = {rule.alert: rule.series for rule in rules}
+def request(before: datetime, runs: int, *rules: SimilarityRule) -> MemoryRequest:
+    series = {rule.alert: describe_series(rule) for rule in rules}
     return MemoryRequest(comparison="home-feed", config_hash="hash", before=before, runs=runs, series=series)
 
 
 def past(store: SqlStore, day: int, limit: int = 10) -> list[tuple[int, float | None]]:
-    runs = store.past(request(SLOT + day * DAY, limit, factories.rule()))
+    runs = store.history.past_runs(request(SLOT + day * DAY, limit, factories.rule()))
     return [((run.slot - SLOT) // DAY, run.summaries[0].mean) for run in runs]
 
 
@@ -54,23 +54,23 @@ def test_the_past_is_the_newest_ok_runs_of_one_configuration_before_the_slot_old
 
 def test_what_was_expected_is_read_back_as_it_was_stored_and_goes_when_the_slot_is_run_again(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (latest,) = store.latest(["home-feed"])
+    (latest,) = store.history.latest(["home-feed"])
     assert latest.expectations == (FULL, LEARNING)
 
     claim = worked.claimed(store, SLOT, rerun=True)
-    assert store.finish(worked.result(claim), receivers=())
-    (latest,) = store.latest(["home-feed"])
-    (run,) = store.past(request(SLOT + DAY, 5))
+    assert store.runs.finish(worked.result(claim), receivers=())
+    (latest,) = store.history.latest(["home-feed"])
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5))
     assert latest.expectations == ()
     assert run.lessons == {}
 
 
 def test_a_lesson_comes_back_to_the_last_bit(store: SqlStore) -> None:
     stored(store, 0, expectations=SEEN)
-    (run,) = store.past(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
 
     lesson = run.lessons["Low"]
-    assert (lesson.series, lesson.segments) == (LOW.series, ("all", "country=DE"))
+    assert (lesson.series, lesson.segments) == (describe_series(LOW), ("all", "country=DE"))
     told = [[0.1 + 0.2, 0.25], [1e-17, np.nan], [1.5, np.nan], [0.125, 0.0], [1.25, np.nan]]
     np.testing.assert_array_equal(lesson.numbers, told)
 
@@ -79,13 +79,13 @@ def test_summaries_are_read_only_of_runs_that_do_not_teach_the_rules(store: SqlS
     stored(store, 0)
     stored(store, 1, expectations=SEEN)
 
-    def read(*rules: Rule) -> list[int]:
-        runs = store.past(request(SLOT + 2 * DAY, 5, *rules))
+    def read(*rules: SimilarityRule) -> list[int]:
+        runs = store.history.past_runs(request(SLOT + 2 * DAY, 5, *rules))
         return [len(run.summaries) for run in runs]
 
     assert read(LOW) == [1, 0]
     assert read() == [0, 0]
-    assert read(replace(LOW, statistic="p05")) == read(LOW, factories.rule(alert="New")) == [1, 1]
+    assert read(replace(LOW, statistic=Statistic.parse("p05"))) == read(LOW, factories.rule(alert="New")) == [1, 1]
 
 
 def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
@@ -93,7 +93,7 @@ def test_a_damaged_lesson_is_none(store: SqlStore) -> None:
     with store.database.write() as connection:
         connection.execute(lessons.update().values(numbers=b"short"))
 
-    (run,) = store.past(request(SLOT + DAY, 5, LOW))
+    (run,) = store.history.past_runs(request(SLOT + DAY, 5, LOW))
     assert run.lessons == {}
     assert len(run.summaries) == 1
 
@@ -114,6 +114,6 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
             states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
         stored(store, day, states=tuple(states), transitions=tuple(transitions))
 
-    runs = store.past(request(SLOT + 6 * DAY, 5))
+    runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))
     watch = ("SimilarityLow", "all")
     assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]

@@ -56,7 +56,8 @@ def catalogue(url: str) -> list[str]:
 
 def test_up_down_and_up_again(database_url: str) -> None:
     schema_version.upgrade(database_url)
-    assert tables(database_url) == {*metadata.tables, "user_scores", "alembic_version"}
+    divided = set() if database_url.startswith("sqlite") else {"scores_default"}
+    assert tables(database_url) == {*metadata.tables, *divided, "user_scores", "alembic_version"}
     assert schema_version.current(database_url) == schema_version.head() == HEAD
 
     schema_version.downgrade(database_url, "base")
@@ -82,9 +83,9 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
 
     schema_version.upgrade(database_url)
     with closing(open_store(database_url, create=False)) as store:
-        (old,) = store.runs(comparison=None, limit=9)
+        (old,) = store.history.runs(comparison=None, limit=9)
         assert (old.id, old.slot, old.catalogue_size, old.labels_until) == (7, SLOT, None, None)
-        assert (store.arm_scores(7), store.kept_lists(7)) == ((), None)
+        assert (store.history.arm_scores(7), store.history.kept_lists(7)) == ((), None)
         run(store, SLOT + timedelta(days=1))
     schema_version.downgrade(database_url, "0001")
 
@@ -123,9 +124,14 @@ def _compare(migrated: str, declared: str) -> None:
     engine = create_engine(declared)
     metadata.create_all(engine)
     engine.dispose()
-    found = catalogue(declared)
+    found = [_without_day(line) if declared.startswith("sqlite") else line for line in catalogue(declared)]
     assert len(found) > len(metadata.tables)
-    assert catalogue(migrated) == found
+    assert [line for line in catalogue(migrated) if "scores_default" not in line] == found
+
+
+def _without_day(line: str) -> str:
+    """The table of scores as SQLite has it, which does not partition."""
+    return line.replace(", day DATE NOT NULL", "").replace("metric_id, day)", "metric_id)")
 
 
 @pytest.mark.parametrize(
@@ -213,7 +219,7 @@ def test_a_schema_that_is_lost_while_the_store_is_open_is_noticed(database_url: 
         schema_version.downgrade(database_url, "base")
 
         with pytest.raises(SchemaError, match="holds no tables of rankwatch yet: run `rankwatch db upgrade`"):
-            store.ping()
+            store.maintenance.ping()
         with pytest.raises(SchemaError, match="lacks tables or columns"):
             attempt(store)
 

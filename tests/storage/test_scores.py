@@ -18,7 +18,7 @@ NAN = float("nan")
 
 def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: int = 0, comparison: str = "home-feed") -> int:
     claim = claimed(store, SLOT + hours * HOUR, comparison=comparison)
-    assert store.finish(result(claim, scores=scores(values)), receivers=())
+    assert store.runs.finish(result(claim, scores=scores(values)), receivers=())
     return claim.run_id
 
 
@@ -28,7 +28,7 @@ def test_one_users_scores_come_newest_run_first_then_by_metric(store: SqlStore) 
     store_scores(store, {"tau": {"u2": 1.0}}, 3)
     store_scores(store, {"tau": {"u1": 1.0}}, 4, comparison="search")
 
-    found = store.user_scores("home-feed", "u1", limit=2)
+    found = store.history.user_scores("home-feed", "u1", limit=2)
 
     assert [(score.slot, score.metric, score.value) for score in found] == [
         (SLOT + 2 * HOUR, "rbo", 0.5),
@@ -36,8 +36,8 @@ def test_one_users_scores_come_newest_run_first_then_by_metric(store: SqlStore) 
         (SLOT + HOUR, "rbo", 0.5),
         (SLOT + HOUR, "tau", 0.1),
     ]
-    assert store.user_scores("home-feed", "u3", limit=2) == ()
-    assert len(store.user_scores("home-feed", "u1", limit=99)) == 6
+    assert store.history.user_scores("home-feed", "u3", limit=2) == ()
+    assert len(store.history.user_scores("home-feed", "u1", limit=99)) == 6
 
 
 def test_a_user_seen_rarely_is_found_behind_many_runs(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,8 +46,8 @@ def test_a_user_seen_rarely_is_found_behind_many_runs(store: SqlStore, monkeypat
     for hours in range(1, 6):
         store_scores(store, {"tau": {"u2": 0.2}}, hours)
 
-    assert [score.value for score in store.user_scores("home-feed", "u1", limit=5)] == [0.1]
-    assert [score.slot for score in store.user_scores("home-feed", "u2", limit=3)] == [
+    assert [score.value for score in store.history.user_scores("home-feed", "u1", limit=5)] == [0.1]
+    assert [score.slot for score in store.history.user_scores("home-feed", "u2", limit=3)] == [
         SLOT + hours * HOUR for hours in (5, 4, 3)
     ]
 
@@ -57,21 +57,21 @@ def test_the_worst_users_are_those_with_the_lowest_scores_and_ties_go_by_name(st
         store, {"tau": {"b": -1.0, "a": -1.0, "c": 0.5, "d": NAN, "e": 1.0}, "rbo": dict.fromkeys("abcde", 0.0)}
     )
 
-    assert [(score.user, score.value) for score in store.worst_users(run_id, "tau", 3)] == [
+    assert [(score.user, score.value) for score in store.history.worst_users(run_id, "tau", 3)] == [
         ("a", -1.0),
         ("b", -1.0),
         ("c", 0.5),
     ]
-    worst = store.worst_users(run_id, "tau", 2, direction=Direction.ABOVE)
+    worst = store.history.worst_users(run_id, "tau", 2, direction=Direction.ABOVE)
     assert [(score.user, score.value) for score in worst] == [("e", 1.0), ("c", 0.5)]
-    assert store.worst_users(run_id, "unknown", 3) == ()
-    assert store.worst_users(run_id + 1, "tau", 3) == ()
+    assert store.history.worst_users(run_id, "unknown", 3) == ()
+    assert store.history.worst_users(run_id + 1, "tau", 3) == ()
 
 
 def test_an_undefined_score_is_null(store: SqlStore) -> None:
     store_scores(store, {"tau": {"u1": NAN, "u2": 0.5}})
 
-    assert [score.value for score in store.user_scores("home-feed", "u1", limit=1)] == [None]
+    assert [score.value for score in store.history.user_scores("home-feed", "u1", limit=1)] == [None]
     with store.database.read() as connection:
         rows = connection.execute(text("SELECT user_id, value FROM user_scores ORDER BY user_id")).all()
     assert [tuple(row) for row in rows] == [("u1", None), ("u2", 0.5)]
@@ -92,9 +92,9 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
 
-    assert store.finish(result(claimed(store), scores=nobody), receivers=())
-    assert store.finish(result(claimed(store, SLOT + HOUR), scores=no_metric), receivers=())
-    assert store.user_scores("home-feed", "u1", limit=5) == ()
+    assert store.runs.finish(result(claimed(store), scores=nobody), receivers=())
+    assert store.runs.finish(result(claimed(store, SLOT + HOUR), scores=no_metric), receivers=())
+    assert store.history.user_scores("home-feed", "u1", limit=5) == ()
 
 
 def test_chunks_join_without_loss(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_chunks_join_without_loss(store: SqlStore, monkeypatch: pytest.MonkeyPat
     values = {f"u{number:02}": number / 100 for number in range(50)}
     run_id = store_scores(store, {"tau": values, "rbo": values})
 
-    assert {score.user: score.value for score in store.worst_users(run_id, "rbo", 99)} == values
+    assert {score.user: score.value for score in store.history.worst_users(run_id, "rbo", 99)} == values
 
 
 def test_one_users_scores_are_looked_up_by_the_index(store: SqlStore) -> None:
@@ -126,19 +126,19 @@ def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monke
     stored = result(claim, scores=many)
 
     tracemalloc.start()
-    assert store.finish(stored, receivers=())
+    assert store.runs.finish(stored, receivers=())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
     assert peak < 1.5e6, "1,000 users at once, not 30,000, whose names and numbers alone are 5 MB"
-    assert len(store.worst_users(claim.run_id, "b", count + 1)) == count
+    assert len(store.history.worst_users(claim.run_id, "b", count + 1)) == count
 
 
 def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"b": 0.5, "a": NAN, "\u2400c": 1.0}, "rbo": {"b": 0.25, "a": 0.75, "\u2400c": 0.0}})
     store_scores(store, {"tau": {"other": 1.0}}, 1)
 
-    found = store.run_scores(run_id, ["tau", "unknown", "rbo", "tau"])
+    found = store.history.run_scores(run_id, ["tau", "unknown", "rbo", "tau"])
 
     assert list(found.users) == ["a", "b", "\u2400c"]
     assert list(found.by_metric) == ["tau", "rbo"]
@@ -148,14 +148,18 @@ def test_all_scores_of_a_run_come_by_user_with_nan_where_undefined(store: SqlSto
 
 def test_a_run_without_scores_of_a_metric_has_no_users_in_it(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    for nothing in (store.run_scores(run_id, ["rbo"]), store.run_scores(run_id, []), store.run_scores(run_id + 1, ["tau"])):
+    for nothing in (
+        store.history.run_scores(run_id, ["rbo"]),
+        store.history.run_scores(run_id, []),
+        store.history.run_scores(run_id + 1, ["tau"]),
+    ):
         assert len(nothing.users) == 0
         assert dict(nothing.by_metric) == {}
 
 
 def test_coverage_of_a_run_is_told_by_segment(store: SqlStore) -> None:
     run_id = store_scores(store, {"tau": {"a": 0.5}})
-    covered = store.coverage(run_id)
+    covered = store.history.coverage(run_id)
     assert covered is not None
     assert [(row.segment, row.asked, row.paired) for row in covered.rows] == [("all", 5, 3), ("activity=new", 2, 2)]
-    assert store.coverage(run_id + 1) is None
+    assert store.history.coverage(run_id + 1) is None

@@ -68,7 +68,7 @@ def pruned_beside(url: str) -> Counter[str]:
         _gate[0].wait(60)
         for _ in range(DAYS):
             try:
-                return gone + Counter(store.prune(old, now=SLOT + DAYS * DAY).rows)
+                return gone + Counter(store.maintenance.prune(old, now=SLOT + DAYS * DAY).rows)
             except DatabaseError as error:
                 if error.permanent:
                     raise
@@ -87,7 +87,7 @@ def test_two_processes_delete_together_what_one_would(store: SqlStore, postgres_
         added_up = list(connection.execute(select(daily)))
     assert ({row.runs for row in added_up}, len(added_up)) == ({1}, DAYS * 2 * 2)
     assert (one + two)["failed"] == 0
-    assert {run.slot for run in store.runs(comparison=None, limit=99)} == {
+    assert {run.slot for run in store.history.runs(comparison=None, limit=99)} == {
         SLOT + number * DAY + HOUR for number in range(5, DAYS)
     }
     assert prune(store, runs=SLOT + 5 * DAY, now=SLOT + DAYS * DAY) == {}

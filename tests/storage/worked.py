@@ -52,7 +52,7 @@ def attempt(store: SqlStore, slot: datetime = SLOT, **changes: Any) -> Claim | N
         "rerun": False,
     }
     asked.update(changes)
-    return store.claim(slot=slot, **asked)
+    return store.runs.claim(slot=slot, **asked)
 
 
 def scores(values: dict[str, dict[str, float]]) -> Scores:
@@ -156,14 +156,16 @@ def run(
     """Claim the slot and store a result with these states and transitions."""
     claim = claimed(store, slot, comparison=comparison, rerun=True)
     transitions = tuple(transition for _, transition in moves if transition)
-    assert store.finish(result(claim, states=tuple(state for state, _ in moves), transitions=transitions), receivers=receivers)
+    assert store.runs.finish(
+        result(claim, states=tuple(state for state, _ in moves), transitions=transitions), receivers=receivers
+    )
     return claim.run_id
 
 
 def lease(
     store: SqlStore, now: datetime, *, receiver: str = "hook", owner: str = "a:1", limit: int = 10
 ) -> tuple[Delivery, ...]:
-    return store.claim_deliveries(receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit)
+    return store.outbox.claim_deliveries(receiver, owner=owner, now=now, until=now + timedelta(minutes=1), limit=limit)
 
 
 def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStatus.SENT, **changes: Any) -> Notification:
@@ -171,11 +173,13 @@ def note(delivery: Delivery, at: datetime, status: DeliveryStatus = DeliveryStat
     return replace(base, **changes)
 
 
-def prune(store: SqlStore, *, now: datetime = SLOT, max_bytes: int | None = None, **before: datetime) -> dict[str, int]:
+def prune(store: SqlStore, *, now: datetime = SLOT, **before: datetime) -> dict[str, int]:
     """Delete what is older than these, and nothing else; rows by table."""
-    return dict(store.prune(cutoffs(max_bytes=max_bytes, **before), now=now).rows)
+    found = store.maintenance.prune(cutoffs(**before), now=now)
+    assert found.refused is None
+    return dict(found.rows)
 
 
-def cutoffs(*, max_bytes: int | None = None, **before: datetime) -> Cutoffs:
+def cutoffs(**before: datetime) -> Cutoffs:
     never = dict.fromkeys(("scores", "lists", "evidence", "summaries", "runs", "daily"), NEVER)
-    return Cutoffs(**{**never, **before}, max_bytes=max_bytes)
+    return Cutoffs(**{**never, **before})

@@ -60,7 +60,7 @@ def test_a_page_says_why_the_mean_fell(latest: LatestRun) -> None:
     assert "whatever the lists of the missing ones: 0.1250 to 0.3750" in page
 
 
-def test_a_page_without_a_past_tells_what_sets_lists_apart_and_without_an_explanation_nothing(latest: LatestRun) -> None:
+def test_a_page_without_a_past_shows_what_sets_lists_apart_and_without_an_explanation_nothing(latest: LatestRun) -> None:
     first = published.explanation(runs=0, before=None, least=None, most=None, causes=(), falls=(), rises=())
     page = render_comparison(replace(latest, explanation=first))
     assert "What sets lists apart by extended_tau" in page
@@ -75,8 +75,8 @@ def test_what_an_explanation_holds_stays_text(latest: LatestRun) -> None:
     fall = replace(published.explanation().falls[0], segment=evil)
     lists = replace(published.explanation().groups[0].examples[0], user=evil)
     group = replace(published.explanation().groups[0], examples=(lists,))
-    told = published.explanation(metric=evil, sentence=evil, segment=evil, gained=(item,), falls=(fall,), groups=(group,))
-    page = render_comparison(replace(latest, explanation=told))
+    hostile = published.explanation(metric=evil, sentence=evil, segment=evil, gained=(item,), falls=(fall,), groups=(group,))
+    page = render_comparison(replace(latest, explanation=hostile))
     assert "<script" not in page
     assert page.count("&lt;script&gt;") >= 7
 

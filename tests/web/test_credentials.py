@@ -1,4 +1,4 @@
-"""Passwords: right, wrong, and how much work it is to tell. Work is counted, not timed."""
+"""Passwords: right, wrong, and how much work it is to find out. Work is counted, not timed."""
 
 from collections.abc import Callable
 
@@ -86,7 +86,7 @@ def test_every_attempt_costs_as_many_rounds_as_the_costliest_hash(user: bytes, p
 
 @settings(max_examples=30)
 @given(st.dictionaries(st.text(min_size=1, max_size=3), st.integers(4, 16), min_size=1, max_size=5), st.binary(), st.binary())
-def test_work_tells_nothing_of_who_there_is(costs: dict[str, int], user: bytes, password: bytes) -> None:
+def test_the_work_reveals_nothing_of_who_there_is(costs: dict[str, int], user: bytes, password: bytes) -> None:
     tail = "." * 53
     rounds = set()
     for name in (*(name.encode() for name in costs), user):

@@ -58,11 +58,11 @@ def test_a_scraper_is_answered_each_time_among_a_thousand_slow_connections(
     is_encrypted: bool,  # noqa: FBT001 - a column
 ) -> None:
     tls: ssl.SSLContext | None = None
-    told: dict[str, Any] = {}
+    configured: dict[str, Any] = {}
     if is_encrypted:
         tls = authority.client_context()
-        told = {"tls_server_config": {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}}
-    with serving(health, tls=tls, limits=Limits(connections=128), **told) as site:
+        configured = {"tls_server_config": {"cert_file": str(server_pair.cert), "key_file": str(server_pair.key)}}
+    with serving(health, tls=tls, limits=Limits(connections=128), **configured) as site:
         kinds = list(SLOW.values())
         found = []
         for turn in range(ROUNDS):

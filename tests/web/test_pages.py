@@ -2,11 +2,13 @@
 
 import gzip
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from monitor.web import app as web_app
+from monitor.web import pages
 
 
 def test_metrics_are_served_as_text(client: Any) -> None:
@@ -78,3 +80,12 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
 
     assert (status, body) == (503, b"not ready: no answer within 0.5 s\n")
     assert healthy == 200
+
+
+def test_every_template_has_its_function_and_its_route(health: Any) -> None:
+    folder = Path(pages.__file__).with_name("templates")
+    templates = {path.stem for path in folder.glob("*.html")} - {"base", "table"}
+    functions = {name.removeprefix("render_") for name in vars(pages) if name.startswith("render_")}
+    routes = {route.name for route in web_app.create_app(metrics=lambda *_: (b"", {}), health=health).routes}  # type: ignore[attr-defined]
+    assert templates == functions
+    assert functions <= routes

@@ -98,7 +98,7 @@ def test_an_empty_host_serves_both_families(health: Any) -> None:
         server.stop()
 
 
-def test_stopping_frees_the_port_and_may_be_said_twice(health: Any) -> None:
+def test_stopping_frees_the_port_and_may_be_done_twice(health: Any) -> None:
     server = WebServer(_application(health), "127.0.0.1", 0)
     server.start()
     address = ("127.0.0.1", int(server.url.rpartition(":")[2]))

@@ -23,7 +23,7 @@ from monitor.web import certificates as rotating
 from monitor.web import certificates as tls
 from monitor.web.access import Access, open_access
 from monitor.web.access_options import AccessOptions, TlsOptions
-from monitor.web.certificates import CertificateStore, alternative_names, tls_context
+from monitor.web.certificates import CertificateStore, alternative_names, server_tls_context
 from monitor.web.connections import Limits
 from servers.certificates import (  # noqa: F401 - fixtures
     Authority,
@@ -108,7 +108,7 @@ def test_certificate_and_key_may_stand_in_the_file_itself(health: Any, authority
         ("RequireAndVerifyClientCert", False, True, False),
     ],
 )
-def test_client_certificates_are_asked_for_and_verified_as_told(  # noqa: PLR0913, PLR0917 - a row and the certificates
+def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: PLR0913, PLR0917 - a row and the certificates
     health: Any,
     authority: Authority,
     server_pair: Pair,
@@ -119,10 +119,10 @@ def test_client_certificates_are_asked_for_and_verified_as_told(  # noqa: PLR091
     good: bool,  # noqa: FBT001 - a column
     strange: bool,  # noqa: FBT001 - a column
 ) -> None:
-    told = tls_of(server_pair, client_auth_type=client_auth_type)
+    configured = tls_of(server_pair, client_auth_type=client_auth_type)
     if client_auth_type not in {"NoClientCert", "RequestClientCert"}:
-        told["client_ca_file"] = str(authority.cert)
-    with serving(health, tls_server_config=told) as site:
+        configured["client_ca_file"] = str(authority.cert)
+    with serving(health, tls_server_config=configured) as site:
         found = []
         for pair in (None, client_pair, stranger_pair):
             site.tls = authority.client_context(pair)
@@ -151,9 +151,9 @@ def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
     allowed: str,
     is_in: bool,  # noqa: FBT001 - a column
 ) -> None:
-    told = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca=authority.cert.read_text())
-    told["client_allowed_sans"] = ["somebody.else", allowed]
-    with serving(health, tls=authority.client_context(client_pair), tls_server_config=told) as site:
+    configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca=authority.cert.read_text())
+    configured["client_allowed_sans"] = ["somebody.else", allowed]
+    with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
         assert is_let_in(site) is is_in
 
 
@@ -162,7 +162,7 @@ def test_a_certificate_without_alternative_names_has_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "version", "is_spoken"),
+    ("configured", "version", "is_spoken"),
     [
         ({}, ssl.TLSVersion.TLSv1_2, True),
         ({"min_version": "TLS10"}, ssl.TLSVersion.TLSv1_2, True),
@@ -175,13 +175,13 @@ def test_versions_are_those_of_the_file(
     health: Any,
     authority: Authority,
     server_pair: Pair,
-    told: dict[str, str],
+    configured: dict[str, str],
     version: ssl.TLSVersion,
     is_spoken: bool,  # noqa: FBT001 - a column
 ) -> None:
     client = authority.client_context()
     client.minimum_version = client.maximum_version = version
-    with serving(health, tls=client, tls_server_config=tls_of(server_pair, **told)) as site:
+    with serving(health, tls=client, tls_server_config=tls_of(server_pair, **configured)) as site:
         assert is_let_in(site) is is_spoken
 
 
@@ -189,15 +189,15 @@ def test_suites_and_the_curve_are_those_of_the_file(health: Any, authority: Auth
     suite = "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384"
     client = authority.client_context()
     client.maximum_version = ssl.TLSVersion.TLSv1_2
-    told = tls_of(server_pair, cipher_suites=[suite], curve_preferences=["CurveP384"], prefer_server_cipher_suites=False)
-    with serving(health, tls=client, tls_server_config=told) as site:
+    configured = tls_of(server_pair, cipher_suites=[suite], curve_preferences=["CurveP384"], prefer_server_cipher_suites=False)
+    with serving(health, tls=client, tls_server_config=configured) as site:
         with closing(site.connect()) as connection:
             connection.connect()
             assert isinstance(connection.sock, ssl.SSLSocket)
             assert (connection.sock.cipher() or [""])[0] == "ECDHE-ECDSA-AES256-GCM-SHA384"
         client.set_ecdh_curve("prime256v1")
         assert not is_let_in(site)
-    context = tls_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
+    context = server_tls_context(TlsOptions.model_validate(tls_of(server_pair, prefer_server_cipher_suites=False)))
     assert not context.options & ssl.OP_CIPHER_SERVER_PREFERENCE
 
 
@@ -205,7 +205,7 @@ def test_every_suite_that_may_be_named_is_one_that_the_library_knows(server_pair
     from monitor.web.access_options import SUITES  # noqa: PLC0415 - here alone
 
     for name, openssl in SUITES.items():
-        context = tls_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
+        context = server_tls_context(TlsOptions.model_validate(tls_of(server_pair, cipher_suites=[name])))
         assert openssl in {each["name"] for each in context.get_ciphers()}
 
 
@@ -312,14 +312,14 @@ def test_an_authority_may_be_described_in_any_language(
     text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
     (tmp_path / "ca.crt").write_text(text, encoding="utf-8")
     given = {"client_ca": text} if is_inline else {"client_ca_file": str(tmp_path / "ca.crt")}
-    told = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", **given)
-    with serving(health, tls=authority.client_context(client_pair), tls_server_config=told) as site:
+    configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", **given)
+    with serving(health, tls=authority.client_context(client_pair), tls_server_config=configured) as site:
         assert is_let_in(site)
         site.tls = authority.client_context()
         assert not is_let_in(site)
 
 
-def test_a_certificate_that_goes_away_while_it_is_opened_is_told(
+def test_a_certificate_that_goes_away_while_it_is_opened_is_an_error(
     server_pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when a renewal takes the old file away between two looks at it."""
@@ -347,7 +347,7 @@ def test_whatever_goes_wrong_with_a_new_certificate_the_old_one_stays(
     def fail(_: TlsOptions) -> ssl.SSLContext:
         raise fault
 
-    monkeypatch.setattr(rotating, "tls_context", fail)
+    monkeypatch.setattr(rotating, "server_tls_context", fail)
     Path(pair.key).chmod(0o640)
     now += 1
     assert certificates.current() is first
@@ -428,9 +428,9 @@ def test_files_that_could_not_be_read_are_tried_again_though_their_content_stays
         if len(tries) < 3:
             msg = "permission denied"
             raise ConfigError(msg)
-        return tls_context(options)
+        return server_tls_context(options)
 
-    monkeypatch.setattr(rotating, "tls_context", open_at_the_third_try)
+    monkeypatch.setattr(rotating, "server_tls_context", open_at_the_third_try)
     Path(pair.key).chmod(0o640)  # neither its time nor its size changes
     for _ in range(4):
         now += 1
@@ -513,9 +513,12 @@ def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -
 
 def test_an_encrypted_reader_that_takes_no_answer_is_cut_off(health: Any, authority: Authority, server_pair: Pair) -> None:
     page = b"x" * 30_000_000
-    told = tls_of(server_pair)
+    configured = tls_of(server_pair)
     with serving(
-        health, open_access(AccessOptions.model_validate({"tls_server_config": told})), page=page, limits=Limits(exchange_s=1)
+        health,
+        open_access(AccessOptions.model_validate({"tls_server_config": configured})),
+        page=page,
+        limits=Limits(exchange_s=1),
     ) as site:
         raw = socket.socket()
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

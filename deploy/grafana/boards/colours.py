@@ -1,4 +1,4 @@
-"""The palette of Okabe and Ito (2008), which colour-blind people tell apart, and what each colour stands for."""
+"""The palette of Okabe and Ito (2008), which colour-blind people can distinguish, and what each colour stands for."""
 
 BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
 YELLOW, BLUE, VERMILLION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"

@@ -194,7 +194,7 @@ def _database() -> list[Json]:
         lines("Size by kind of data", {shown("database_size_bytes", by="kind"): "{{kind}}"}, is_stacked=True, width=8),
         lines(
             "Rows deleted",
-            {grown("pruned_rows_total", by="kind, reason"): "{{kind}} {{reason}}"},
+            {grown("pruned_rows_total", by="kind"): "{{kind}}"},
             is_stacked=True,
             width=8,
             **_DAY,

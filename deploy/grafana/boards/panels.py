@@ -1,4 +1,4 @@
-"""The kinds of panel, each with every option that Grafana's schema asks for. What a panel shows is said where it is made."""
+"""The kinds of panel, each with every option that Grafana's schema asks for."""
 
 from __future__ import annotations
 

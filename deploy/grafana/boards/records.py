@@ -112,7 +112,7 @@ def of_runs() -> list[Json]:
         table(
             "Alert changes",
             Sql(_TRANSITIONS),
-            "What was told of alerts: from which state to which, over how many users, and why.",
+            "Changes of alerts: from which state to which, over how many users, and why.",
             decimals=3,
             overrides=[override("Users", decimals=0)],
         ),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from monitor.kernels.finding.positions import Ranks
+from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Floats
 
 COUNT_ALL_PAIRS_MAX_K = 2500
@@ -21,7 +21,7 @@ _BYTE_MAX_K = 255
 def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
     """Number of j < i with ``ranks[j] > ranks[i]``, for each i of each column of (k, n): integers (k, n).
 
-    Their sum over i is `monitor.kernels.finding.inversions.inversions`. Cost as there.
+    Their sum over i is `monitor.kernels.engines.inversions.inversions`. Cost as there.
     """
     k, n = ranks.shape
     if k > COUNT_ALL_PAIRS_MAX_K:

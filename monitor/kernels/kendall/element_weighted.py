@@ -23,7 +23,7 @@ def element_weighted_tau(alignment: Alignment) -> Floats:
     """Extended Kendall tau in which an item of weight w counts as w items, scaled to [-1, 1]: float64 (n,).
 
     `extended_tau` of lists in which each item is replaced by w copies, the copies of one item tied
-    among themselves, so that what two items say of each other is told w_i w_j times (the element weights of Kumar and
+    among themselves, so that the order of two items counts w_i w_j times (the element weights of Kumar and
     Vassilvitskii). With A, B, Z the weight of the lists and of the items in common, e(X) the sum of w_i w_j over the pairs
     of X, and K0 the same sum over the pairs that the lists order in opposite ways::
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.finding.inversions import inversions
-from monitor.kernels.finding.positions import rank_dtype
+from monitor.kernels.engines.inversions import inversions
+from monitor.kernels.engines.positions import rank_dtype
 from monitor.kernels.kendall.extended import count_misordered
 from monitor.kernels.kendall.ties import Tied, find_tied, rank_tied
 from monitor.kernels.shared import count_discordant, count_shared, divide, pairs

@@ -37,7 +37,7 @@ def rbo_persistence(top: float, share: float) -> float:
     """The p at which the top ``top`` ranks carry this ``share`` of RBO's weight: the inverse of `rbo_weight`.
 
     Found by halving down to neighbouring floats. MetricError unless 0 < share < 1, ``top`` is a whole number from 1 to
-    `DEEPEST`, and such a p can be told from 1.
+    `DEEPEST`, and such a p differs from 1 as a float.
     """
     _check_depth(top)
     if not 0 < share < 1:

@@ -28,8 +28,8 @@ def alert_labels(transition: Transition) -> dict[str, str]:
 
 
 def alert_annotations(transition: Transition) -> dict[str, str]:
-    """What is said of one change of the alert; nothing that would be empty."""
-    said = {
+    """Annotations of one change of the alert; none that would be empty."""
+    annotations = {
         "summary": summary_of(transition),
         "description": description_of(transition),
         "explanation": clean(transition.explanation or ""),
@@ -38,7 +38,7 @@ def alert_annotations(transition: Transition) -> dict[str, str]:
         "users": str(transition.users),
         "runbook_url": clean(transition.runbook_url or ""),
     }
-    return {name: text for name, text in said.items() if text}
+    return {name: text for name, text in annotations.items() if text}
 
 
 def label_fingerprint(labels: Mapping[str, str]) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from monitor.alerts.verdicts import format_apart, format_value
-from monitor.model import ALL, COVERAGE, FROZEN, Briefing, Message, Severity, Transition
+from monitor.model import ALL, Briefing, Message, RuleKind, Severity, Transition, format_instant
 from monitor.receivers.message.explanation_text import cause_shares, example_lists, item_lines, why_sentences
-from monitor.receivers.message.parts import ChangeContent, MessageContent
-from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of, moment
+from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
+from monitor.receivers.message.sections import ChangeContent, MessageContent
 
 MAX_CHANGES = 8
-"""Changes that are told in full; the rest is counted."""
+"""Changes that are reported in full; the rest is counted."""
 
 _NAMED = 4
 _LONGEST_NAME = 60
@@ -22,21 +22,21 @@ _LOUDEST = tuple(Severity)
 
 
 def ordered_changes(message: Message) -> tuple[Transition, ...]:
-    """The changes to tell, weightiest first: starts, acknowledgements, ends; all users first, then who is farthest out.
+    """The changes to report, weightiest first: starts, acknowledgements, ends; all users first, then farthest out.
 
     In a repetition those are the firings that last.
     """
     return tuple(sorted(message.changes or message.firing, key=_weight))
 
 
-def title_of(message: Message, told: Sequence[Transition]) -> str:
+def title_of(message: Message, changes: Sequence[Transition]) -> str:
     """``SimilarityLow firing on home-feed (country=UK); 3 resolved``."""
-    verb = verb_of(told[0], is_repetition=message.is_repetition)
-    lead = [change for change in told if verb_of(change, is_repetition=message.is_repetition) == verb]
+    verb = verb_of(changes[0], is_repetition=message.is_repetition)
+    lead = [change for change in changes if verb_of(change, is_repetition=message.is_repetition) == verb]
     line = f"{_alerts(lead)} {verb} on {clean(message.comparison, _LONGEST_NAME)}{_places(lead)}"
     if message.is_repetition:
-        line = f"{line} since {moment(min(change.since for change in lead))}"
-    ended, lasting = sum(change.is_end for change in told), len(still_firing(message, told))
+        line = f"{line} since {format_instant(min(change.since for change in lead))}"
+    ended, lasting = sum(change.is_end for change in changes), len(still_firing(message, changes))
     tail = [f"{ended:,} resolved"] if ended and not lead[0].is_end else []
     tail += [f"{lasting:,} still firing"] if lasting and lead[0].is_end else []
     return bounded_line("; ".join([line, *tail]), _LONGEST_TITLE)
@@ -46,8 +46,8 @@ def change_content(change: Transition, message: Message) -> ChangeContent:
     """One change in full."""
     verb = verb_of(change, is_repetition=message.is_repetition)
     facts = [("segment", _segment_name(change)), *(() if change.is_acknowledgement else _figures(change))]
-    facts.append(("in breach since" if change.is_start else "had been firing since", moment(change.since)))
-    facts.append(("run", moment(change.slot)))
+    facts.append(("in breach since" if change.is_start else "had been firing since", format_instant(change.since)))
+    facts.append(("run", format_instant(change.slot)))
     return ChangeContent(
         heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{_where(change)}", _LONGEST_TITLE),
         reason=bounded_line(change.reason, _LONGEST_REASON),
@@ -55,9 +55,9 @@ def change_content(change: Transition, message: Message) -> ChangeContent:
     )
 
 
-def further_changes(message: Message, told: Sequence[Transition]) -> tuple[str, ...]:
-    """Sentences on the changes beyond the first `MAX_CHANGES`, and on what fires still beside all those told."""
-    rest, lasting = told[MAX_CHANGES:], still_firing(message, told)
+def further_changes(message: Message, changes: Sequence[Transition]) -> tuple[str, ...]:
+    """Sentences on the changes beyond the first `MAX_CHANGES`, and on what fires still beside them all."""
+    rest, lasting = changes[MAX_CHANGES:], still_firing(message, changes)
     lines = [f"And {len(rest):,} more: {count_alerts(rest)}."] if rest else []
     lines += [f"Still firing: {count_alerts(lasting)}."] if lasting else []
     return tuple(bounded_line(line, _LONGEST_REASON) for line in lines)
@@ -74,9 +74,9 @@ def count_alerts(changes: Iterable[Transition]) -> str:
     return named if others <= 0 else f"{named} and {others:,} other alert{'s' if others > 1 else ''}"
 
 
-def still_firing(message: Message, told: Sequence[Transition]) -> tuple[Transition, ...]:
-    """What fires still and is not among the changes told."""
-    named = {change.dedup_key for change in told}
+def still_firing(message: Message, changes: Sequence[Transition]) -> tuple[Transition, ...]:
+    """What fires still and is not among these changes."""
+    named = {change.dedup_key for change in changes}
     return tuple(start for start in message.firing if start.dedup_key not in named)
 
 
@@ -117,10 +117,12 @@ def _figures(change: Transition) -> list[tuple[str, str]]:
 
 
 def _measured(change: Transition) -> str:
-    if change.metric == COVERAGE:
+    if change.kind is RuleKind.COVERAGE:
         return f"share of users, {change.statistic}"
     return (
-        f"changes that the {change.statistic} missed" if change.metric == FROZEN else f"{change.statistic} of {change.metric}"
+        f"changes that the {change.statistic} missed"
+        if change.kind is RuleKind.STANDSTILL
+        else f"{change.statistic} of {change.metric}"
     )
 
 
@@ -153,31 +155,31 @@ def _extent(changes: Sequence[Transition]) -> str:
 
 
 def content_of(message: Message, external_url: str) -> MessageContent:
-    """What every channel tells of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
+    """What every channel shows of this message, bounded whatever its size: at most `MAX_CHANGES` changes, two users, ten items.
 
-    One explanation is told, that of the weightiest change which has one: firings that are told together have one cause more
-    often than not. ``external_url`` is where this daemon's own pages are reached.
+    One explanation is given, that of the weightiest change which has one: firings of one message have one cause more often
+    than not. ``external_url`` is where this daemon's own pages are reached.
     """
-    told = ordered_changes(message)
-    speaker = _explained_change(told)
-    briefing = message.briefing if speaker is not None and message.briefing is not None else Briefing()
+    changes = ordered_changes(message)
+    explained = _explained_change(changes)
+    briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
     explanation = briefing.explanation
     return MessageContent(
         status=message.status,
         severity=message.severity,
-        title=title_of(message, told),
-        changes=tuple(change_content(change, message) for change in told[:MAX_CHANGES]),
-        others=max(len(told) - MAX_CHANGES, 0),
-        more=further_changes(message, told),
-        why=() if speaker is None else why_sentences(speaker, explanation),
+        title=title_of(message, changes),
+        changes=tuple(change_content(change, message) for change in changes[:MAX_CHANGES]),
+        others=max(len(changes) - MAX_CHANGES, 0),
+        more=further_changes(message, changes),
+        why=() if explained is None else why_sentences(explained, explanation),
         shares=() if explanation is None else cause_shares(explanation),
         entered=() if explanation is None else item_lines(explanation.gained),
         left=() if explanation is None else item_lines(explanation.lost),
         examples=example_lists(briefing),
-        links=links_of(told[0], external_url),
-        commands=commands_of(told[0]),
+        links=links_of(changes[0], external_url),
+        commands=commands_of(changes[0]),
     )
 
 
-def _explained_change(told: Sequence[Transition]) -> Transition | None:
-    return next((change for change in told if change.explanation is not None), None)
+def _explained_change(changes: Sequence[Transition]) -> Transition | None:
+    return next((change for change in changes if change.explanation is not None), None)

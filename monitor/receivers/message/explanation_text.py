@@ -9,11 +9,11 @@ from itertools import zip_longest
 from monitor.attribution import write_falls
 from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
 from monitor.presentation import drop_bounds, explanation_title
-from monitor.receivers.message.parts import SideBySide
 from monitor.receivers.message.safe_text import bounded_line, clean
+from monitor.receivers.message.sections import SideBySide
 
 MAX_ITEMS = 5
-"""Items told that rose, and that fell."""
+"""Items shown that rose, and that fell."""
 
 MAX_EXAMPLES = 2
 """Users whose lists are shown."""
@@ -36,7 +36,7 @@ _NOTHING = frozenset({"0 %", "0.0000"})
 
 
 def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:
-    """Sentences on why this change came about; without the run's explanation what the change itself has to say."""
+    """Sentences on why this change came about; without the run's explanation the explanation that the change itself has."""
     if explanation is None:
         return (bounded_line(speaker.explanation or "", 3 * _LONGEST_SENTENCE),)
     first, *further = write_falls(explanation, speaker.segment)
@@ -50,10 +50,10 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
     """Each part of the drop and its share of it; amounts where parts cancel out so that shares would mislead."""
     amounts = {part: math.fsum(cause.amount for cause in explanation.causes if cause.part is part) for part in _PARTS}
-    told = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
+    parts = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
     drop = 0.0 if explanation.before is None else explanation.now - explanation.before
-    is_shared = drop > 0 and max((abs(amount) for _, amount in told), default=0.0) <= _CANCELLED * drop
-    shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in told)
+    is_shared = drop > 0 and max((abs(amount) for _, amount in parts), default=0.0) <= _CANCELLED * drop
+    shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in parts)
     return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
 
 
@@ -63,7 +63,7 @@ def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
-    """Lists of two users, of different groups where nobody chose them."""
+    """Lists of two users, of different groups unless they were chosen."""
     explanation = briefing.explanation
     groups = () if explanation is None else explanation.groups
     examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
@@ -100,7 +100,7 @@ def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
 def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     ranks, kept = {item: rank for rank, item in enumerate(example.baseline, start=1)}, set(example.candidate)
 
-    def tell(item: str, mark: str) -> str:
+    def show(item: str, mark: str) -> str:
         return bounded_line(f"{clean(titles.get(item, item), _LONGEST_ITEM)}{mark}", _LONGEST_ITEM + 20)
 
     shown = zip_longest(example.baseline[:MAX_RANKS], example.candidate[:MAX_RANKS])
@@ -109,8 +109,8 @@ def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[st
         moved = "" if was == rank else f" (was {was})" if was else " (new)"
         yield (
             str(rank),
-            "" if left is None else tell(left, "" if left in kept else " (gone)"),
-            "" if right is None else tell(right, moved),
+            "" if left is None else show(left, "" if left in kept else " (gone)"),
+            "" if right is None else show(right, moved),
         )
     rest = [max(len(items) - MAX_RANKS, 0) for items in (example.baseline, example.candidate)]
     if any(rest):

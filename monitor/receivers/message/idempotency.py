@@ -10,7 +10,7 @@ from monitor.model import Message, format_instant
 
 
 def idempotency_key(message: Message, now: datetime) -> str:
-    """``incident:digest``: the same for the same changes told of the same firings; each repetition has its own."""
+    """``incident:digest``: the same for the same changes of the same firings; each repetition has its own."""
     parts = [
         f"{change.dedup_key} {change.from_state} {change.to_state} {format_instant(change.at)}" for change in message.changes
     ]
@@ -25,7 +25,7 @@ _REMEMBERED = 256
 
 
 class DeliveredRecipients:
-    """Addressees by message. Not for several threads."""
+    """Recipients by message. Not for several threads."""
 
     def __init__(self) -> None:
         self._reached: dict[str, set[str]] = {}
@@ -37,6 +37,6 @@ class DeliveredRecipients:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, addressees: Sequence[str]) -> tuple[str, ...]:
-        """Those who do not have it yet; all of them once everybody has it, for then it is sent anew."""
+        """The recipients that do not have it yet; all of them once each has it, since then it is sent anew."""
         reached = self._reached.get(key, set())
         return tuple(each for each in addressees if each not in reached) or tuple(addressees)

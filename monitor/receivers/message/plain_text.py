@@ -15,7 +15,7 @@ def plain_text(account: MessageContent, *, has_title: bool = True) -> str:
     """The title, why, the weightiest change in full, the others in a sentence each, examples, links and commands.
 
     Parts that are empty are left out.
-    ``has_title``: without it the title is left out too, for those who show it elsewhere.
+    ``has_title``: without it the title is left out too, for channels that show it elsewhere.
     """
     parts = chain(
         [[account.title]] if has_title else [],
@@ -39,8 +39,8 @@ def _in_full(change: ChangeContent) -> Iterator[str]:
 
 
 def _part(title: str, lines: Iterable[str]) -> Iterator[list[str]]:
-    told = [f"  {line}" for line in lines]
-    yield [f"{title}:", *told] if told else []
+    indented = [f"  {line}" for line in lines]
+    yield [f"{title}:", *indented] if indented else []
 
 
 def _example(example: SideBySide) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import shlex
 import unicodedata
-from datetime import datetime
 from itertools import groupby
 from urllib.parse import quote, urlsplit
 
@@ -36,8 +35,8 @@ def description_of(transition: Transition) -> str:
         clean(transition.reason),
         clean(f"{transition.statistic} of {transition.metric}: {value}, {limit}, {transition.users:,} users"),
         *why,
-        f"{since} {moment(transition.since)}, told for the run of {moment(transition.slot)}",
-        f"To see more: rankwatch show {name} --slot {moment(transition.slot)}; rankwatch alerts --comparison {name}",
+        f"{since} {format_instant(transition.since)}, reported for the run of {format_instant(transition.slot)}",
+        f"To see more: rankwatch show {name} --slot {format_instant(transition.slot)}; rankwatch alerts --comparison {name}",
     ])  # fmt: skip
 
 
@@ -46,11 +45,6 @@ def comparison_url(transition: Transition, external_url: str) -> str:
     alert, segment = (quote(clean(text, 200), safe="") for text in (transition.alert, transition.segment))
     page = f"{external_url.rstrip('/')}/comparisons/{quote(clean(transition.comparison, 200), safe='')}"
     return f"{page}?alert={alert}&segment={segment}"
-
-
-def moment(instant: datetime) -> str:
-    """An instant as RFC 3339 in UTC."""
-    return format_instant(instant)
 
 
 def clean(text: str, limit: int = MAX_LINE) -> str:
@@ -94,8 +88,8 @@ def links_of(change: Transition, external_url: str) -> tuple[tuple[str, str], ..
 
 
 def commands_of(change: Transition) -> tuple[str, ...]:
-    """What shows the run of this change, and what measures it anew without telling anybody."""
-    name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), moment(change.slot)
+    """Commands: one shows the run of this change, one measures it anew without a notification."""
+    name, slot = shlex.quote(clean(change.comparison, _LONGEST_NAME)), format_instant(change.slot)
     return (f"rankwatch show {name} --slot {slot}", f"rankwatch replay {name} --from {slot} --to {slot}")
 
 

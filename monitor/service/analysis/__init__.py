@@ -1,1 +1,1 @@
-"""Analyses behind commands: previews, comparisons of files, backtests, suggested thresholds, sample sizes. They store nothing."""
+"""Analyses behind commands: previews, comparisons of files, backtests, suggested thresholds, sample sizes. They only read."""

@@ -23,6 +23,8 @@ from monitor.model import (
     CoverageRow,
     Evidence,
     EvidenceKind,
+    JudgingPlan,
+    MeasuringPlan,
     PairBatch,
     Panel,
     PartMeans,
@@ -44,7 +46,7 @@ from monitor.summaries import rows_of_segments
 class ChangeBreakdown:
     """What sets a segment's lists apart: the mean distance from identical ones by ``metric`` in parts, and kinds of change.
 
-    ``parts`` is None for a metric that has no value for identical lists, or speaks of relevance.
+    ``parts`` is None for a metric that has no value for identical lists, or needs relevance.
     """
 
     metric: str
@@ -75,7 +77,7 @@ MOST_SEGMENTS = 100
 _LONG = timedelta(hours=12)
 
 ReportProgress = Callable[[str, int, int], object]
-"""Told what is being done, how many users it is done for, and how many of them are done."""
+"""Called with what is being done, for how many users, and how many of them are done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,10 +98,10 @@ class ComparedFiles:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileComparison:
-    """What two files' lists say of each other.
+    """The result of comparing two files' lists.
 
     ``catalogue``: items that could be listed, as given, else all that are. ``length``: the typical length of the compared
-    lists, for which ``by_chance`` tells each metric's expected score, None where lists have none. ``apart``: by segment
+    lists, for which ``by_chance`` holds each metric's expected score, None where lists have none. ``apart``: by segment
     what sets the lists apart by the first metric. ``notes`` are sentences about what was left out.
     """
 
@@ -136,7 +138,7 @@ def compare_files(
     progress("pairing", len(panel), 0)
     pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
     notes = _first_notes(answers)
-    del answers
+    del answers  # as large as both files, and needed no more
     _require_pairs(pairing.coverage.all, notes)
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
@@ -147,7 +149,7 @@ def compare_files(
     segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
-        summaries=summarize_scores(comparison, segments, scores, metrics),
+        summaries=summarize_scores(comparison.judging.similarity_rules, comparison.measuring.k, segments, scores, metrics),
         worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
         catalogue=size,
         length=length,
@@ -175,7 +177,7 @@ def _users_of(lists: FileSourceOptions) -> FileUsersOptions:
 
 @dataclass(frozen=True, slots=True)
 class _Either:
-    """The users of either file, with the segments that the baseline's tells of them."""
+    """The users of either file, with the segments of the baseline's file."""
 
     baseline: UserSource
     candidate: UserSource
@@ -199,7 +201,7 @@ def _ask_users(comparison: Comparison, arms: Arms, slot: datetime) -> Panel:
 
 
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
-    """The answers; InputError when one of the files told nothing."""
+    """Return the answers; InputError when one of the files gave none."""
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
     if files.relevance is not None and answers.relevance is None:
@@ -247,17 +249,15 @@ def _catalogue(given: int | None, listed: int) -> int:
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
-    return Comparison(
-        name="compare",
+    measuring = MeasuringPlan(
         k=k,
         metrics=tuple(map(str, metrics)),
-        rules=(),
         sample=None,
         seed=0,
-        deadline=_LONG,
-        min_paired_share=0.0,
         max_segment_values=MOST_SEGMENTS,
-        evidence_users=worst,
+        deadline=_LONG,
         keep_scores=False,
-        config_hash="",
+        evidence_users=worst,
     )
+    judging = JudgingPlan(rules=(), min_paired_share=0.0)
+    return Comparison(name="compare", config_hash="", measuring=measuring, judging=judging)

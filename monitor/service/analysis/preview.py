@@ -27,7 +27,9 @@ class Preview:
 
 def preview_users(watched: Watched, count: int) -> Preview:
     """Ask both arms of a comparison for a handful of its users."""
-    few = replace(watched.comparison, sample=SampleSize(rotating=count), evidence_users=count)
+    whole = watched.comparison
+    measuring = replace(whole.measuring, sample=SampleSize(rotating=count), evidence_users=count)
+    few = replace(whole, measuring=measuring)
     slot = watched.schedule.latest(SystemClock().now())
     try:
         found = measure_slot(few, watched.arms, slot, Stopwatch(SystemClock()))

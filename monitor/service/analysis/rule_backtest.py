@@ -9,7 +9,7 @@ from datetime import datetime
 
 from monitor.model import Comparison, RunRecord, RunStatus, Transition
 from monitor.pipeline.rejudgement import Rejudgement, complete_record
-from monitor.ports import Store
+from monitor.ports import History, Store
 
 AT_ONCE = 100
 """Runs whose summaries are in memory at once."""
@@ -43,23 +43,21 @@ class Backtest:
 
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
-    """Judge all stored runs up to the end of the period by the comparison's rules, from the first one on.
-
-    Runs before the period teach what is normal and may leave alerts firing; only what changes within it is told.
-    """
+    """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
     rejudging = Rejudgement(comparison=comparison)
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
-    for record in finished_records(comparison.name, store, period.end):
-        refilled = complete_record(comparison, record, store)
+    # From the first run on: those before the period teach what is normal, and may leave alerts firing.
+    for record in finished_records(comparison.name, store.history, period.end):
+        refilled = complete_record(comparison, record, store.history)
         changed = rejudging.judge(refilled.record, is_whole=not refilled.lacking)
         if period.holds(record.run.slot):
             runs[record.run.status] += 1
             transitions.extend(changed)
             if record.run.status is RunStatus.OK:
                 lacking.update(refilled.lacking)
-    made = store.transitions(comparison=comparison.name, limit=None)
+    made = store.alerts.transitions(comparison=comparison.name, limit=None)
     return Backtest(
         comparison=comparison,
         runs=runs,
@@ -69,10 +67,10 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
     )
 
 
-def finished_records(comparison: str, store: Store, end: datetime | None) -> Iterator[RunRecord]:
+def finished_records(comparison: str, history: History, end: datetime | None) -> Iterator[RunRecord]:
     """All finished runs of the comparison up to this slot, oldest first, a few at a time."""
     after: datetime | None = None
-    while found := store.records(comparison, after=after, limit=AT_ONCE):
+    while found := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in found:
             if end is not None and record.run.slot > end:
                 return

@@ -10,9 +10,9 @@ import numpy as np
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, Rule, Summary
+from monitor.model import MIN_HEALTHY_RUNS, Comparison, Direction, FixedLimit, SimilarityRule, Summary
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import Store
+from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
@@ -24,7 +24,7 @@ class PlanInputs:
     """What is known of the mean of a metric before planning; None where it is not.
 
     ``mean`` of healthy runs, ``sd`` over users, ``wander`` of the true mean from run to run, ``learned``: healthy runs that
-    tell what is normal, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
+    what is normal is learned from, ``users`` of a usual run, ``worst``: where the lists of a user who is affected end up.
     """
 
     mean: float | None = None
@@ -40,7 +40,7 @@ class SampleSizePlan:
     """An answer: what is looked for, and the users, runs or chance that were asked for."""
 
     known: PlanInputs
-    looking: DropSearch
+    search: DropSearch
     drop: float
     users: int | None
     runs: int | None
@@ -48,43 +48,37 @@ class SampleSizePlan:
     obstacle: str | None = None
 
 
-def read_plan_inputs(comparison: Comparison, store: Store, metric: str | None, segment: str) -> PlanInputs:
-    """What the newest healthy runs tell of the mean of a metric (default: the first one) in a segment.
+def read_plan_inputs(comparison: Comparison, history: History, metric: str | None, segment: str) -> PlanInputs:
+    """Read from the newest healthy runs what is known of the mean of a metric (default: the first one) in a segment.
 
     ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
     """
-    name = str(parse(metric or comparison.metrics[0]))
+    name = str(parse(metric or comparison.measuring.metrics[0]))
     series = RuleSeries(_mean_of(name, segment), segment)
-    healthy, _ = pick_healthy(newest_runs(comparison, store), series)
+    healthy, _ = pick_healthy(newest_runs(comparison, history), series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         msg = (
-            f"{len(healthy)} healthy runs of {comparison.name} tell of {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
+            f"{len(healthy)} healthy runs of {comparison.name} have {name} in {segment}, {MIN_HEALTHY_RUNS} are the least: "
             "run more, or give --mean, --sd and --wander"
         )
         raise ConfigError(msg)
     values, errors = np.array([series.measure(each) for each in healthy]).T[..., np.newaxis]
     reference = refer(values, errors)
+    # The spread over runs holds the error of each run's sample: what is left is the wander of the true mean.
+    wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
     return PlanInputs(
         mean=float(reference.center[0]),
         sd=float(np.median([each.standard_error * math.sqrt(each.n) for each in healthy if each.standard_error is not None])),
-        wander=math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0]))),
+        wander=wander,
         learned=int(reference.runs[0]),
         users=int(np.median([each.n for each in healthy])),
         worst=_worst(name, healthy),
     )
 
 
-def _mean_of(metric: str, segment: str) -> Rule:
-    return Rule(
-        alert="planned",
-        metric=metric,
-        statistic="mean",
-        direction=Direction.BELOW,
-        threshold=0.0,
-        resolve_at=0.0,
-        segments=(segment,),
-        min_users=2,
-    )
+def _mean_of(metric: str, segment: str) -> SimilarityRule:
+    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
+    return SimilarityRule(alert="planned", metric=metric, limit=limit, segments=(segment,), min_users=2)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
@@ -98,7 +92,7 @@ def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
 
 def alpha_of_budget(comparison: Comparison | None) -> float:
     """Chance of a false page in one look, were this the only one that spends the comparison's budget (of 90 runs for None)."""
-    runs = 90.0 if comparison is None else max(1.0, comparison.runs_a_false_page)
+    runs = 90.0 if comparison is None else max(1.0, comparison.judging.runs_a_false_page)
     return Budget(runs=runs, segments=["all"], looks={"mean": 1.0}).share("all", "mean")
 
 
@@ -121,41 +115,41 @@ def plan_sample_size(
     if known.sd is None or known.wander is None:
         msg = "give --sd (over users) and --wander (of the mean from run to run), or a comparison with stored runs"
         raise ConfigError(msg)
-    looking = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)
-    found = SampleSizePlan(known=known, looking=looking, drop=drop, users=users, runs=runs, chance=None)
+    search = DropSearch(sd=known.sd, wander=known.wander, learned=known.learned, share=share, power=power)
+    found = SampleSizePlan(known=known, search=search, drop=drop, users=users, runs=runs, chance=None)
     if users is not None and runs is not None:
-        return replace(found, chance=looking.chance(drop, users, runs))
+        return replace(found, chance=search.chance(drop, users, runs))
     if users is not None:
         return _with_runs(found, users)
     return _with_users(found, runs or 1)
 
 
 def _with_users(found: SampleSizePlan, runs: int) -> SampleSizePlan:
-    users = found.looking.users_for(found.drop, runs)
+    users = found.search.users_for(found.drop, runs)
     if users is not None:
         return replace(found, users=users, runs=runs)
-    more = found.looking.runs_for(found.drop, math.inf)
-    wander = f"from run to run the mean wanders by {found.looking.wander:.3g} whatever their number"
+    more = found.search.runs_for(found.drop, math.inf)
+    wander = f"from run to run the mean wanders by {found.search.wander:.3g} whatever their number"
     help_ = (
-        f"the {found.looking.learned:g} runs that tell what is normal are too few for so small a drop"
+        f"the {found.search.learned:g} healthy runs are too few for so small a drop"
         if more is None
         else f"{more:,} or more runs judged together can show it"
     )
-    least = found.looking.least_drop(math.inf, runs)
-    told = f"no number of users helps: {wander}, so that {_runs(runs)} can show {least:.3g} at best; {help_}"
-    return replace(found, runs=runs, obstacle=told)
+    least = found.search.least_drop(math.inf, runs)
+    obstacle = f"no number of users helps: {wander}, so that {_runs(runs)} can show {least:.3g} at best; {help_}"
+    return replace(found, runs=runs, obstacle=obstacle)
 
 
 def _with_runs(found: SampleSizePlan, users: int) -> SampleSizePlan:
-    runs = found.looking.runs_for(found.drop, users)
+    runs = found.search.runs_for(found.drop, users)
     if runs is not None:
         return replace(found, runs=runs)
-    least = found.looking.least_drop(users, math.inf)
-    told = (
-        f"no number of runs helps: after {found.looking.learned:g} healthy runs what is normal is known well enough to show "
+    least = found.search.least_drop(users, math.inf)
+    obstacle = (
+        f"no number of runs helps: after {found.search.learned:g} healthy runs what is normal is known well enough to show "
         f"{least:.3g} at best; more history, or more users a run, can"
     )
-    return replace(found, obstacle=told)
+    return replace(found, obstacle=obstacle)
 
 
 def _runs(count: int) -> str:

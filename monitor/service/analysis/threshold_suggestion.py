@@ -18,9 +18,10 @@ from monitor.model import (
     MIN_HEALTHY_RUNS,
     Comparison,
     Direction,
+    FixedLimit,
     MemoryRequest,
     PastRun,
-    Rule,
+    SimilarityRule,
     Statistic,
     Summary,
     Transition,
@@ -28,7 +29,7 @@ from monitor.model import (
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.rejudgement import Rejudgement
 from monitor.pipeline.rule_series import RuleSeries
-from monitor.ports import Store
+from monitor.ports import History
 from monitor.reference import Budget, Threshold, propose, refer
 from monitor.service.analysis.rule_backtest import finished_records
 from monitor.settings import Settings, to_comparison, to_schedule
@@ -42,7 +43,7 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 class ThresholdTarget:
     """One statistic of one metric in one segment, as a rule whose threshold is to be found."""
 
-    series: RuleSeries
+    series: RuleSeries[SimilarityRule]
     worst: float
 
 
@@ -55,7 +56,7 @@ class Suggestion:
     ``caught``: the starts of its firings over all stored runs. ``note``: what to know of what it was learned from.
     """
 
-    rule: Rule
+    rule: SimilarityRule
     segment: str
     runs: int
     expected: float | None = None
@@ -73,12 +74,15 @@ def configured_comparison(settings: Settings, name: str, every: timedelta | None
         msg = f"no comparison named {name!r}: the configuration has {', '.join(each.name for each in settings.comparisons)}"
         raise ConfigError(msg)
     comparison, interval = to_comparison(options), to_schedule(options).interval
-    return comparison if every is None else replace(comparison, runs_a_false_page=every / interval), interval
+    if every is None:
+        return comparison, interval
+    judging = replace(comparison.judging, runs_a_false_page=every / interval)
+    return replace(comparison, judging=judging), interval
 
 
 def suggest_thresholds(
     comparison: Comparison,
-    store: Store,
+    history: History,
     *,
     statistics: Sequence[str] = STATISTICS,
     segments: Sequence[str] = (ALL,),
@@ -90,18 +94,18 @@ def suggest_thresholds(
     present configuration after which no alert of the segment was pending or firing; ``interval`` is the time between runs.
     ConfigError when there is no such run.
     """
-    past = newest_runs(comparison, store)
+    past = newest_runs(comparison, history)
     looks = _targets(comparison, past, statistics, segments)
     budget = Budget(
-        runs=max(1.0, comparison.runs_a_false_page),
+        runs=max(1.0, comparison.judging.runs_a_false_page),
         segments=[*dict.fromkeys(look.series.segment for look in looks)],
         looks={_name(look): 1.0 for look in looks},
     )
     found = [_suggest(look, past, budget, interval) for look in looks]
-    return _with_caught(comparison, _uniquely_named(found), store)
+    return _with_caught(comparison, _uniquely_named(found), history)
 
 
-def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
+def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]:
     """The newest ok runs of the present configuration with all their summaries; ConfigError when there is none."""
     request = MemoryRequest(
         comparison=comparison.name,
@@ -110,7 +114,7 @@ def newest_runs(comparison: Comparison, store: Store) -> tuple[PastRun, ...]:
         runs=REMEMBERED,
         series={"none": ""},  # of this no run has a lesson, so that all come with summaries
     )
-    past = store.past(request)
+    past = history.past_runs(request)
     if not past:
         msg = f"no ok run of {comparison.name} is stored for its present configuration: run or replay some first"
         raise ConfigError(msg)
@@ -140,9 +144,9 @@ def _targets(
     for run in past:
         for summary in run.summaries:
             seen[summary.metric].add(summary.segment)
-    names = [str(Statistic.parse(each)) for each in statistics]
+    names = [Statistic.parse(each) for each in statistics]
     found = []
-    for metric in (parse(name) for name in comparison.metrics):
+    for metric in (parse(name) for name in comparison.measuring.metrics):
         known = seen.get(str(metric), set())
         wanted = sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
         if metric.need is not Need.RELEVANCE:
@@ -153,24 +157,22 @@ def _targets(
     return found
 
 
-def _target(comparison: Comparison, metric: Metric, statistic: str, segment: str) -> ThresholdTarget:
+def _target(comparison: Comparison, metric: Metric, statistic: Statistic, segment: str) -> ThresholdTarget:
     """The rule watches the side on which lists drift apart."""
-    is_share = Statistic.parse(statistic).floor is not None
+    is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.k)
+    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.measuring.k)
     rule = _rule(str(metric), statistic, segment, direction)
     return ThresholdTarget(series=RuleSeries(rule, segment), worst=low if direction is Direction.BELOW else high)
 
 
-def _rule(metric: str, statistic: str, segment: str, direction: Direction) -> Rule:
+def _rule(metric: str, statistic: Statistic, segment: str, direction: Direction) -> SimilarityRule:
     words = re.findall(r"[A-Za-z0-9]+", f"{metric} {statistic} {'' if segment == ALL else segment}")
-    return Rule(
+    return SimilarityRule(
         alert="".join(word[0].upper() + word[1:] for word in words)[:100],
         metric=metric,
         statistic=statistic,
-        direction=direction,
-        threshold=0.0,
-        resolve_at=0.0,
+        limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
         segments="all" if segment == ALL else (segment,),
     )
 
@@ -191,13 +193,13 @@ def _suggest(look: ThresholdTarget, past: Sequence[PastRun], budget: Budget, int
         best = budget.runs * share / float(found.least_share[0]) * interval
         every = f"one false page in {_days(budget.runs * interval)}"
         return _none(series, runs, f"{runs} healthy runs are too few for {every}: at best one in {_days(best)}")
-    return replace(_suggestion(series, replace(healthy[-1], n=typical), runs, found), note=note)
+    return replace(_suggestion(series, typical, runs, found), note=note)
 
 
-def pick_healthy(past: Sequence[PastRun], series: RuleSeries) -> tuple[list[Summary], str | None]:
+def pick_healthy(past: Sequence[PastRun], series: RuleSeries[SimilarityRule]) -> tuple[list[Summary], str | None]:
     """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
 
-    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, and the note says so.
+    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, with a note about it.
     """
     wanted = (series.segment, series.rule.metric)
     found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
@@ -207,28 +209,28 @@ def pick_healthy(past: Sequence[PastRun], series: RuleSeries) -> tuple[list[Summ
     return [each for _, each in found], "learned from runs in alarm too: hardly any was quiet"
 
 
-def _none(series: RuleSeries, runs: int, obstacle: str) -> Suggestion:
+def _none(series: RuleSeries[SimilarityRule], runs: int, obstacle: str) -> Suggestion:
     return Suggestion(rule=series.rule, segment=series.segment, runs=runs, obstacle=obstacle)
 
 
-def _why_so_few(series: RuleSeries, healthy: Sequence[Summary], runs: int) -> str:
+def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], runs: int) -> str:
     rule = series.rule
-    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(rule.statistic) is not None for each in healthy):
+    if len(healthy) >= MIN_HEALTHY_RUNS and not any(each.value(str(rule.statistic)) is not None for each in healthy):
         return f"{rule.statistic} was not summarized: runs do so once any rule asks for it"
     if len(healthy) >= MIN_HEALTHY_RUNS and runs == 0:
         return f"{rule.statistic} of so few users is too uncertain"
     return f"{runs} of the {MIN_HEALTHY_RUNS} healthy runs that are the least"
 
 
-def _suggestion(series: RuleSeries, typical: Summary, runs: int, found: Threshold) -> Suggestion:
+def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found: Threshold) -> Suggestion:
     """The threshold rounded away from what is healthy, so that rounding adds no page."""
     expected, limit, usually, nearly_always = (
-        series.show(float(each[0]), typical) or 0.0
-        for each in (found.expected, found.limit, found.usually, found.nearly_always)
+        series.show(float(each[0]), users) or 0.0 for each in (found.expected, found.limit, found.usually, found.nearly_always)
     )
-    threshold = _round_away(limit, series.rule.direction)
+    direction = series.rule.direction
+    threshold = _round_away(limit, direction)
     return Suggestion(
-        rule=replace(series.rule, threshold=threshold, resolve_at=threshold),
+        rule=replace(series.rule, limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold)),
         segment=series.segment,
         runs=runs,
         expected=expected,
@@ -247,12 +249,12 @@ def _days(span: timedelta) -> str:
     return f"{span / timedelta(days=1):,.3g} days"
 
 
-def _with_caught(comparison: Comparison, found: Sequence[Suggestion], store: Store) -> tuple[Suggestion, ...]:
+def _with_caught(comparison: Comparison, found: Sequence[Suggestion], history: History) -> tuple[Suggestion, ...]:
     """The suggestions with the pages that they would have sent over the stored runs of the present configuration."""
     rules = tuple(each.rule for each in found if each.obstacle is None)
-    rejudging = Rejudgement(comparison=replace(comparison, rules=rules))
+    rejudging = Rejudgement(comparison=replace(comparison, judging=replace(comparison.judging, rules=rules)))
     firings: dict[str, list[Transition]] = defaultdict(list)
-    for record in finished_records(comparison.name, store, None):
+    for record in finished_records(comparison.name, history, None):
         if record.run.config_hash == comparison.config_hash:
             for each in rejudging.judge(record):
                 firings[each.alert].extend([each] if each.is_start else [])

@@ -44,7 +44,7 @@ class Gateway:
         ca_file = None if self.ca_file is None else str(self.ca_file)
         with closing(HttpClient(url, who="Pushgateway", timeout_s=TIMEOUT_S, ca_file=ca_file)) as client:
             answer = client.put(page, {**_CONTENT, **self.headers})
-            require_accepted(answer, who=client.who, now=now, said=self._fit((answer.body or b"").decode(errors="replace")))
+            require_accepted(answer, who=client.who, now=now, reason=self._fit((answer.body or b"").decode(errors="replace")))
 
     def _fit(self, text: str) -> str:
         """The beginning of the gateway's answer, *** for secrets."""

@@ -17,11 +17,11 @@ from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.service.clock import SlotClock, SystemClock
-from monitor.service.daemon.housekeeping import show_stored
+from monitor.service.composition import reconcile, set_known_names, wire
+from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
 from monitor.service.relevance_backfill import backfill_runs
 from monitor.service.runner import Runner, Watched, select_watched, whoami
-from monitor.service.wiring import Wiring, reconcile, wire
 from monitor.settings import load_settings
 from monitor.storage import open_store
 
@@ -75,11 +75,11 @@ class OneShot:
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
         """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``.
 
-        Results come without per-user scores, lists, evidence and explanation, so that a long period takes no more memory than
-        a short one.
+        Results come without per-user scores, lists, evidence and explanation.
         """
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
+            # A long period takes no more memory than a short one.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
@@ -91,14 +91,12 @@ class OneShot:
         return backfill_runs(watched, self.store, self.clock, start=start, end=end)
 
     def deliver(self) -> None:
-        """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then.
-
-        Firing alerts are first sent again to the receivers that want that: under cron nobody else would.
-        """
+        """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then."""
         senders = [self._sender(receiver) for receiver in self.receivers]
+        # Under cron there is no loop that sends firing alerts again to the receivers that want that.
         troubles = [trouble for sender in senders if (trouble := _resend(sender))]
         drain(senders, budget_s=DRAIN_S)
-        pending = self.store.outbox(self.clock.now())
+        pending = self.store.outbox.pending(self.clock.now())
         if late := [f"{pending[each.name][0]} to {each.name}" for each in self.receivers if each.name in pending]:
             troubles.append(f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or run-once tries again")
         if troubles:
@@ -111,7 +109,7 @@ class OneShot:
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:
-        """A slot judged ahead of time would keep every slot before it from being judged."""
+        # A slot judged ahead of time would keep every slot before it from being judged.
         if instant > self.clock.now():
             msg = f"{name} {format_instant(instant)} lies in the future: only slots that are due can be run"
             raise ConfigError(msg)
@@ -129,7 +127,7 @@ class OneShot:
 
     def _explain_taken(self, comparison: str, slot: datetime) -> str:
         taken = f"{comparison}: another process is running slot {format_instant(slot)} at this moment"
-        holder = self.store.holding(comparison, slot)
+        holder = self.store.runs.held_claim(comparison, slot)
         if holder is None:
             return f"{taken}, or was until just now: try again"
         until = format_instant(holder.until.replace(microsecond=0))
@@ -140,7 +138,7 @@ class OneShot:
 
     def _sender(self, receiver: Receiver) -> OutboxSender:
         return OutboxSender(
-            store=self.store,
+            outbox=self.store.outbox,
             receiver=receiver,
             clock=self.clock,
             publisher=self.publisher,
@@ -162,32 +160,22 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
     ):
         if reconciles:
             reconcile(wiring, store, SystemClock())
+        publisher = PrometheusPublisher(version=__version__)
+        set_known_names(publisher, wiring)
         yield OneShot(
             watched=wiring.watched,
             receivers=wiring.receivers,
             store=store,
-            publisher=_publisher_of(wiring),
+            publisher=publisher,
             policy=wiring.policy,
             pings=wiring.pings,
         )
 
 
-def _publisher_of(wiring: Wiring) -> PrometheusPublisher:
-    publisher = PrometheusPublisher(version=__version__)
-    publisher.watch(
-        tuple(wiring.watched),
-        wiring.receiver_names,
-        intervals=wiring.intervals,
-        stale_after=wiring.stale_after,
-        max_series=wiring.settings.max_series,
-    )
-    return publisher
-
-
 def _resend(sender: OutboxSender) -> str | None:
     """Resend and repeat what still fires; why that was not possible."""
     try:
-        sender.resend_told()
+        sender.resend_firing()
         sender.repeat_due()
     except DeliveryError as error:
         return str(error)

@@ -17,25 +17,25 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.ports import Clock
 from monitor.service.clock import SystemClock
-from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.housekeeping import Housekeeping
-from monitor.service.daemon.jobs import DaemonJobs
-from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import OutageMonitor, look_again, open_in_time
-from monitor.service.daemon.outage_alert import OutageAlert
-from monitor.service.daemon.scheduler import JobScheduler
-from monitor.service.daemon.slot_choice import SlotChooser
-from monitor.service.daemon.watchdog import Watchdog
-from monitor.service.runner import Runner
-from monitor.service.wiring import (
-    Wiring,
+from monitor.service.composition import (
     open_web_access,
     reconcile,
     reconcile_logged,
     reopen_receivers,
     require_reloadable,
+    set_known_names,
     wire,
 )
+from monitor.service.daemon.delivery_loops import DeliveryLoops
+from monitor.service.daemon.jobs import DaemonJobs
+from monitor.service.daemon.leadership import DaemonRole
+from monitor.service.daemon.outage import OutageMonitor, open_in_time
+from monitor.service.daemon.outage_alert import OutageAlert
+from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.slot_choice import SlotChooser
+from monitor.service.daemon.upkeep import Upkeep
+from monitor.service.daemon.watchdog import Watchdog
+from monitor.service.runner import Runner
 from monitor.settings import Settings, load_settings
 from monitor.storage import SqlStore, unopened_store
 from monitor.web.app import create_app
@@ -70,17 +70,6 @@ class Daemon:
         self._opened = ExitStack()
         self._has_database = False
         self._changing = threading.RLock()
-        self._wiring: Wiring
-        self._store: SqlStore
-        self._role: DaemonRole
-        self._database: OutageMonitor
-        self._housekeeping: Housekeeping
-        self._runner: Runner
-        self._jobs: DaemonJobs
-        self._loops: DeliveryLoops
-        self._scheduler: JobScheduler
-        self._watchdog: Watchdog
-        self._web: WebServer
 
     def __enter__(self) -> Self:
         return self
@@ -109,14 +98,16 @@ class Daemon:
             settings = load_settings(self._config)
             access = open_web_access(settings)
             self._wiring = wire(settings, on_ping=self._publisher.pinged)
+            # Looked up at the end: a reload puts another wiring in place, and closes this one's sources itself.
             opened.callback(lambda: self._wiring.close(timeout_s=1.0))
             self._store = unopened_store(settings.database)
             opened.callback(self._store.close)
             self._assemble()
-            opened.callback(self._role.stop)
+            opened.callback(self._role.leadership.stop)
             self._web = WebServer(self._pages(), *settings.listen_address, access=access)
             self._web.start()
             opened.callback(self._web.stop)
+            # The pages are up before the database is opened: probes must see why it takes long.
             self._has_database = self._is_opened()
             opened.callback(lambda: self._loops.stop(STOP_S))
             self._scheduler.start()
@@ -126,6 +117,7 @@ class Daemon:
             opened.callback(self._watchdog.stop)
             self._role.watch()
             opened.callback(self._role.stop_watching, STOP_S)
+            # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
 
@@ -135,18 +127,25 @@ class Daemon:
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._housekeeping = Housekeeping(store=store, publisher=publisher, clock=clock)
+        self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
         self._loops = DeliveryLoops(
-            store=store, clock=clock, publisher=publisher, owner=self._runner.owner, is_sure=self._role.is_sure
+            outbox=store.outbox,
+            clock=clock,
+            publisher=publisher,
+            owner=self._runner.owner,
+            is_sure=lambda: self._role.leadership.is_sure,
         )
         slots = SlotChooser(runner=self._runner, store=store, clock=clock)
         self._scheduler = JobScheduler(
-            clock, most_runs=lambda: self._wiring.settings.concurrent_runs, on_overlap=slots.note_overlap
+            clock,
+            most_runs=lambda: self._wiring.settings.concurrent_runs,
+            on_overlap=slots.note_overlap,
+            on_end=self._wake_watchdog,
         )
         self._jobs = self._make_jobs(slots)
         self._watchdog = Watchdog(
             jobs=self._scheduler,
-            store=store,
+            runs=store.runs,
             clock=clock,
             publisher=publisher,
             database=self._database,
@@ -168,7 +167,7 @@ class Daemon:
             clock=self._clock,
             publisher=self._publisher,
             runner=self._runner,
-            housekeeping=self._housekeeping,
+            upkeep=self._upkeep,
             loops=self._loops,
             outage_alert=outage_alert,
             slots=slots,
@@ -177,8 +176,11 @@ class Daemon:
             is_stopping=self._stopping.is_set,
             run_now=self._scheduler.run_now,
             open=self._open,
-            probe=self._probe,
+            database=self._database,
         )
+
+    def _wake_watchdog(self) -> None:
+        self._watchdog.wake()
 
     def _renew_sources(self, name: str) -> None:
         self._wiring.renew_sources(name)
@@ -192,7 +194,7 @@ class Daemon:
         return create_app(
             metrics=self._publisher.render,
             health=self,
-            latest=lambda: self._housekeeping.latest,
+            latest=lambda: self._upkeep.latest,
             notice=self._role.leadership.describe,
             reload=self.reload,
         )
@@ -223,7 +225,7 @@ class Daemon:
                 log.error("configuration not reloaded; the old one stays in force", reason=str(error))  # noqa: TRY400 - says all
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
-            except Exception:  # a defect ends no daemon that works
+            except Exception:  # a defect must not end a daemon that works
                 log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
@@ -231,6 +233,7 @@ class Daemon:
             self._web.follow(access)
             self._put_in_force()
         self._on_reload(new.settings)
+        # Runs under way hold the old sources until they end, which no reload waits for.
         threading.Thread(target=old.close_sources, name="close-sources", daemon=True).start()
         threading.Thread(target=old.close_pings, name="close-pings", daemon=True).start()
         log.info("configuration reloaded", comparisons=len(new.watched))
@@ -239,16 +242,9 @@ class Daemon:
     def _put_in_force(self) -> None:
         """Bring metrics, deliveries and jobs in line with the wiring."""
         with self._changing:
-            wiring, settings = self._wiring, self._wiring.settings
-            self._runner.pings = wiring.pings
-            self._publisher.watch(
-                tuple(wiring.watched),
-                wiring.receiver_names,
-                intervals=wiring.intervals,
-                stale_after=wiring.stale_after,
-                pings=tuple(each.name for each in settings.pings),
-                max_series=settings.max_series,
-            )
+            self._runner.pings = self._wiring.pings
+            pings = tuple(each.name for each in self._wiring.settings.pings)
+            set_known_names(self._publisher, self._wiring, pings=pings)
             self._publisher.reloaded(ok=True, at=self._clock.now())
             self._begin_work()
 
@@ -258,7 +254,8 @@ class Daemon:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
         if self._role.leads:
-            reconcile_logged(self._wiring, self._store, self._clock)  # the old loops may have dropped by old routes meanwhile
+            # The old loops may have dropped deliveries by the old routes since the store was reconciled.
+            reconcile_logged(self._wiring, self._store, self._clock)
             self._loops.start(self._wiring.receivers, self._wiring.policy)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
@@ -286,21 +283,14 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        """Stand down, or lead, with receivers that no earlier loop has closed."""
+        """Stand down or lead, as the lease says."""
         with self._changing:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return
             self._loops.stop(STOP_S)
+            # Stopped loops have closed their receivers.
             self._wiring = reopen_receivers(self._wiring)
             self._begin_work()
-
-    def _probe(self) -> None:
-        ended = look_again(self._store, self._database)
-        if ended is not None:
-            self._scheduler.run_now("-refresh")
-        if ended is not None and ended.may_have_cost_runs:
-            for name in self._wiring.watched:
-                self._scheduler.run_now(name)
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted, None while its loops are alive."""
@@ -314,9 +304,9 @@ class Daemon:
         if outage is not None:
             return outage.reason
         try:
-            self._store.ping()
+            self._store.maintenance.ping()
         except DatabaseError as error:
             return str(error)
         if trouble := self._role.leadership.trouble:
             return trouble
-        return None if self._housekeeping.has_published else "nothing was read from the database yet"
+        return None if self._upkeep.has_published else "nothing was read from the database yet"

@@ -12,17 +12,17 @@ import structlog
 from monitor.alerts import NotificationPolicy, asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Clock, Publisher, Receiver, Store
+from monitor.ports import Clock, Outbox, Publisher, Receiver
 from monitor.service.daemon.loop_thread import LoopThread
 
 STALLED_S = 300.0
 """Without progress for so long a loop counts as hung: no message and no statement may take that long."""
 POLL_S = 2.0
-"""How often a loop looks for what is due when nobody wakes it."""
+"""How often a loop looks for due deliveries unless woken."""
 LONGEST_REST_S = 30.0
-"""How long a loop rests at most while its receiver refuses."""
+"""How long a loop rests at most while its receiver rejects."""
 FAILED_POLL_S = 10.0
-"""How long a loop rests after the database refused it."""
+"""How long a loop rests after an error of the database."""
 
 log = structlog.get_logger(__name__)
 
@@ -57,7 +57,7 @@ class DeliveryLoop:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether it has died, or made no progress for STALLED_S seconds."""
+        """Whether it has ended, or made no progress for STALLED_S seconds."""
         return not self.thread.is_alive or self.sender.clock.monotonic() - self._progressed_s > STALLED_S
 
     def _must_stop(self) -> bool:
@@ -88,7 +88,7 @@ class DeliveryLoop:
         every_s = self.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:
             self._next_resend_s = self.sender.clock.monotonic() + every_s
-            self.sender.resend_told()
+            self.sender.resend_firing()
         return rest
 
     def _deliver(self) -> float:
@@ -111,7 +111,7 @@ class DeliveryLoops:
     ``is_sure``: whether nobody else can be sending by now.
     """
 
-    store: Store
+    outbox: Outbox
     clock: Clock
     publisher: Publisher
     owner: str
@@ -123,7 +123,7 @@ class DeliveryLoops:
         """Begin with these receivers and this notification policy."""
         senders = [
             OutboxSender(
-                store=self.store,
+                outbox=self.outbox,
                 receiver=receiver,
                 clock=self.clock,
                 publisher=self.publisher,
@@ -157,7 +157,7 @@ class DeliveryLoops:
             self._loops = tuple(self._renewed(loop) if loop.is_stalled else loop for loop in self._loops)
 
     def _renewed(self, hung: DeliveryLoop) -> DeliveryLoop:
-        log.error("delivery hung; begun anew", receiver=hung.receiver.name)
+        log.error("delivery hung; restarted", receiver=hung.receiver.name)
         self.publisher.restarted("delivery")
         hung.thread.ask_to_stop()
         return _begin_loop(hung.sender)

@@ -12,15 +12,16 @@ import structlog
 from monitor.errors import MonitorError
 from monitor.model import RunResult
 from monitor.ports import Clock, Publisher
+from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.housekeeping import Housekeeping
+from monitor.service.daemon.outage import OutageMonitor, look_again
 from monitor.service.daemon.outage_alert import OutageAlert
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
+from monitor.service.daemon.upkeep import Upkeep
 from monitor.service.relevance_backfill import backfill_logged
 from monitor.service.runner import STORING, Runner
-from monitor.service.wiring import Wiring, reconcile_logged
 from monitor.storage import SqlStore
 
 REFRESH = timedelta(seconds=15)
@@ -44,15 +45,16 @@ log = structlog.get_logger(__name__)
 class DaemonJobs:
     """Each method is one job, in a thread of its own. ``wiring`` is the one in force at the moment.
 
-    ``open`` and ``probe`` look for a database that is away; ``run_now`` makes a job due at once.
+    ``open`` opens a database that was away at the start; ``run_now`` makes a job due at once.
     """
 
     store: SqlStore
     clock: Clock
     publisher: Publisher
     runner: Runner
-    housekeeping: Housekeeping
+    upkeep: Upkeep
     loops: DeliveryLoops
+    database: OutageMonitor
     outage_alert: OutageAlert
     slots: SlotChooser
     wiring: Callable[[], Wiring]
@@ -60,11 +62,10 @@ class DaemonJobs:
     is_stopping: Callable[[], bool]
     run_now: Callable[[str], None]
     open: Callable[[], object]
-    probe: Callable[[], object]
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staleness = StalenessMonitor(store=self.store, clock=self.clock)
+        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """All jobs of this wiring; without a database only those that need none, as a standby only those that read it.
@@ -87,11 +88,11 @@ class DaemonJobs:
     def _plans_of_leader(self) -> dict[str, JobPlan]:
         plans = {
             "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE, is_put_off_by_jump=True),
-            "-size": JobPlan(call=self.housekeeping.size, when=PRUNE, limit=PRUNE, first=timedelta(0)),
+            "-size": JobPlan(call=self.upkeep.size, when=PRUNE, limit=PRUNE, first=timedelta(0)),
             "-loops": JobPlan(call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)),
         }
         for name, watched in self.wiring().watched.items():
-            deadline = watched.comparison.deadline
+            deadline = watched.comparison.measuring.deadline
             run = partial(self.run_slot, name)
             plans[name] = JobPlan(call=run, when=watched.schedule, limit=deadline + STORING + WAITING, is_run=True)
             if watched.arms.relevance is not None:
@@ -111,7 +112,7 @@ class DaemonJobs:
         except MonitorError as error:
             log.error("run not done", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
             return
-        except Exception:
+        except Exception:  # a defect in one comparison must cost no other one its slot
             log.exception("run not done", comparison=name)
             return
         if result is not None:
@@ -120,7 +121,8 @@ class DaemonJobs:
             self._follow_up(name, result, wiring)
 
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
-        if wiring is not self.wiring():  # a run that began before a reload may have raised alerts of rules that are gone since
+        if wiring is not self.wiring():
+            # A run that began before a reload may have raised alerts of rules that were removed since.
             reconcile_logged(self.wiring(), self.store, self.clock)
         self.refresh()
         if any(transition.is_announced for transition in result.transitions):
@@ -140,15 +142,25 @@ class DaemonJobs:
         if backfill_logged(watched, self.store, self.clock, should_stop=is_over):
             self.refresh()
 
+    def probe(self) -> None:
+        """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
+        ended = look_again(self.store, self.database)
+        if ended is not None:
+            self.run_now("-refresh")
+        if ended is not None and ended.may_have_cost_runs:
+            for name in self.wiring().watched:
+                self.run_now(name)
+
     def refresh(self) -> None:
         """Publish what is stored now; abandon expired runs and judge staleness."""
+        # Both are read once: a reload or a change of leader may come between.
         wiring, leads = self.wiring(), self.leads()
-        if self.housekeeping.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self.runner.claims)):
+        if self.upkeep.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self.runner.claims)):
             for name in wiring.watched:
                 self.run_now(name)
-        if leads and self.staleness.look(wiring.watched.values(), self.housekeeping.latest, wiring.receiver_names):
+        if leads and self.staleness.look(wiring.watched.values(), self.upkeep.latest, wiring.receiver_names):
             self.loops.wake()
 
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
-        self.housekeeping.prune(self.wiring().settings.retention)
+        self.upkeep.prune(self.wiring().settings.retention)

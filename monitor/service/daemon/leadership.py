@@ -13,9 +13,9 @@ from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
 from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
+from monitor.service.composition import Wiring, reconcile
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.runner import whoami
-from monitor.service.wiring import Wiring, reconcile
 from monitor.storage import SqlStore, open_leases
 
 ANSWER_S = 10.0
@@ -27,7 +27,7 @@ log = structlog.get_logger(__name__)
 
 
 def since_boot() -> float:
-    """Seconds since the machine started, also those for which it was suspended where the system counts them."""
+    """Seconds since the machine started, with those of suspension where the system counts them."""
     clock: int | None = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic() if clock is None else time.clock_gettime(clock)
 
@@ -35,9 +35,7 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
 
-    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby. What keeps a leader
-    that was frozen from writing is the store's fence; here it is only found out. Only the database says that a lease is lost:
-    while it cannot be asked, runs go on and wait for it, but nothing is sent while the lease is not sure.
+    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby.
     """
 
     def __init__(
@@ -66,6 +64,7 @@ class Leadership:
     @property
     def is_sure(self) -> bool:
         """Whether nobody else can have taken the lease: it was renewed within its time. To be asked before anything is sent."""
+        # A frozen leader is kept from writing by the store's fence; sending has no fence but this.
         return self._lease is not None and self._boottime() < self._sure_until
 
     @property
@@ -131,6 +130,7 @@ class Leadership:
 
     def _advance(self) -> float:
         began = self._boottime()
+        # Counted from before the statement: the time that the database took to answer has passed already.
         rest_s = self._acquire(began) if self._lease is None else self._renew(self._lease, began)
         self._trouble = None
         return rest_s
@@ -148,6 +148,7 @@ class Leadership:
         return self._lasts_s / 3
 
     def _renew(self, lease: Lease, began: float) -> float:
+        # Only the database says that a lease is lost: while it is away runs go on and wait for it, and nothing is sent.
         if self._leases.renew(lease):
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
@@ -183,17 +184,13 @@ class DaemonRole:
         self._loop = LoopThread("follow-lease", self._step)
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
         self.leadership = Leadership(leases, lasts=lasts, on_change=self._loop.wake)
-        store.stand_by()
+        store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
     @property
     def leads(self) -> bool:
         """Whether the store may write: as far as is known nobody else leads."""
         return self._led is not None
-
-    def is_sure(self) -> bool:
-        """Whether nobody else can lead at this moment."""
-        return self.leadership.is_sure
 
     def begin(self, wiring: Wiring) -> None:
         """Try to win the lease, and lead if it was won; may be called again where the database failed."""
@@ -205,7 +202,7 @@ class DaemonRole:
         self._loop.start()
 
     def stop_watching(self, timeout_s: float) -> None:
-        """Call ``on_change`` no more; the lease is kept until `stop`."""
+        """Call ``on_change`` no more; the lease is kept."""
         self._loop.stop(timeout_s)
 
     def follow(self, wiring: Wiring) -> bool:
@@ -216,23 +213,19 @@ class DaemonRole:
         if self._led is not None:
             log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
         self._led = None
-        self._store.stand_by()
+        self._store.maintenance.stand_by()
         if lease is not None:
             self._lead(lease, wiring)
         return True
 
     def _lead(self, lease: Lease, wiring: Wiring) -> None:
         """Abandon, and count, the runs of an earlier leader; then bring the store in line with the configuration."""
-        abandoned = self._store.lead(lease, patience=self._lasts, now=self._clock.now())
+        abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)
         reconcile(wiring, self._store, self._clock)
         self._led = lease
-
-    def stop(self) -> None:
-        """Give the lease back, so that another daemon takes it at once."""
-        self.leadership.stop()
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted."""

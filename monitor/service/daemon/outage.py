@@ -28,17 +28,17 @@ class Outage:
 
     @property
     def may_have_cost_runs(self) -> bool:
-        """Whether runs that failed meanwhile are worth another try; a statement that was refused would be refused again."""
+        """Whether runs that failed meanwhile are worth another attempt; a rejected statement would be rejected again."""
         return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
 
 
 CALM_S = 60.0
-"""How long it has to work for an outage to be over: one that comes and goes is one outage."""
+"""How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
 
 
 @dataclass(slots=True, kw_only=True)
 class OutageMonitor:
-    """Told of every error of the database; ``outage`` is what keeps it from working now.
+    """Gets every error of the database; ``outage`` is the one under way.
 
     ``answered`` ends an outage: call it after a write that came through, as reading may go on while nothing can be written,
     and once the schema was found to be right.
@@ -47,15 +47,17 @@ class OutageMonitor:
     clock: Clock
     publisher: Publisher
     outage: Outage | None = None
+    failures: int = 0
     _ended: tuple[Outage, float] | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def failed(self, error: DatabaseError) -> None:
-        """Note an error; everything but a conflict among writers begins an outage, unless one lasts already."""
+        """Record an error; all but a conflict among writers begin an outage, unless one is under way."""
         self.publisher.database_failed(error.trouble)
         if error.trouble is DatabaseTrouble.CONFLICT:
             return
         with self._lock:
+            self.failures += 1
             if self.outage is not None:
                 return
             again = self.lasting
@@ -73,7 +75,7 @@ class OutageMonitor:
         return ended if self.clock.monotonic() - at_s < CALM_S else None
 
     def answered(self) -> Outage | None:
-        """Note that it can be read and written; the outage that this ends, if any."""
+        """Record that it can be read and written; the outage that this ends, if any."""
         with self._lock:
             before, self.outage = self.outage, None
             if before is not None:
@@ -89,9 +91,9 @@ OPENING_S = 20.0
 
 
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
-    """Open it, with our tables if it has none; False when it does not answer, DatabaseError when it refuses."""
+    """Open the database, with our tables if it has none; False when it does not answer, DatabaseError when it rejects us."""
     try:
-        BackgroundCall(partial(store.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
+        BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
         store.database.renew()
@@ -101,12 +103,13 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
 
 
 def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
-    """Ask whether it works, while it is not known to by writing too; the outage that has ended."""
-    is_away = database.outage is not None
+    """Read from the database, and write while it is away; the outage that has ended."""
+    is_away, failures = database.outage is not None, database.failures
     try:
         if is_away:
-            store.probe()
-        store.ping()  # last: what can be written may have got another schema a moment ago, and then works for nobody
+            store.maintenance.probe_write()
+        store.maintenance.ping()  # last, as the schema may have changed since the write
     except DatabaseError:
-        return None  # noted where it was raised
-    return database.answered() if is_away else None
+        return None  # recorded where it was raised
+    is_newest = database.failures == failures  # what failed after this began says more
+    return database.answered() if is_away and is_newest else None

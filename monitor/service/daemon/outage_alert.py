@@ -46,8 +46,7 @@ class OutageAlert:
     """Notifies each receiver by itself; call ``notify`` for each every few seconds, from one thread a receiver.
 
     ``place`` names the database, ``alert_after`` is how long an outage lasts before anybody is notified. What was sent is kept
-    in memory. All messages about one database have one key, in every outage and from every daemon on it, so that several
-    daemons, or one that was restarted meanwhile, page once.
+    in memory.
     """
 
     database: OutageMonitor
@@ -104,6 +103,7 @@ class OutageAlert:
 
 def start_of(outage: Outage, now: datetime, place: str) -> Transition:
     """The outage as a firing."""
+    # One key a database, in every outage and from every daemon: several daemons, or one that was restarted, page once.
     key = hashlib.sha256(f"{ALERT} {place}".encode()).hexdigest()[:32]
     return Transition(
         comparison=WATCHED,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import structlog
@@ -23,6 +24,7 @@ from apscheduler.jobstores.base import JobLookupError
 from apscheduler.schedulers import SchedulerNotRunningError
 from apscheduler.schedulers.background import BackgroundScheduler
 
+from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
 from monitor.service.daemon.job_threads import Places, ThreadPerJob
 from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
@@ -71,7 +73,8 @@ class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
     ``most_runs``: how many jobs of comparisons may be at work at a time. ``on_overlap`` gets the slots at which a comparison
-    was still at work. A job that falls due while it is at work is begun again by `begin_repeated` once it has ended.
+    was still at work. A job that falls due while it is at work is begun again by `begin_repeated`, to be called every second
+    or so, and after ``on_end``.
     """
 
     def __init__(
@@ -80,8 +83,9 @@ class JobScheduler:
         *,
         most_runs: Callable[[], int],
         on_overlap: Callable[[str, Iterable[datetime]], object],
+        on_end: Callable[[], object],
     ) -> None:
-        self._clock, self._on_overlap = clock, on_overlap
+        self._clock, self._on_overlap, self._on_end = clock, on_overlap, on_end
         self._places = Places(most_runs)
         self._planning = threading.RLock()
         self._plans: dict[str, JobPlan] = {}
@@ -93,24 +97,26 @@ class JobScheduler:
         self._is_stopped = False
         self._submitted_s = clock.monotonic()
         self._asked_s: float | None = None
+        # One executor for all schedulers: it counts the instances at work, which outlive a restart.
         self._executor = ThreadPerJob()
         self._scheduler = self._make_scheduler()
 
     def start(self) -> None:
-        """Begin what falls due from now on."""
+        """Begin to submit due jobs."""
         self._scheduler.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Begin nothing any more, and wait at most so long for the jobs at work."""
-        ending = threading.Thread(target=_shut_down, args=(self._scheduler,), name="end-scheduler", daemon=True)
-        ending.start()
-        ending.join(timeout_s)
+        """Submit no more jobs, and wait at most so long for those at work."""
+        deadline = Deadline.after(timeout_s)
+        # In a thread, as it waits for APScheduler's, which may hang. Threads of jobs keep no process alive.
+        with suppress(OverdueError):
+            BackgroundCall(partial(_shut_down, self._scheduler), name="end-scheduler").wait(deadline)
         with self._ended:
             self._is_stopped = True
-            self._ended.wait_for(lambda: not self._at_work, timeout_s)
+            self._ended.wait_for(lambda: not self._at_work, deadline.remaining_s)
 
     def follow(self, plans: Mapping[str, JobPlan]) -> None:
-        """Plan these jobs and no others: those of slots are due at once, housekeeping that is new after its interval."""
+        """Schedule these jobs and no others: runs are due at once, new housekeeping after its interval."""
         with self._planning:
             for name in self._plans.keys() - plans.keys():
                 self._due_s.pop(name, None)
@@ -121,20 +127,14 @@ class JobScheduler:
                 self._add(name, plan)
         self._places.look_again()
 
-    @property
-    def plans(self) -> Mapping[str, JobPlan]:
-        """The jobs that are planned."""
-        return self._plans
-
     def run_now(self, name: str) -> None:
         """Let it be due at once, if it is planned; if it is at work, once it has ended."""
-        with self._planning:
-            if name in self._due_s:
-                self._due_s[name] = self._clock.monotonic()
-            self._modify(name, next_run_time=self._clock.now())
+        if name in self._due_s:
+            self._due_s[name] = self._clock.monotonic()
+        self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
-        """Plan anew after the wall clock jumped: a run at once where it is another slot now, housekeeping as long as before."""
+        """Reschedule after the wall clock jumped: at once where it is another slot now, housekeeping by the steady clock."""
         with self._planning:
             for name, plan in self._plans.items():
                 if isinstance(plan.when, timedelta):
@@ -166,13 +166,14 @@ class JobScheduler:
             return tuple(name for name, each in self._at_work.items() if each.is_overdue(now))
 
     def abandon(self, name: str) -> None:
-        """Wait no longer for the one at work: it gives up its place, and another of its name may begin beside it."""
+        """Abandon the hung job of this name: its place is free, and another of its name may begin beside it."""
         with self._ended:
             instance = self._at_work.pop(name, None)
             if instance is None:
                 return
             instance.is_abandoned = True
             self._abandoned[name] += 1
+        # APScheduler still counts the abandoned one: it may have one more until that ends.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             self._places.give_back()
@@ -194,7 +195,7 @@ class JobScheduler:
     def restart(self) -> None:
         """Go on with a new scheduler, whatever the old one hangs on; jobs at work go on."""
         old, self._scheduler = self._scheduler, self._make_scheduler()
-        threading.Thread(target=_shut_down, args=(old,), name="end-scheduler", daemon=True).start()
+        BackgroundCall(partial(_shut_down, old), name="end-scheduler")
         self._submitted_s, self._asked_s = self._clock.monotonic(), None
         self._scheduler.start()
         with self._planning:
@@ -205,6 +206,7 @@ class JobScheduler:
         scheduler = BackgroundScheduler(
             timezone="UTC",
             executors={"default": self._executor},
+            # However late, the newest slot is run, and once for all that passed.
             job_defaults={"coalesce": True, "misfire_grace_time": None},
         )
         scheduler.add_listener(self._note, _NOTED)
@@ -244,7 +246,8 @@ class JobScheduler:
         if event.code == EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
         if event.code in {EVENT_JOB_EXECUTED, EVENT_JOB_ERROR}:
-            self.begin_repeated()
+            # Not begun from here: a short job ends while APScheduler, under its locks, is still setting its next time.
+            self._on_end()
         else:
             self._submitted_s = self._clock.monotonic()
         if event.code == EVENT_JOB_MAX_INSTANCES:

@@ -31,10 +31,9 @@ class SlotChoice:
 
 @dataclass(slots=True, kw_only=True)
 class SlotChooser:
-    """Chooses slots for the daemon.
+    """Chooses slots for the daemon. Slots that were run while a clock was ahead of this one are run again, each once.
 
-    Slots that were run while a clock was ahead of this one come again, and are measured anew: each once, so that neither the
-    runs nor the alerts of a wrong clock hold up those of the right one. By comparison: ``ahead`` is the newest slot that was
+    By comparison: ``ahead`` is the newest slot that was
     stored when the clock was found to be behind, ``repeated`` the last one that was run again, ``overlapped`` the slots that
     fell due while the comparison was at work.
     """
@@ -51,8 +50,9 @@ class SlotChooser:
         """The comparison's newest slot; DatabaseError when the store cannot be read."""
         name, now = watched.comparison.name, self.clock.now()
         slot = watched.schedule.latest(now)
-        last = self.runner.patiently(partial(self.store.last_slot, name))
+        last = self.runner.patiently(partial(self.store.runs.last_slot, name))
         if last is not None and last > now + SKEW:
+            # This clock is behind the one that stored the newest slot: it was set back, or that one ran ahead.
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
         return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=self._count(name, _passed(watched, last, slot)))
@@ -64,6 +64,7 @@ class SlotChooser:
 
     def _count(self, name: str, passed: Sequence[datetime]) -> dict[str, int]:
         """Slots that passed: ``overlap`` while this process was at work at the comparison, ``missed`` as nobody was there."""
+        # Overlaps that are noted from now on belong to the run that is about to begin, and are counted before the next.
         with self._lock:
             overlapped = self.overlapped.pop(name, set())
         overlaps = sum(slot in overlapped for slot in passed)
@@ -74,12 +75,13 @@ class SlotChooser:
         """Make way for a slot that lies before what was stored by a clock that ran ahead; False when that was done already."""
         if self.repeated.get(name) == slot:
             return False
+        # Else neither runs nor alerts of the wrong clock's slots would let those of the right one through.
         log.warning(
             "clock was set back: slots that were run before are run again",
             comparison=name,
             newest=format_instant(self.ahead[name]),
         )
-        self.runner.patiently(partial(self.store.rewind, name, slot=slot, now=self.clock.now()))
+        self.runner.patiently(partial(self.store.alerts.rewind, name, slot=slot, now=self.clock.now()))
         self.repeated[name] = slot
         return True
 

@@ -11,13 +11,13 @@ import structlog
 from monitor.alerts import Staleness, assign_incidents, judge_stale
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
-from monitor.ports import Clock, Store
+from monitor.ports import AlertStore, Clock
 from monitor.service.runner import Watched
 
 JUMP_S = 5.0
-"""How far wall clock and monotonic clock may go apart between two looks: more is a clock that was set, or a suspend."""
+"""How far the two clocks may go apart between two looks: more means a clock that was set, or a suspended machine."""
 PAUSE_S = 60.0
-"""A longer time between two looks means that this process was stopped, or that somebody else was looking."""
+"""A longer time between two looks means that this process was stopped, or that another daemon led."""
 
 log = structlog.get_logger(__name__)
 
@@ -45,9 +45,9 @@ class FreshnessWatch:
 
 @dataclass(slots=True, kw_only=True)
 class StalenessMonitor:
-    """Looks every few seconds whether runs still succeed. What it remembers is since when time has passed evenly."""
+    """Judges every few seconds whether runs still succeed. It remembers since when time has passed evenly."""
 
-    store: Store
+    alerts: AlertStore
     clock: Clock
     last: Moment | None = None
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class StalenessMonitor:
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
         """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Whether anything changed.
 
-        To be called at least every PAUSE_S, and only by who is in charge of the comparisons.
+        To be called at least every PAUSE_S, and only by the leader.
         """
         now = Moment(wall=self.clock.now(), monotonic=self.clock.monotonic())
         if self.last is not None and self.last.went_wrong(now):
@@ -74,11 +74,11 @@ class StalenessMonitor:
         if not wait.is_over(now.wall):
             return False
         try:
-            before = self.store.alert_states(name)
+            before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now.wall)
             if transitions:
-                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.group_for)
-                self.store.judge(states, transitions, receivers=receivers)
+                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.judging.group_for)
+                self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
             return False
@@ -88,10 +88,10 @@ class StalenessMonitor:
 
 
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:
-    """How long a success has been waited for, in slots of the schedule, each with the time that its run may take."""
-    schedule, deadline = watched.schedule, watched.comparison.deadline
+    """How long no run has succeeded, in slots of the schedule, each with the time that its run may take."""
+    schedule, deadline = watched.schedule, watched.comparison.measuring.deadline
     since = due = watch.last_ok or watch.start.wall
-    for _ in range(watched.comparison.stale_after):
+    for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
     needed: timedelta = schedule.next(watch.start.wall) + deadline - watch.start.wall
     return Staleness(

@@ -1,4 +1,4 @@
-"""The watchdog: looks twice a second at clocks and jobs by the steady clock, and begins anew what hangs."""
+"""The watchdog: looks twice a second at clocks and jobs by the steady clock, and restarts what hangs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import structlog
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import Claim
-from monitor.ports import Clock, Publisher, Store
+from monitor.ports import Clock, Publisher, RunStore
 from monitor.service.daemon.loop_thread import LoopThread
 from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.scheduler import JobScheduler
@@ -21,11 +21,11 @@ from monitor.service.runner import Runner
 
 LOOK_S = 0.5
 SILENT_S = 30.0
-"""Without a good look for so long the process ought to be restarted: nobody inside is left to do it."""
+"""Without a complete look for so long the process ought to be restarted: nothing inside is left to do it."""
 MARKING_S = 30.0
-"""How long the database has to take note of a run that was given up."""
+"""How long the database has to mark a run as abandoned."""
 LEAST_JUMP = timedelta(seconds=5)
-"""What is not called a jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
+"""Less is no jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
 
 log = structlog.get_logger(__name__)
 
@@ -47,14 +47,14 @@ class JumpFinder:
 
 @dataclass(slots=True, kw_only=True)
 class Watchdog:
-    """Looks at the jobs until stopped. A look waits for nobody: what may take time happens in a thread of its own.
+    """Looks at clocks and jobs until stopped. A look never waits: what may take time happens in a thread of its own.
 
-    ``renew_sources`` opens a comparison's sources anew, as the hung run holds the old ones. ``renew_store`` lets go of
-    connections that somebody hangs on.
+    ``renew_sources`` reopens a comparison's sources, as the hung run holds the old ones; ``renew_store`` drops connections
+    that may hang.
     """
 
     jobs: JobScheduler
-    store: Store
+    runs: RunStore
     clock: Clock
     publisher: Publisher
     database: OutageMonitor
@@ -97,7 +97,12 @@ class Watchdog:
         return LOOK_S
 
     def look(self) -> None:
-        """Plan anew after a jump of the wall clock, and begin anew what hangs."""
+        """Reschedule after a jump of the wall clock, and restart what hangs."""
+        # First, as a scheduler that hangs may hold locks that everything below waits for.
+        if self.jobs.is_stuck():
+            log.error("scheduler hung; restarted")
+            self.publisher.restarted("scheduler")
+            self.jobs.restart()
         jump = self._jumps.look(self.clock.now(), self.clock.monotonic())
         if jump is not None:
             log.warning("clock jumped, or the machine slept", by_s=round(jump.total_seconds(), 1))
@@ -108,13 +113,8 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
-        if self.jobs.is_stuck():
-            log.error("scheduler hung; begun anew")
-            self.publisher.restarted("scheduler")
-            self.jobs.restart()
 
     def _rescue(self, name: str) -> None:
-        """Only at the end may another of this name begin: it would be taken for the hung one."""
         try:
             self.renew_store()
             if name.startswith("-"):
@@ -122,22 +122,23 @@ class Watchdog:
             else:
                 self._rescue_run(name)
         except Exception:
-            log.exception("what hung was not put in order", job=name)
+            log.exception("hung job not restarted in order", job=name)
         finally:
+            # Last: another of its name that began before would be taken for the hung one.
             self.jobs.abandon(name)
             self._rescued.discard(name)
             self.jobs.run_now(name)
 
     def _rescue_housekeeping(self, name: str) -> None:
-        log.error("housekeeping hung; begun anew", job=name)
+        log.error("housekeeping hung; restarted", job=name)
         self.publisher.restarted("housekeeping")
         if not name.startswith("-notify-"):  # those ask no database
             self.database.failed(DatabaseError("the database does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
 
     def _rescue_run(self, name: str) -> None:
-        """Free the slot first, so that the hung run can store nothing when it comes back, then the sources."""
-        log.error("run hung; given up and begun anew", comparison=name)
+        log.error("run hung; abandoned and restarted", comparison=name)
         self.publisher.restarted("run")
+        # The slot first: the hung run can store nothing when it comes back.
         for claim in [claim for claim in list(self.runner.claims.values()) if claim.comparison == name]:
             self._abandon(claim)
             self.runner.claims.pop(claim.run_id, None)
@@ -145,8 +146,8 @@ class Watchdog:
 
     def _abandon(self, claim: Claim) -> None:
         """Mark the run, unless the database is what hangs."""
-        reason = "it hung: it had not ended long after its deadline, and was given up"
-        marking = BackgroundCall(partial(self.store.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
+        reason = "it hung: it had not ended long after its deadline, and was abandoned"
+        marking = BackgroundCall(partial(self.runs.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
         try:
             if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.run_abandoned(claim.comparison)

@@ -48,7 +48,7 @@ class JudgedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """What was asked, what was judged, and what may be said; ``looks``: runs of a census so far, else 1."""
+    """A question, what was judged, and the verdict; ``looks``: runs of a census so far, else 1."""
 
     question: Question
     runs: tuple[JudgedRun, ...]

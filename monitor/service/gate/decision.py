@@ -12,7 +12,7 @@ import numpy as np
 from monitor import __version__
 from monitor.errors import DatabaseError, InputError
 from monitor.model import ALL, Run
-from monitor.ports import Clock, Store, UserSource
+from monitor.ports import Clock, History, UserSource
 from monitor.sequential import GateResult, GateVerdict, Scale, UserSample, gate_samples, tally
 from monitor.service.clock import SystemClock
 from monitor.service.gate.certificate import (
@@ -40,7 +40,7 @@ class Gate:
     ``users`` and ``dimensions`` give the segments of runs whose lists were not kept: None where only ``all`` is asked for.
     """
 
-    store: Store
+    history: History
     question: Question
     clock: Clock
     users: UserSource | None = None
@@ -50,7 +50,7 @@ class Gate:
     def answer(self) -> Certificate:
         """Judge what is stored now. InputError for a segment that no run has and for scores out of their range."""
         question = self.question
-        selected = select_runs(self.store, question)
+        selected = select_runs(self.history, question)
         sampled, left_out = self._sampled(selected)
         looks = max(len(selected.runs), 1) if question.is_census else 1
         segments = _judge(question, sampled, looks)
@@ -71,7 +71,7 @@ class Gate:
         )
 
     def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-        """The runs that are judged, oldest first, and how many are not: of a census only the newest, and no other is read."""
+        """The runs that are judged, oldest first, and how many are left out by reason."""
         found: list[SampledRun] = []
         without = 0
         for run in reversed(selected.runs):
@@ -79,7 +79,7 @@ class Gate:
                 without += 1
                 continue
             found.append(sampled)
-            if self.question.is_census:
+            if self.question.is_census:  # the older ones asked the same users: they add nothing
                 break
         more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found)}
         return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}
@@ -87,7 +87,7 @@ class Gate:
     def _read_once(self, run: Run) -> SampledRun | None:
         key = run.id, run.attempt
         if key not in self._read:
-            self._read[key] = read_run(run, self.store, self.question, self.users, self.dimensions)
+            self._read[key] = read_run(run, self.history, self.question, self.users, self.dimensions)
         return self._read[key]
 
 
@@ -149,7 +149,7 @@ def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
     """The store, and where segments are asked for the source of users; both only read."""
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
     with closing(open_store(settings.database, create=False)) as store:
-        found = Gate(store=store, question=question, clock=SystemClock())
+        found = Gate(history=store.history, question=question, clock=SystemClock())
         if question.segments == (ALL,):
             yield found
             return

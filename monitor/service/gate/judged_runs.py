@@ -14,7 +14,7 @@ import pandas as pd
 from monitor.errors import InputError
 from monitor.model import ALL, Comparison, Panel, Run, RunStatus, format_instant
 from monitor.model.arrays import Floats, Rows
-from monitor.ports import Store, UserSource
+from monitor.ports import History, UserSource
 from monitor.sampling import draw, fixed_among
 from monitor.sequential import Scale
 from monitor.service.gate.question import Question
@@ -60,9 +60,9 @@ class RunSelection:
     trouble: str | None
 
 
-def select_runs(store: Store, question: Question) -> RunSelection:
+def select_runs(history: History, question: Question) -> RunSelection:
     """Finished runs of the period: ok ones of this configuration that drew their users are judged."""
-    found = store.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
+    found = history.runs(comparison=question.comparison.name, limit=_LOOKED_THROUGH)
     finished = [
         run
         for run in reversed(found)
@@ -81,7 +81,7 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
         return _BY_STATUS[run.status]
-    sample = comparison.sample
+    sample = comparison.measuring.sample
     if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
@@ -109,25 +109,26 @@ class SampledRun:
 
 
 def read_run(
-    run: Run, store: Store, question: Question, users: UserSource | None, dimensions: Sequence[str]
+    run: Run, history: History, question: Question, users: UserSource | None, dimensions: Sequence[str]
 ) -> SampledRun | None:
     """The run's rotating users; None where it stored no score of what is judged.
 
-    A user counts as missing who was asked and has no defined score. The fixed users among those without a score cannot be told
-    from rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError for a score out of its
-    range, and where the run's segments are no longer known.
+    A user counts as missing who was asked and has no defined score. InputError for a score out of its range, and where the
+    run's segments are no longer known.
     """
     excess = question.excess
-    scores = store.run_scores(run.id, [excess.series])
+    scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
     values = scores.by_metric[excess.series]
+    # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken for rotating, so that bounds
+    # are never too narrow.
     is_rotating = ~fixed_among(scores.users, question.comparison)
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}
-    covered = None if users is None or question.segments == (ALL,) else store.coverage(run.id)
+    covered = None if users is None or question.segments == (ALL,) else history.coverage(run.id)
     if users is not None and covered is not None:
-        panel = _panel(run, store, question.comparison, scores.users, users, dimensions)
+        panel = _panel(run, history, question.comparison, scores.users, users, dimensions)
         members |= {
             row.segment: (_rows(panel, row.segment, scores.users), row.asked) for row in covered.rows if row.segment != ALL
         }
@@ -145,10 +146,10 @@ def _segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
 
 
 def _panel(
-    run: Run, store: Store, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
+    run: Run, history: History, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
 ) -> Panel:
     """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
-    if (kept := store.kept_lists(run.id)) is not None:
+    if (kept := history.kept_lists(run.id)) is not None:
         return kept.panel
     panel = draw(users.users(run.slot, list(dimensions)), comparison, run.slot)
     if len(panel) != run.asked or not scored.isin(panel.users).all():

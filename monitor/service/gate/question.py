@@ -64,7 +64,7 @@ def from_value(metric: Metric, k: int, reference: float | None) -> Excess:
         raise InputError(msg)
     zero = metric.identical if reference is None else reference
     if zero is None or math.isnan(zero):
-        msg = f"{metric} has no one value on identical lists: say by --reference VALUE what counts as no excess"
+        msg = f"{metric} has no one value on identical lists: give with --reference VALUE what counts as no excess"
         raise InputError(msg)
     if not low <= zero <= high:
         msg = f"reference {zero:g} lies outside of what {metric} can be, {low:g} to {high:g}"
@@ -102,20 +102,20 @@ class Question:
     @property
     def is_census(self) -> bool:
         """Whether every run asks everybody, so that no user is drawn and the same ones come back."""
-        return self.comparison.sample is None
+        return self.comparison.measuring.sample is None
 
     @property
     def has_floor(self) -> bool:
         """Whether the excess over the noise floor is judged; measures of relevance have no floor."""
-        is_wanted = self.comparison.noise_floor is not None and self.reference is None
+        is_wanted = self.comparison.measuring.noise_floor is not None and self.reference is None
         return is_wanted and self.metric.need is not Need.RELEVANCE
 
     @property
     def excess(self) -> Excess:
         """The excess over the noise floor where there is one and no reference was given, else the distance from a value."""
         if self.has_floor:
-            return over_floor(self.metric, self.comparison.k)
-        return from_value(self.metric, self.comparison.k, self.reference)
+            return over_floor(self.metric, self.comparison.measuring.k)
+        return from_value(self.metric, self.comparison.measuring.k, self.reference)
 
 
 def make_question(  # noqa: PLR0913 - the words of the command
@@ -153,23 +153,24 @@ def make_question(  # noqa: PLR0913 - the words of the command
 
 
 def _require_answerable(comparison: Comparison) -> None:
-    if not comparison.keep_scores:
+    if not comparison.measuring.keep_scores:
         msg = f"{comparison.name} keeps no scores of its users, and the gate is about users: set keep_scores: true"
         raise ConfigError(msg)
-    if comparison.sample is not None and not comparison.sample.rotating:
+    sample = comparison.measuring.sample
+    if sample is not None and not sample.rotating:
         msg = (
-            f"{comparison.name} asks the same {comparison.sample.fixed:,} users in each run, and these carry no promise about "
+            f"{comparison.name} asks the same {sample.fixed:,} users in each run, and these carry no promise about "
             "others: set users.sample to {fixed: 1000, rotating: 1000} or the like"
         )
         raise ConfigError(msg)
 
 
 def _require_floor_of_rotating(question: Question) -> None:
-    is_temporal = question.comparison.noise_floor is NoiseFloor.TEMPORAL
+    is_temporal = question.comparison.measuring.noise_floor is NoiseFloor.TEMPORAL
     if is_temporal and question.has_floor and not question.is_census:
         msg = (
             "noise_floor: {temporal: true} knows the last lists of users who were asked before, and rotating ones were not: "
-            "take {serve: true} or {retrain: SOURCE}, or say by --reference VALUE what counts as no excess"
+            "take {serve: true} or {retrain: SOURCE}, or give with --reference VALUE what counts as no excess"
         )
         raise ConfigError(msg)
 
@@ -181,8 +182,8 @@ def _choose(comparison: Comparison, metric: str | None) -> Metric:
             "the excess over it"
         )
         raise InputError(msg)
-    wanted = parse(comparison.metrics[0] if metric is None else metric)
-    if str(wanted) not in comparison.metrics:
-        msg = f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.metrics)}"
+    wanted = parse(comparison.measuring.metrics[0] if metric is None else metric)
+    if str(wanted) not in comparison.measuring.metrics:
+        msg = f"{comparison.name} does not measure {wanted}: it has {', '.join(comparison.measuring.metrics)}"
         raise InputError(msg)
     return wanted

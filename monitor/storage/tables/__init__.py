@@ -18,6 +18,7 @@ from monitor.storage.tables.run_tables import (
     scores,
     splits,
     stages,
+    standstills,
     statistics,
     summaries,
 )
@@ -43,6 +44,7 @@ __all__ = [
     "silences",
     "splits",
     "stages",
+    "standstills",
     "statistics",
     "summaries",
     "transitions",

@@ -1,0 +1,101 @@
+"""What one arm lists, to everybody and to one segment, and what it listed in its last run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from monitor.kernels.exposure import count_items
+from monitor.model.arrays import Codes, Floats, Integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastLists:
+    """What one arm listed in its last run, in the codes of the batch of this run's n users.
+
+    ``codes`` (n, any width): row i is the list that user i had then, any negative number an item that this run's batch does
+    not hold; what stands below the present k is left out. ``lengths`` (n,): lengths of these lists, 0 for a user who was not in
+    that run. ``exposed``: codes of all items that the arm listed to anybody then; order, repeats and negative numbers do not
+    matter.
+    """
+
+    codes: Codes
+    lengths: Codes
+    exposed: Codes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmLists:
+    """One arm's lists of n users.
+
+    ``codes`` (n, k) >= 0, below ``items``, padded with -1. ``catalogue``: items that could be listed. Where known: ``scores``
+    and ``weights`` (n, k), NaN for none; ``other_scores``, the other arm's; ``churn`` (n,) of each user, NaN for one without a
+    last list; ``is_new`` (items,), whether an item was listed to nobody in the last run.
+    """
+
+    codes: Codes
+    items: int
+    catalogue: int
+    scores: Floats | None = None
+    other_scores: Floats | None = None
+    weights: Floats | None = None
+    churn: Floats | None = None
+    is_new: npt.NDArray[np.bool_] | None = None
+
+
+class Listing:
+    """What one arm lists to the users of one segment, cut from the whole only when a metric asks for it.
+
+    ``rows``: those of the segment's users. ``catalogue`` and ``is_new`` are of all users, as in `ArmLists`.
+    """
+
+    def __init__(self, whole: ArmLists, rows: npt.NDArray[np.intp]) -> None:
+        self._whole = whole
+        self._rows = rows
+        self.catalogue = whole.catalogue
+        self.is_new = whole.is_new
+
+    @cached_property
+    def n(self) -> int:
+        """Number of lists that hold an item."""
+        return int((self._whole.codes[self._rows, 0] >= 0).sum())
+
+    @cached_property
+    def exposure(self) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
+        """The m items listed, ascending, and how often each is: two integer arrays (m,), counts at least 1."""
+        return count_items(self._whole.codes, self._rows, self._whole.items)
+
+    @property
+    def counts(self) -> Integers:
+        """How often each of the m items listed is: integers (m,), at least 1, in the order of ``exposure``."""
+        return self.exposure[1]
+
+    @property
+    def weights(self) -> Floats | None:
+        """Weights that are known of the items, one a place: float64, flat; None where no weights are known."""
+        return self._known(self._whole.weights)
+
+    @property
+    def scores(self) -> Floats | None:
+        """Scores that are known, one a place: float64, flat; None where the arm has none."""
+        return self._known(self._whole.scores)
+
+    @property
+    def other_scores(self) -> Floats | None:
+        """The other arm's ``scores``."""
+        return self._known(self._whole.other_scores)
+
+    @cached_property
+    def churn(self) -> Floats | None:
+        """Churn of each user with a list in both runs: float64, flat; None without a last run."""
+        return self._known(self._whole.churn)
+
+    def _known(self, values: Floats | None) -> Floats | None:
+        if values is None:
+            return None
+        cut = values[self._rows]
+        return cut[~np.isnan(cut)]

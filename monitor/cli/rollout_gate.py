@@ -1,0 +1,229 @@
+"""The command `gate`: one decision on a rollout, as an exit code and a certificate."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from monitor.cli.exit_codes import INTERNAL_EXIT, OUTPUT_EXIT, USAGE_EXIT, VERDICT_EXITS, report_unwritten
+from monitor.cli.output import (
+    indented_json,
+    instant,
+    number,
+    pick,
+    print_error,
+    print_json,
+    print_line,
+    print_table,
+    write_whole,
+)
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
+from monitor.errors import ConfigError, InputError, MonitorError
+from monitor.redaction import escape_controls
+
+if TYPE_CHECKING:
+    from monitor.service.gate import Certificate, JudgedSegment, Question
+    from monitor.settings import Settings
+
+_CLICK_USAGE = 2
+"""What usage errors end with elsewhere."""
+
+
+class GateCommand(TyperCommand):
+    """A command whose errors never end with an exit code that is a verdict."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - the signature of the command line's library
+        """Wrong options end with 64."""
+        try:
+            return super().make_context(*args, **kwargs)
+        except Exception as error:
+            _move_usage(error)
+            raise
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401 - likewise
+        """What goes wrong below ends with an exit code of its own, a fault of the program too: Python's own is 1, a breach."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, KeyboardInterrupt):
+            raise
+        except MonitorError as error:
+            print_error(str(error))
+            raise typer.Exit(_exit_of(error)) from None
+        except OSError as error:
+            if error.filename is None:
+                raise  # the output itself, which `main` reports
+            report_unwritten(error)
+            raise typer.Exit(OUTPUT_EXIT) from None
+        except Exception as error:
+            if hasattr(error, "exit_code"):
+                _move_usage(error)
+                raise
+            traceback.print_exc()
+            raise typer.Exit(INTERNAL_EXIT) from None
+
+
+def _move_usage(error: Exception) -> None:
+    if getattr(error, "exit_code", None) == _CLICK_USAGE:
+        error.exit_code = USAGE_EXIT  # type: ignore[attr-defined] # just seen
+
+
+def _exit_of(error: MonitorError) -> int:
+    if isinstance(error, (ConfigError, InputError)):
+        return USAGE_EXIT
+    return error.exit_code if error.exit_code not in VERDICT_EXITS.values() else INTERNAL_EXIT
+
+
+def gate(  # noqa: PLR0913 - the command's options
+    comparison: Annotated[str, typer.Argument(help="Name of the comparison.")],
+    *,
+    margin: Annotated[float, typer.Option(help="Mean excess that would be too much, in the metric's own units.")],
+    alpha: Annotated[float, typer.Option(help="How often each wrong verdict is acceptable, between 0 and 1.")] = 0.01,
+    metric: Annotated[str | None, typer.Option(help="Measure to judge; default: the comparison's first.")] = None,
+    segment: Annotated[
+        list[str] | None, typer.Option(help="Segment to judge, or each; may be repeated. All of them must be safe.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="First slot that counts, ISO 8601. Choose it before you look.")] = None,
+    reference: Annotated[
+        float | None, typer.Option(help="Score that counts as no excess, in place of the noise floor or of identical lists.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Look again as runs come in, until there is a verdict.")] = False,
+    timeout: Annotated[str, typer.Option(help="How long --wait waits, such as 30m.")] = "2h",
+    certificate: Annotated[Path | None, typer.Option(help="Write the certificate, JSON, to this file.")] = None,
+    config: Config = DEFAULT_CONFIG,
+    as_json: AsJson = False,
+) -> None:
+    """Decide on a rollout from stored runs: safe, or a breach?
+
+    Is the candidate's mean excess below the margin? The answer is valid however often you look.
+
+    Exit 0 safe, 1 breach, 2 inconclusive; 64 wrong usage, configuration or input, 70 internal failure, 74 output, 3 a source,
+    4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
+    """
+    from monitor.service.gate import make_question
+    from monitor.settings import load_settings, to_comparison
+
+    settings = load_settings(config)
+    question = make_question(
+        {options.name: to_comparison(options) for options in settings.comparisons},
+        comparison,
+        margin=margin,
+        alpha=alpha,
+        metric=metric,
+        segments=tuple(segment or ()),
+        since=None if since is None else parse_instant(since),
+        reference=reference,
+    )
+    found = _answer(settings, question, _seconds(timeout) if wait else None)
+    content = _as_dict(found)
+    if certificate is not None:
+        write_whole(certificate, indented_json(content))
+    if as_json:
+        print_json(content)
+    else:
+        _print(found)
+    raise typer.Exit(VERDICT_EXITS[found.verdict.value])
+
+
+def _answer(settings: Settings, question: Question, timeout_s: float | None) -> Certificate:
+    from monitor.service.clock import SystemClock
+    from monitor.service.gate import open_gate, wait_for_verdict
+
+    with open_gate(settings, question) as opened:
+        if timeout_s is None:
+            return opened.answer()
+        return wait_for_verdict(opened.answer, SystemClock(), timeout_s=timeout_s, sleep=time.sleep, report=_report)
+
+
+def _report(found: Certificate) -> None:
+    typer.echo(f"{instant(found.at)}  {escape_controls(found.words)}", err=True)
+
+
+def _seconds(text: str) -> float:
+    from monitor.options import parse_duration
+
+    try:
+        duration: Any = parse_duration(text)
+    except ValueError as error:
+        msg = f"{text!r}: {error}"
+        raise typer.BadParameter(msg, param_hint="--timeout") from None
+    return float(duration.total_seconds())
+
+
+def _print(found: Certificate) -> None:
+    from monitor.service.gate import LEFT_OUT_TEXTS
+
+    question = found.question
+    print_line(f"{question.comparison.name}  margin {question.margin:g}  alpha {question.alpha:g}")
+    print_line(f"judged: {found.question.excess}")
+    print_line(_runs_line(found))
+    for reason, count in found.left_out.items():
+        print_line(f"left out: {count:,} {'run' if count == 1 else 'runs'} {LEFT_OUT_TEXTS[reason]}")
+    if found.segments:
+        columns = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
+        print_table(columns, (_row(each) for each in found.segments))
+        print_line(f"safe, breach: log10 of the evidence for each; {_enough(found):.2f} is enough by itself")
+    print_line(f"{found.verdict.value.upper()}: {found.words}")
+
+
+def _runs_line(found: Certificate) -> str:
+    if not found.runs:
+        return "runs: none"
+    users, missing = (sum(getattr(run, name) for run in found.runs) for name in ("users", "missing"))
+    period = " to ".join(dict.fromkeys(instant(run.slot) for run in (found.runs[0], found.runs[-1])))
+    if found.question.is_census:
+        return (
+            f"run: {period}, newest of {found.looks:,}, judged by itself: everybody was asked ({users:,} users, {missing:,} "
+            f"missing), so the next one draws nobody anew; look {found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
+        )
+    return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
+
+
+def _enough(found: Certificate) -> float:
+    from math import log10
+
+    return -log10(found.question.alpha)
+
+
+def _row(each: JudgedSegment) -> tuple[str, ...]:
+    means = dict.fromkeys(number(mean) for mean in (each.mean_best, each.mean_worst))
+    verdict = each.verdict.value if each.verdict != "inconclusive" else f"{each.verdict.value} ({each.reason.value})"
+    figures = (number(each.low), number(each.high), number(each.evidence_safe, 2), number(each.evidence_breach, 2))
+    return (each.segment, f"{each.users:,}", f"{each.missing:,}", " to ".join(means), *figures, verdict)
+
+
+def _as_dict(found: Certificate) -> dict[str, object]:
+    question, excess = found.question, found.question.excess
+    return {
+        "comparison": question.comparison.name,
+        **pick(found, "verdict", "reason", "words"),
+        "metric": str(question.metric),
+        **pick(question, "margin", "alpha"),
+        "judged": excess.yardstick,
+        **pick(excess, "series", "reference"),
+        "range": [excess.scale.low, excess.scale.high],
+        "design": "census" if question.is_census else "rotating",
+        "looks": found.looks,
+        "since": question.since,
+        "config_hash": question.comparison.config_hash,
+        "data_hash": found.data_hash,
+        "users": sum(run.users for run in found.runs),
+        "missing": sum(run.missing for run in found.runs),
+        "runs": [pick(run, "run_id", "slot", "users", "missing") for run in found.runs],
+        "left_out": found.left_out,
+        "segments": [_segment_dict(each, found.level) for each in found.segments],
+        **pick(found, "version", "at"),
+    }
+
+
+def _segment_dict(each: JudgedSegment, level: float) -> dict[str, object]:
+    return {
+        **pick(each, "segment", "verdict", "reason", "users", "missing"),
+        "mean": {"missing_at_best": each.mean_best, "missing_at_worst": each.mean_worst},
+        "confidence_sequence": {"low": each.low, "high": each.high, "alpha_each_side": level},
+        "log10_e_value": {"safe": each.evidence_safe, "breach": each.evidence_breach},
+    }

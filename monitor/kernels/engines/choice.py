@@ -1,0 +1,169 @@
+"""Which engine goes over the pairs: numpy, or machine code by numba. Both give the same bits; only speed differs.
+
+The environment variable ``RANKWATCH_ENGINE`` decides: ``numpy``; ``numba``, at once, with an error where that cannot be; or
+``auto``, the default. Numba is the extra ``[fast]``. To load its machine code takes 0.8 s of one processor, to make it, once a
+machine and version, ten to twenty, so ``auto`` starts with numpy. When numpy has worked for about as long as loading would
+take, a child process of low priority makes sure that the machine code lies in numba's cache (beside `compiled_pairs` and
+`compiled_codes`, in the user's cache directory, or where ``NUMBA_CACHE_DIR`` says). Only when the child has ended well is the
+code loaded: nobody waits longer than that, and of two threads only one. Where numba is absent, where nothing can be cached,
+or where the system forbids to make code (``MemoryDenyWriteExecute=yes``), numpy goes on and nothing is logged.
+
+To fill the cache ahead of time, as in an image: ``python -c "from monitor.kernels.engines.choice import load; load()"``.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+from enum import StrEnum
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+
+from monitor.errors import ConfigError
+from monitor.kernels.engines.results import Compiled
+
+VARIABLE = "RANKWATCH_ENGINE"
+
+_MODULES = ("monitor.kernels.engines.compiled_pairs", "monitor.kernels.engines.compiled_codes")
+
+WORTH_LOADING = 4_000_000_000
+"""Comparisons by numpy, or as much other work, until loading is worth while: one to three seconds, by the length of lists.
+
+A pair counts k**2; an id that is coded what `monitor.kernels.engines.codes` says."""
+
+
+class Engine(StrEnum):
+    """What may be asked for."""
+
+    AUTO = "auto"
+    NUMPY = "numpy"
+    NUMBA = "numba"
+
+
+class Engines:
+    """The engine of one process. Threads may share it."""
+
+    def __init__(self, worth_loading: int = WORTH_LOADING) -> None:
+        self._worth_loading = worth_loading
+        self._lock = threading.Lock()
+        self._done = 0
+        self._child: subprocess.Popen[bytes] | None = None
+        self._is_refused = False
+        self._compiled: Compiled | None = None
+
+    def compiled(self, comparisons: int = 0) -> Compiled | None:
+        """The machine code to use now, None for numpy; ``comparisons`` are about to be made.
+
+        ConfigError for an engine that there is not, or not here.
+        """
+        engine = asked()
+        if engine is Engine.NUMPY:
+            return None
+        if self._compiled is not None:
+            return self._compiled
+        if engine is Engine.NUMBA:
+            with self._lock:
+                return self._load()
+        if self._lock.acquire(blocking=False):
+            try:
+                self._consider(comparisons)
+            finally:
+                self._lock.release()
+        return self._compiled
+
+    def _consider(self, comparisons: int) -> None:
+        """Count, and take the next step towards machine code when it is due."""
+        self._done += comparisons
+        if self._is_refused or self._done < self._worth_loading:
+            return
+        if self._child is None:
+            self._child = _start_compiling()
+            self._is_refused = self._child is None
+        elif (ended := self._child.poll()) is not None:
+            self._is_refused = ended != 0
+            if not self._is_refused:
+                self._load()
+
+    def _load(self) -> Compiled:
+        if self._compiled is None:
+            if reason := _obstacle():
+                msg = f"{VARIABLE}={Engine.NUMBA}: {reason}"
+                raise ConfigError(msg)
+            try:
+                pairs, codes = load()
+            except RuntimeError as error:  # numba finds no place for its cache
+                msg = f"{VARIABLE}={Engine.NUMBA}: {error}; let NUMBA_CACHE_DIR name a directory that can be written"
+                raise ConfigError(msg) from None
+            self._compiled = Compiled(
+                find=pairs.find,
+                weigh=pairs.weigh_counts,
+                code_by_table=codes.code_by_table,
+                replace_codes=codes.replace_codes,
+                mark_seen=codes.mark_seen,
+            )
+        return self._compiled
+
+
+def asked() -> Engine:
+    """The engine that the environment asks for; ConfigError for a word that is none."""
+    word = os.environ.get(VARIABLE, "") or Engine.AUTO
+    try:
+        return Engine(word)
+    except ValueError:
+        msg = f"{VARIABLE}={word}: must be one of {', '.join(Engine)}"
+        raise ConfigError(msg) from None
+
+
+def load() -> list[ModuleType]:
+    """The modules of machine code, compiled now as far as they lie in no cache."""
+    return [import_module(name) for name in _MODULES]
+
+
+def _obstacle() -> str | None:
+    """Why there can be no machine code here, or None."""
+    if find_spec("numba") is None:
+        return "numba is not installed: install rankwatch[fast]"
+    try:
+        mmap.mmap(-1, mmap.PAGESIZE, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC).close()
+    except OSError:  # LLVM would end the process
+        return "this system forbids to make machine code, as systemd does with MemoryDenyWriteExecute=yes"
+    return None
+
+
+_FILL_CACHE = """
+import contextlib, os
+with contextlib.suppress(OSError):  # where priorities are not ours to choose
+    os.nice(10)
+from monitor.kernels.engines import choice
+choice.load()
+"""
+
+
+def _start_compiling() -> subprocess.Popen[bytes] | None:
+    """A child that compiles what is not in the cache yet, and ends with 0 when all is there; None where that is hopeless."""
+    if not sys.executable or _obstacle():
+        return None
+    paths = [str(Path(__file__).parents[3]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    try:
+        return subprocess.Popen(  # noqa: S603 - this very Python, and nothing from outside
+            [sys.executable, "-P", "-c", _FILL_CACHE],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+    except OSError:
+        return None
+
+
+_of_this_process = Engines()
+
+
+def compiled(comparisons: int = 0) -> Compiled | None:
+    """As `Engines.compiled`, for this process."""
+    return _of_this_process.compiled(comparisons)

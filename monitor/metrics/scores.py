@@ -1,0 +1,79 @@
+"""Scores of many pairs by many metrics: one alignment a block, blocks shared out among the processors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from monitor.errors import MetricError
+from monitor.kernels import Alignment, align
+from monitor.kernels.alignment import row_blocks
+from monitor.metrics.metric import Metric, Need
+from monitor.model import PairBatch
+from monitor.model.arrays import Floats
+
+
+def score_all(
+    batch: PairBatch,
+    metrics: Sequence[Metric],
+    *,
+    progress: Callable[[int], object] | None = None,
+    threads: int | None = None,
+) -> dict[str, Floats]:
+    """Scores of every pair by canonical metric name, in the order of ``metrics``: float64 (n,), NaN where undefined.
+
+    MetricError for a metric that needs scores, weights or relevance which the batch does not hold.
+
+    Rows do not depend on each other, nor on how a batch is cut into blocks, nor on ``threads``, by default as many as this
+    process may use processors. ``progress`` is called, in the caller's thread, with the number of pairs done since the last
+    call. Memory: the scores, and one block a thread.
+    """
+    for metric in metrics:
+        _check_need(batch, metric)
+    kinds = {str(metric): metric for metric in metrics}
+    scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
+
+    def score(rows: slice) -> int:
+        for name, found in _measure(batch.take(rows), kinds):
+            scores[name][rows] = found
+        return int(rows.stop - rows.start)
+
+    for done in _map(score, list(row_blocks(batch)), threads or _processors()):
+        if progress is not None:
+            progress(done)
+    return scores
+
+
+def _measure(batch: PairBatch, kinds: dict[str, Metric]) -> Iterator[tuple[str, Floats]]:
+    alignment = align(batch)
+    by_depth: dict[int | None, Alignment] = {None: alignment}
+    for name, metric in kinds.items():
+        if metric.depth not in by_depth:
+            by_depth[metric.depth] = alignment.cut(metric.depth or alignment.k)
+        yield name, metric.measure(by_depth[metric.depth])
+
+
+def _map(score: Callable[[slice], int], rows: Sequence[slice], threads: int) -> Iterator[int]:
+    if min(threads, len(rows)) <= 1:
+        yield from map(score, rows)
+        return
+    # Threads, not processes: numpy and the machine code release the lock where they work long.
+    with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
+        try:
+            yield from pool.map(score, rows)
+        finally:  # the caller may stop in the middle, by an interrupt
+            pool.shutdown(cancel_futures=True)
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _check_need(batch: PairBatch, metric: Metric) -> None:
+    given = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
+    if metric.need is not None and given[metric.need] is None:
+        msg = f"{metric} needs {metric.need}, which were not given"
+        raise MetricError(msg)

@@ -1,0 +1,106 @@
+"""What rules may ask for: statistics of a metric and shares of coverage, by names that parse and print."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from monitor.errors import ConfigError
+from monitor.model.rankings import Arm, CoverageReason, CoverageRow
+
+_QUANTILE = re.compile(r"p(\d{2})")
+_SHARE = re.compile(r"share_below\(\s*([^()\s]+)\s*\)")
+_LACK = re.compile(r"([a-z]+)(?:\(\s*([a-z]+)\s*\))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """``mean``, a percentile ``p01`` to ``p99``, or ``share_below(x)``: the share of users scoring strictly under ``x``.
+
+    At most one of ``quantile`` (0.01 to 0.99) and ``floor`` is set; both are None for the mean.
+    """
+
+    quantile: float | None = None
+    floor: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a statistic's name; ConfigError when it is none."""
+        name = text.strip()
+        if name == "mean":
+            return cls()
+        if (match := _QUANTILE.fullmatch(name)) and match[1] != "00":
+            return cls(quantile=int(match[1]) / 100)
+        if match := _SHARE.fullmatch(name):
+            try:
+                floor = float(match[1])
+            except ValueError:
+                floor = float("nan")
+            if math.isfinite(floor):
+                return cls(floor=floor)
+        msg = f"unknown statistic {text!r}: use mean, p01 to p99, or share_below(x) with a number x"
+        raise ConfigError(msg)
+
+    def __str__(self) -> str:
+        if self.quantile is not None:
+            return f"p{round(self.quantile * 100):02d}"
+        return "mean" if self.floor is None else f"share_below({self.floor:.15g})"
+
+
+class Lack(StrEnum):
+    """What users are counted for. ``short`` and ``duplicated`` lists are compared all the same."""
+
+    MISSING = "missing"
+    EMPTY = "empty"
+    SHORT = "short"
+    DUPLICATED = "duplicated"
+    FAILED = "failed"
+    UNPAIRED = "unpaired"
+
+
+_BY_LACK = {
+    Lack.MISSING: frozenset({CoverageReason.MISSING}),
+    Lack.EMPTY: frozenset({CoverageReason.EMPTY}),
+    Lack.SHORT: frozenset({CoverageReason.SHORT}),
+    Lack.DUPLICATED: frozenset({CoverageReason.DUPLICATED}),
+}
+_REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
+
+
+@dataclass(frozen=True, slots=True)
+class CoverageShare:
+    """The share of the users asked for whom ``arm`` lacks something, from 0 to 1; ``unpaired`` concerns no single arm.
+
+    ``failed`` counts every reason that is a failure to answer: timeout, errors, answers that cannot be read.
+    """
+
+    lack: Lack
+    arm: Arm | None
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``missing(candidate)``, ``missing`` (of the candidate) or ``unpaired``; ConfigError when it is none."""
+        match = _LACK.fullmatch(text.strip())
+        try:
+            lack = Lack(match[1]) if match else None
+            arm = Arm(match[2]) if match and match[2] else None
+        except ValueError:
+            lack = None
+        if match is None or lack is None or (lack is Lack.UNPAIRED and arm is not None):
+            kinds = ", ".join(lack for lack in Lack if lack is not Lack.UNPAIRED)
+            msg = f"unknown share {text!r}: use unpaired, or one of {kinds}, with an arm behind it such as missing(baseline)"
+            raise ConfigError(msg)
+        return cls(lack, None if lack is Lack.UNPAIRED else arm or Arm.CANDIDATE)
+
+    def __str__(self) -> str:
+        return self.lack if self.arm is None else f"{self.lack}({self.arm})"
+
+    def count(self, row: CoverageRow) -> int:
+        """How many users of the row are counted."""
+        if self.lack is Lack.UNPAIRED:
+            return row.asked - row.paired
+        reasons = _REASONS[self.lack]
+        return sum(users for (arm, reason), users in row.reasons.items() if arm == self.arm and reason in reasons)

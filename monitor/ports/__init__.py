@@ -1,0 +1,40 @@
+"""What the pipeline and the service ask of the world, as Protocols. The docstrings are the contract of every implementation.
+
+All instants are aware UTC datetimes. Implementations translate their vendor's errors into `monitor.errors` at their edge.
+"""
+
+from datetime import datetime
+from typing import Protocol
+
+from monitor.ports.notification import Publisher, Receiver, RunWatcher
+from monitor.ports.sources import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
+
+__all__ = [
+    "AlertStore",
+    "Clock",
+    "History",
+    "ItemTitleSource",
+    "ItemWeightSource",
+    "Leases",
+    "Maintenance",
+    "Outbox",
+    "Publisher",
+    "Receiver",
+    "RelevanceSource",
+    "RunStore",
+    "RunWatcher",
+    "Source",
+    "Store",
+    "UserSource",
+]
+
+
+class Clock(Protocol):
+    """Time from outside, so that a test may hold it."""
+
+    def now(self) -> datetime:
+        """Wall clock, aware UTC."""
+
+    def monotonic(self) -> float:
+        """Seconds that only grow; for durations and deadlines."""

@@ -1,0 +1,73 @@
+"""Where lists, users, weights, titles and relevance come from.
+
+Every source translates its vendor's errors into SourceError at its edge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+
+
+class Source(Protocol):
+    """Where one arm's lists come from."""
+
+    def pull(self, request: PullRequest) -> Pull:
+        """Lists of the requested users, in any order; never a user that was not asked for, never one twice.
+
+        Returns within about ``request.timeout_s`` and with bounded memory, whatever the other side does. What goes wrong for
+        one user is a reason in ``failures``; SourceError only when nothing can be read at all (file or column missing,
+        query refused). Safe to call from several threads.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class UserSource(Protocol):
+    """Where the users of a panel come from."""
+
+    def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
+        """All users that may be asked for this slot with the named segment dimensions; a user listed twice counts once.
+
+        SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class ItemWeightSource(Protocol):
+    """Where the weights of items come from."""
+
+    def weights(self, slot: datetime) -> ItemWeights:
+        """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class ItemTitleSource(Protocol):
+    """Where the titles of items come from."""
+
+    def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
+        """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class RelevanceSource(Protocol):
+    """Where it is known what users found relevant."""
+
+    def relevance(self, slot: datetime) -> RelevanceTable | None:
+        """What is known of this slot's users; None when nothing has arrived yet, such as a file that is not there.
+
+        SourceError when what is there cannot be read.
+        """
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""

@@ -1,0 +1,341 @@
+"""What is stored, cut by who uses it: runs, history, alerts, the outbox and maintenance. The docstrings are the contract.
+
+Every method is one transaction unless it says otherwise; DatabaseError when it cannot be done, and then nothing was changed.
+All are safe to share between threads, and several processes may work on one database.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from monitor.model import (
+    AlertState,
+    ArmScore,
+    Briefing,
+    Claim,
+    Coverage,
+    Cutoffs,
+    DataKind,
+    Delivery,
+    DeliveryRecord,
+    Direction,
+    Evidence,
+    Explanation,
+    FiringSnapshot,
+    KeptLists,
+    LatestRun,
+    Lease,
+    Memory,
+    MemoryRequest,
+    Notification,
+    Occupied,
+    PastRun,
+    Pruned,
+    Run,
+    RunRecord,
+    RunResult,
+    Scores,
+    Silence,
+    Summary,
+    Transition,
+    UserScore,
+)
+
+
+class Leases(Protocol):
+    """The right to lead, for one daemon among those that share a database. Called from one thread.
+
+    DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
+    """
+
+    def acquire(self) -> Lease | Occupied:
+        """Take it when it is free, ran out, or was given back; of several callers one wins, and the epoch grows by one."""
+
+    def renew(self, lease: Lease) -> bool:
+        """Hold it for another full time, counted from some moment during the call; False once somebody else has taken it."""
+
+    def release(self, lease: Lease) -> None:
+        """Give it back, so that others need not wait; nothing where somebody else has taken it."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class RunStore(Protocol):
+    """Claims on slots, and the results of runs."""
+
+    def claim(  # noqa: PLR0913 - a claim is all of this
+        self, comparison: str, slot: datetime, *, owner: str, now: datetime, until: datetime, config_hash: str, rerun: bool
+    ) -> Claim | None:
+        """Claim the slot for one run; exactly one caller wins. None when it cannot be claimed.
+
+        A slot that was never run is claimed; one that is ``running`` past its ``until`` or ``abandoned`` is taken over; one
+        that is finished is claimed only with ``rerun``, and keeps its status and results until ``finish`` replaces them;
+        ``has_ok`` says whether these are of an ok run. ``attempt`` grows by one each time.
+        """
+
+    def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
+        """The claim that is held on the slot, expired or not; None where nobody holds one."""
+
+    def release(self, claim: Claim) -> None:
+        """Give a claim back unrun: a first attempt is deleted, a rerun shows its earlier results again."""
+
+    def finish(self, result: RunResult, *, receivers: Sequence[str]) -> bool:
+        """Store a whole result in one transaction, replacing what an earlier attempt stored for the slot.
+
+        Also stores one pending delivery for each start of a firing and each of ``receivers``, also of a firing that lasts and
+        that a receiver has no delivery of yet; ends are delivered to the receivers that have a delivery of the start. States
+        are written only where the stored ``judged_slot`` is older and the stored state (none is quiet) is the one that they, or
+        their transition, started from; the transitions of others are left out. Doing it again with the same result changes
+        nothing. False, and nothing is stored, when the claim has been taken over meanwhile.
+
+        A result with lists deletes those of earlier slots, but for runs that still wait for relevance.
+        """
+
+    def abandon(self, claim: Claim, *, reason: str, at: datetime) -> bool:
+        """Take a slot from the holder of this claim, who hangs: what he stores later is refused, and the slot is free.
+
+        A first attempt is ``abandoned`` with the reason, a rerun shows its earlier results again. False when the claim is not
+        held any more.
+        """
+
+    def abandon_expired(self, now: datetime, *, sparing: Collection[int] = ()) -> int:
+        """Mark runs whose claim expired as abandoned, but those of the ids in ``sparing``, which the caller runs; how many."""
+
+    def last_slot(self, comparison: str) -> datetime | None:
+        """Newest slot that was ever claimed, whatever became of it."""
+
+    def awaiting_relevance(self, comparison: str, *, since: datetime) -> tuple[Run, ...]:
+        """Ok runs of this slot and later ones with kept lists whose measures of relevance are still missing, oldest first.
+
+        A run that is being run again at this moment is not among them.
+        """
+
+    def store_relevance(self, run: Run, *, summaries: Sequence[Summary], scores: Scores | None, at: datetime) -> bool:
+        """Add measures of relevance to a stored run, in place of its summaries and scores of the same metrics.
+
+        Doing it again changes nothing but the time. False, and nothing is stored, when the run has been run anew since it was
+        read, or is being.
+        """
+
+
+class History(Protocol):
+    """What earlier runs left, for later runs and for people. Changes nothing."""
+
+    def memory_of(self, request: MemoryRequest) -> Memory:
+        """What a run needs of earlier ones; what is stored but damaged is left out and named in ``unreadable``."""
+
+    def latest(self, comparisons: Sequence[str], *, until: datetime | None = None) -> tuple[LatestRun, ...]:
+        """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
+
+        With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
+        """
+
+    def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
+        """Stored runs, newest slot first."""
+
+    def run_records(self, comparison: str, *, after: datetime | None, limit: int) -> tuple[RunRecord, ...]:
+        """The oldest ``limit`` finished runs (ok, insufficient, failed, abandoned) of slots after this one, oldest first."""
+
+    def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
+        """The newest ok runs of this configuration and of slots before this one, as many as requested, oldest first.
+
+        With the lessons that they hold; summaries only of runs that lack a lesson of any of the requested series.
+        """
+
+    def summaries(self, run_id: int) -> tuple[Summary, ...]:
+        """Summaries of one run as they were stored; none for a run that is not there or measured nothing."""
+
+    def coverage(self, run_id: int) -> Coverage | None:
+        """Coverage of one run by segment as it was stored; None where there is none."""
+
+    def arm_scores(self, run_id: int) -> tuple[ArmScore, ...]:
+        """Arm-wide scores of one run as they were stored."""
+
+    def evidence(self, run_id: int) -> tuple[Evidence, ...]:
+        """Evidence of one run: the worst users first, then the representative ones, each by position."""
+
+    def explanation(self, run_id: int) -> Explanation | None:
+        """The explanation of one run as it was stored; None where there is none, or one that this version cannot read."""
+
+    def kept_lists(self, run_id: int) -> KeptLists | None:
+        """The lists kept with one run, None where there are none; DatabaseError when what is stored is damaged."""
+
+    def run_scores(self, run_id: int, metrics: Sequence[str]) -> Scores:
+        """Every user's scores of these metrics in one run, users ascending by code point, undefined ones NaN.
+
+        Metrics that the run stored no score of are left out of ``by_metric``; no users when that leaves none. A user who has
+        a score of one metric only is NaN in the others.
+        """
+
+    def user_scores(self, comparison: str, user: str, *, limit: int) -> tuple[UserScore, ...]:
+        """One user's scores in the newest ``limit`` runs that scored them, newest slot first, then by metric."""
+
+    def worst_users(self, run_id: int, metric: str, n: int, *, direction: Direction = Direction.BELOW) -> tuple[UserScore, ...]:
+        """The ``n`` users of the run with the lowest scores (``above``: the highest), worst first, then by name."""
+
+
+class AlertStore(Protocol):
+    """Alert states, their transitions, and silences."""
+
+    def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
+        """All alert states of the comparison, or of every comparison ever run, quiet ones too, by alert and segment."""
+
+    def firing(self) -> tuple[Transition, ...]:
+        """For each state that is firing, the transition that started it, oldest first."""
+
+    def transitions(self, *, comparison: str | None, limit: int | None) -> tuple[Transition, ...]:
+        """Stored transitions in the order they were stored (the newest ``limit`` of them)."""
+
+    def store_states(
+        self, states: Sequence[AlertState], transitions: Sequence[Transition], *, receivers: Sequence[str]
+    ) -> None:
+        """Store states that were judged outside a run, their transitions, and the deliveries of these to ``receivers``.
+
+        As in `RunStore.finish`: states are written only where the stored ``judged_slot`` is older and the stored state is the
+        one that they, or their transition, started from; the transitions of others are left out.
+        """
+
+    def retire(self, transitions: Sequence[Transition], *, receivers: Sequence[str]) -> None:
+        """End states outside a run, because rule or comparison were removed from the configuration.
+
+        Removes the states these transitions end, stores the transitions and their deliveries. One whose state is gone, or
+        has moved meanwhile, is left out.
+        """
+
+    def rewind(self, comparison: str, *, slot: datetime, now: datetime) -> None:
+        """After a clock was set back: let ``slot`` move states that were judged in slots later than ``now``.
+
+        Deliveries of the comparison that wait for a time after ``now`` are due. No state changes, nothing is announced.
+        """
+
+    def acknowledge(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, author: str, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        """Acknowledge firings (alert, segment), and notify who was notified of them; transitions of those that did fire."""
+
+    def resolve(
+        self, comparison: str, alerts: Sequence[tuple[str, str]], *, reason: str, at: datetime
+    ) -> tuple[Transition, ...]:
+        """End firings (alert, segment) by hand, and notify who was notified of them; transitions of those that did fire."""
+
+    def add_silence(self, silence: Silence) -> Silence:
+        """Store a silence; returned with the number that it was given."""
+
+    def silences(self, *, ending_after: datetime | None) -> tuple[Silence, ...]:
+        """Silences that end later than that, all that are stored for None, oldest first."""
+
+    def expire_silence(self, number: int, *, now: datetime) -> bool:
+        """End a silence now; False when there is none of that number that has not ended yet."""
+
+
+class Outbox(Protocol):
+    """Deliveries: one for each announced transition and each receiver."""
+
+    def claim_deliveries(
+        self, receiver: str, *, owner: str, now: datetime, until: datetime, limit: int
+    ) -> tuple[Delivery, ...]:
+        """Lease what waits for this receiver, held or not, of the comparison whose delivery is due longest; oldest first.
+
+        A comparison of which somebody else is delivering to it now is passed over. Of more than ``limit`` what is due comes
+        first. Exactly one caller gets a row. So nothing overtakes an older delivery of the same alert and segment.
+        """
+
+    def firing_snapshot(self, comparison: str, receiver: str, keys: Sequence[str | None], *, now: datetime) -> FiringSnapshot:
+        """What fires in the comparison, and which of the firings of these keys, and of those that last, the receiver knows."""
+
+    def briefing(self, comparison: str, slot: datetime) -> Briefing:
+        """What is stored of the run of this slot beside its figures; empty where there is nothing."""
+
+    def mark_sending(self, sending: Sequence[Delivery], *, owner: str, until: datetime) -> None:
+        """Note that these are about to be sent: if nothing is recorded of them later, the receiver may know them.
+
+        What the owner has leased for the same receiver stays leased until then.
+        """
+
+    def record(self, *notifications: Notification) -> None:
+        """Store the outcome of deliveries and move them; one that still waits is due again at ``next_attempt_at``.
+
+        An attempt that ended as the one before leaves no row of its own.
+        """
+
+    def due_repetitions(self, receiver: str, *, now: datetime, limit: int) -> tuple[Delivery, ...]:
+        """Starts of firings that last, that nobody has acknowledged, and that this receiver is to be sent again now."""
+
+    def schedule_repetition(self, repeated: Sequence[Delivery], *, at: datetime) -> None:
+        """Set the time at which these are to be sent again."""
+
+    def delivered(self, receiver: str, *, ended_since: datetime) -> tuple[Transition, ...]:
+        """Starts of firings that last and ends since then that this receiver was sent, in the order they were stored."""
+
+    def retry_refused(self, now: datetime, *, receivers: Sequence[str]) -> int:
+        """Decide anew what these refused: starts of firings that last, and ends of the last day; how many deliveries."""
+
+    def give_up_unknown(self, *, known: Sequence[str], now: datetime) -> int:
+        """Give up deliveries to receivers that are not among the known ones; how many are dead now."""
+
+    def deliveries(self, *, receiver: str | None, settled: int, limit: int) -> tuple[DeliveryRecord, ...]:
+        """Deliveries that wait for this receiver (for all with None), the oldest ``limit`` in the order they were stored.
+
+        Before these the newest ``settled`` that were given up or dropped, oldest first.
+        """
+
+    def pending(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        """Pending deliveries by receiver: how many, and the age of the oldest in seconds."""
+
+    def held(self, now: datetime) -> Mapping[str, tuple[int, float]]:
+        """Held deliveries by receiver, likewise."""
+
+    def given_up(self, *, since: datetime) -> Mapping[str, int]:
+        """Deliveries given up for good since then, by receiver; those to receivers that were removed do not count."""
+
+
+class Maintenance(Protocol):
+    """Looking after the database: whether it works, how large it is, and deleting what is old."""
+
+    def ping(self) -> None:
+        """DatabaseError unless the database answers and its schema fits."""
+
+    def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
+        """Delete what is older, by slot; ``on_step`` is called with what is being deleted. In many small transactions.
+
+        Refused, see ``Pruned.refused``, while neither runs nor a server's own clock confirm ``now``. Transitions with waiting
+        deliveries and states are never deleted. Days that are over are rolled up first, so that the daily figures outlive their
+        runs. Explanations go with the evidence; before their age go kept lists, but each comparison's newest and those that
+        may still get relevance. Scores on PostgreSQL go by whole days.
+        """
+
+    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        """What `prune` would delete."""
+
+    def sizes(self) -> Mapping[DataKind, int]:
+        """Bytes on disk of each kind of data."""
+
+
+class Store(Protocol):
+    """One database: its five ports together, for the wiring."""
+
+    @property
+    def runs(self) -> RunStore:
+        """Claims and results."""
+
+    @property
+    def history(self) -> History:
+        """What earlier runs left."""
+
+    @property
+    def alerts(self) -> AlertStore:
+        """Alert states and silences."""
+
+    @property
+    def outbox(self) -> Outbox:
+        """Deliveries."""
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """Housekeeping."""
+
+    def close(self) -> None:
+        """Close every connection."""

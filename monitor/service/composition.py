@@ -1,0 +1,180 @@
+"""From settings to opened parts: the one place that knows which adapter stands behind which port."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+
+import structlog
+
+from monitor.alerts import NotificationPolicy, retire_alerts
+from monitor.errors import ConfigError, DatabaseError
+from monitor.export import PrometheusPublisher
+from monitor.pipeline.pull import Arms
+from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
+from monitor.receivers import open_pings, open_receivers
+from monitor.service.runner import Watched
+from monitor.settings import ComparisonOptions, Settings, policy_of, to_comparison, to_schedule
+from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
+from monitor.web.access import Access, open_access
+
+log = structlog.get_logger(__name__)
+
+PINGS_S = 3.0
+"""How long pings may still go out once everything else is closed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wiring:
+    """One configuration with everything it names opened, the store apart."""
+
+    settings: Settings
+    watched: dict[str, Watched]
+    receivers: tuple[Receiver, ...]
+    policy: NotificationPolicy
+    pings: tuple[RunWatcher, ...] = ()
+
+    @property
+    def receiver_names(self) -> tuple[str, ...]:
+        """Names of those that each announced transition is delivered to."""
+        return tuple(receiver.name for receiver in self.receivers)
+
+    @property
+    def intervals(self) -> dict[str, timedelta]:
+        """For each comparison the longest time between two of its slots."""
+        return {name: watched.schedule.longest for name, watched in self.watched.items()}
+
+    @property
+    def stale_after(self) -> dict[str, timedelta]:
+        """For each comparison how long no run may end ok before it counts as stale."""
+        return {
+            name: watched.comparison.judging.stale_after * watched.schedule.longest + watched.comparison.measuring.deadline
+            for name, watched in self.watched.items()
+        }
+
+    def close_sources(self, timeout_s: float = -1) -> None:
+        """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
+        for watched in self.watched.values():
+            watched.close(timeout_s)
+
+    def close_pings(self) -> None:
+        """Send every ping that waits, for PINGS_S at most."""
+        ends_at = time.monotonic() + PINGS_S
+        for ping in self.pings:
+            ping.close(timeout_s=ends_at - time.monotonic())
+
+    def renew_sources(self, comparison: str) -> None:
+        """Reopen a comparison's sources: a hung run holds the old ones, which are closed once it ends."""
+        hung = self.watched.get(comparison)
+        options = next((each for each in self.settings.comparisons if each.name == comparison), None)
+        if hung is not None and options is not None:
+            self.watched[comparison] = watch(options)
+            threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
+
+    def close(self, timeout_s: float = -1) -> None:
+        """Close sources, pings and receivers."""
+        self.close_sources(timeout_s)
+        self.close_pings()
+        for receiver in self.receivers:
+            receiver.close()
+
+
+def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = None) -> Wiring:
+    """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
+    return Wiring(
+        settings=settings,
+        watched={options.name: watch(options) for options in settings.comparisons},
+        receivers=open_receivers(settings.receivers, external_url=settings.external_url),
+        policy=policy_of(settings),
+        pings=open_pings(settings.pings, on_outcome=on_ping),
+    )
+
+
+def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Sequence[str] = ()) -> None:
+    """Have metrics for the comparisons, receivers and ``pings`` of this wiring, and for no others."""
+    publisher.watch(
+        tuple(wiring.watched),
+        wiring.receiver_names,
+        intervals=wiring.intervals,
+        stale_after=wiring.stale_after,
+        pings=pings,
+        max_series=wiring.settings.max_series,
+    )
+
+
+def reopen_receivers(wiring: Wiring) -> Wiring:
+    """The same with new receivers in place of those that were closed."""
+    settings = wiring.settings
+    return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
+
+
+def watch(options: ComparisonOptions) -> Watched:
+    """Open one comparison's sources."""
+    arms = Arms(
+        baseline=open_source(options.baseline),
+        candidate=open_source(options.candidate),
+        users=open_users(options.users, options.baseline),
+        dimensions=tuple(options.users.segments),
+        weights=open_item_weights(options.item_weights) if options.item_weights else None,
+        titles=open_item_titles(options.item_titles) if options.item_titles else None,
+        relevance=open_relevance(options.relevance) if options.relevance else None,
+        again=_open_again(options),
+    )
+    return Watched(comparison=to_comparison(options), arms=arms, schedule=to_schedule(options))
+
+
+def _open_again(options: ComparisonOptions) -> Source | None:
+    """Where the baseline's second lists come from, None where none are pulled."""
+    floor = options.noise_floor
+    again = None if floor is None else options.baseline if floor.serve else floor.retrain
+    return None if again is None else open_source(again)
+
+
+def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Bring the store in line with the configuration.
+
+    Alerts whose rule or comparison was removed end, and receivers are notified. Deliveries to removed receivers are dropped;
+    those that a receiver rejected are retried while the alert still fires.
+    """
+    # One database belongs to one configuration: what this one does not name counts as removed.
+    comparisons = [watched.comparison for watched in wiring.watched.values()]
+    ends = retire_alerts(store.alerts.states(), store.alerts.firing(), comparisons, at=clock.now())
+    if ends:
+        store.alerts.retire(ends, receivers=wiring.receiver_names)
+    store.outbox.give_up_unknown(known=wiring.receiver_names, now=clock.now())
+    store.outbox.retry_refused(clock.now(), receivers=wiring.receiver_names)
+
+
+def reconcile_logged(wiring: Wiring, store: Store, clock: Clock) -> None:
+    """Bring the store in line with the configuration; a failure is logged."""
+    try:
+        reconcile(wiring, store, clock)
+    except DatabaseError as error:
+        log.error("alerts of removed rules not ended", reason=str(error))  # noqa: TRY400 - its text says all
+
+
+def require_reloadable(new: Settings, old: Settings) -> Settings:
+    """The new settings; ConfigError when they change what a running daemon cannot change."""
+    unchanged = {
+        "database": new.database.get_secret_value() == old.database.get_secret_value(),
+        "listen": new.listen_address == old.listen_address,
+        "lease": new.lease == old.lease,
+    }
+    if changed := [key for key, is_same in unchanged.items() if not is_same]:
+        msg = f"{' and '.join(changed)} cannot change while the daemon runs: restart it, or put back the old value"
+        raise ConfigError(msg)
+    return new
+
+
+def open_web_access(settings: Settings, old: Access | None = None) -> Access:
+    """Who may read the pages, by the web configuration file; ConfigError when its certificates cannot be used.
+
+    Settings that rankwatch cannot follow exactly are logged. What has not changed since the ``old`` one was opened goes on.
+    """
+    access = open_access(settings.access, name=settings.web_config_file, old=old)
+    for key, instead in access.notes:
+        log.warning("web configuration: setting not followed exactly", key=key, instead=instead)
+    return access

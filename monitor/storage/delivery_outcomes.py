@@ -1,0 +1,109 @@
+"""Outcomes of deliveries: notifications are stored, deliveries moved, and fallback receivers get theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection, Integer, Row, Select, bindparam, select, update
+
+from monitor.errors import DatabaseError
+from monitor.model import DeliveryStatus, Notification
+from monitor.storage.alert_states import pending_delivery
+from monitor.storage.dialects import chunks, insert
+from monitor.storage.tables import deliveries, notifications
+
+_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
+
+
+def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
+    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile.
+
+    The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
+    """
+    stored = _lock(connection, [each.delivery_id for each in found])
+    for each in found:
+        if each.delivery_id not in stored:
+            msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
+            raise DatabaseError(msg)
+    if news := [_notification_row(each) for each in found if _is_news(stored[each.delivery_id], each)]:
+        connection.execute(notifications.insert(), news)
+    if waiting := [each for each in found if stored[each.delivery_id].status in _WAITING]:
+        connection.execute(_MOVE, [_moved(each) for each in waiting])
+    _deliver_to_fallbacks(
+        connection,
+        [(stored[each.delivery_id].transition_id, each.fallback, each.at) for each in waiting if each.fallback is not None],
+    )
+
+
+def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
+    """The state of these deliveries, until this transaction ends; locked in one order, so that no two wait for each other."""
+    columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
+    locked: dict[int, Row[Any]] = {}
+    for some in chunks(sorted(ids)):
+        query: Select[Any] = select(*columns).where(deliveries.c.id.in_(some)).order_by(deliveries.c.id).with_for_update()
+        locked |= {row.id: row for row in connection.execute(query)}
+    return locked
+
+
+def _is_news(row: Row[Any], note: Notification) -> bool:
+    return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
+
+
+def _notification_row(note: Notification) -> dict[str, object]:
+    return {
+        "delivery_id": note.delivery_id,
+        "attempted_at": note.at,
+        "status": note.status,
+        "reason": note.reason,
+        "next_attempt_at": note.next_attempt_at,
+    }
+
+
+_NEW = ("status", "reason", "next_attempt_at", "settled_at", "repeat_at", "may_be_known")
+_MOVE = (
+    update(deliveries)
+    .where(deliveries.c.id == bindparam("moved_id"))
+    .values(
+        {name: bindparam(f"new_{name}") for name in _NEW}
+        | {
+            "attempts": deliveries.c.attempts + bindparam("tried", type_=Integer),
+            "leased_by": None,
+            "leased_until": None,
+        }
+    )
+)
+_DELIVER_AGAIN = (
+    update(deliveries)
+    .where(
+        deliveries.c.transition_id == bindparam("its_transition"),
+        deliveries.c.receiver == bindparam("fallback"),
+        deliveries.c.status == DeliveryStatus.DROPPED,
+    )
+    .values(status=DeliveryStatus.PENDING, next_attempt_at=bindparam("due_at"), settled_at=None)
+)
+
+
+def _moved(note: Notification) -> dict[str, object]:
+    """What `_MOVE` needs."""
+    return {
+        "moved_id": note.delivery_id,
+        "new_status": note.status,
+        "new_reason": note.reason,
+        "new_next_attempt_at": note.next_attempt_at or note.at,
+        "new_settled_at": None if note.status in _WAITING else note.at,
+        "new_repeat_at": note.repeat_at,
+        "new_may_be_known": note.may_be_known,
+        "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),
+    }
+
+
+def _deliver_to_fallbacks(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
+    """Add deliveries of these transitions to the fallback receivers, also where they were routed past these before."""
+    if not refused:
+        return
+    again = [{"its_transition": number, "fallback": receiver, "due_at": at} for number, receiver, at in refused]
+    connection.execute(_DELIVER_AGAIN, again)
+    fresh = [pending_delivery(number, receiver, at) for number, receiver, at in refused]
+    connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)

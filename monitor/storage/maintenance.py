@@ -1,0 +1,101 @@
+"""SqlMaintenance: the state of the database, who may write to it, and deleting what is old."""
+
+# ruff: noqa: D102 - the port's docstrings are the contract
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from sqlalchemy import update
+
+from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunStatus
+from monitor.storage import database_size, leases, schema_version
+from monitor.storage.clock_trust import doubt_about
+from monitor.storage.database_url import describe
+from monitor.storage.leases import LeaseFence, StandbyFence
+from monitor.storage.outbox import end_leases
+from monitor.storage.prune import count_prunable, prune
+from monitor.storage.tables import runs
+from monitor.storage.transactions import Database
+
+_TAKEN_OVER = "the daemon that ran it was stopped, frozen or cut off: another took over under epoch {epoch}"
+
+
+class SqlMaintenance:
+    """Port Maintenance over SQLAlchemy Core, and what the daemon does to a database beyond it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def prepare(self, *, create: bool) -> None:
+        """Require a schema that fits; with ``create`` a database without our tables gets them first."""
+        if create:
+            schema_version.create(self._database)
+        self.ping()
+
+    def ping(self) -> None:
+        with self._database.read() as connection:
+            schema_version.require_head(connection, describe(self._database.url))
+
+    def probe_write(self) -> None:
+        """Write what is stored already, and flush it; DatabaseError when the database cannot be written at this moment.
+
+        A transaction that changes nothing would succeed on a full disk.
+        """
+        with self._database.write(is_fenced=False) as connection:
+            schema_version.rewrite(connection)
+
+    def stand_by(self) -> None:
+        """Write nothing from now on: each attempt is a LeaseLostError."""
+        self._database.fence = StandbyFence()
+
+    def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
+        """Write under this lease from now on, each time only if it is still held, else it is a LeaseLostError.
+
+        First the claims and leases of earlier epochs are taken over, so that their slots and deliveries are free; returns how
+        many runs were abandoned, by comparison. ``patience``: after how long the server may end an idle transaction.
+        """
+        self._database.pin()
+        self._database.fence = LeaseFence(lease=lease, patience=patience)
+        leases.terminate_older_epochs(self._database, lease.epoch)
+        taken = (
+            update(runs)
+            .where(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))
+            .values(claimed_until=None, attempt=runs.c.attempt + 1)
+        )
+        left = {"status": RunStatus.ABANDONED, "reason": _TAKEN_OVER.format(epoch=lease.epoch), "finished_at": now}
+        unfinished = taken.where(runs.c.status == RunStatus.RUNNING).values(**left).returning(runs.c.comparison)
+        with self._database.write() as connection:
+            if lease.before is not None:
+                end_leases(connection, lease.before)
+            abandoned = Counter(connection.scalars(unfinished))
+            connection.execute(taken)
+        return dict(abandoned)
+
+    def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
+        return self._unless_doubted(now, lambda: prune(self._database, cutoffs, now, on_step))
+
+    def prunable(self, cutoffs: Cutoffs, *, now: datetime) -> Pruned:
+        return self._unless_doubted(now, lambda: count_prunable(self._database, cutoffs, now))
+
+    def _unless_doubted(self, now: datetime, pruning: Callable[[], Pruned]) -> Pruned:
+        with self._database.read() as connection:
+            if (doubt := doubt_about(connection, now)) is not None:
+                return Pruned(refused=doubt)
+        pruned = pruning()
+        return replace(pruned, by_kind=database_size.rows_by_kind(pruned.rows))
+
+    def sizes(self) -> Mapping[DataKind, int]:
+        with self._database.read() as connection:
+            return database_size.bytes_by_kind(connection)
+
+    def measure(self) -> DatabaseSize:
+        """Everything that `rankwatch db size` prints."""
+        return database_size.measure(self._database)
+
+    def vacuum(self) -> None:
+        """Give free room inside the files back to the file system."""
+        database_size.vacuum(self._database)

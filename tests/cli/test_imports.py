@@ -1,0 +1,81 @@
+"""What commands load, which decides how fast they start."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from monitor.storage import open_store
+
+VENDORS = {
+    "pandas",
+    "numpy",
+    "scipy",
+    "pyarrow",
+    "sqlalchemy",
+    "alembic",
+    "aiohttp",
+    "requests",
+    "starlette",
+    "uvicorn",
+    "structlog",
+}
+LOADED = """
+import contextlib, io, sys
+from monitor.cli.main import app
+codes = []
+for arguments in {commands!r}:
+    with contextlib.redirect_stdout(io.StringIO()):
+        try: app(arguments)
+        except SystemExit as end: codes.append(end.code)
+print(*sorted({vendors!r} & sys.modules.keys()), set(codes))
+"""
+
+
+def loaded_by(*commands: list[str], directory: Path) -> str:
+    code = LOADED.format(commands=commands, vendors=VENDORS)
+    done = subprocess.run([sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_help_and_version_load_no_vendor(tmp_path: Path) -> None:
+    assert loaded_by(["--version"], ["--help"], ["run-once", "--help"], directory=tmp_path) == "{0}"
+
+
+def test_the_command_line_itself_loads_little_of_the_program(tmp_path: Path) -> None:
+    code = (
+        "import sys, monitor.cli.main; print(*sorted({name.split('.')[1] for name in sys.modules if name[:8] == 'monitor.'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cli", "errors", "redaction"]
+
+
+def test_commands_that_read_the_database_load_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "rankwatch.yaml").write_text("database: sqlite:///rankwatch.db\ncomparisons: [{name: feed}]\n")
+    open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True).close()
+
+    commands = (
+        ["runs"],
+        ["alerts"],
+        ["alerts", "--states", "--json"],
+        ["silence"],
+        ["notify", "ls"],
+        ["db", "current"],
+        ["db", "size"],
+    )
+    assert loaded_by(*commands, directory=tmp_path) == "sqlalchemy {0}"
+
+
+def test_a_configuration_is_checked_without_what_reads_lists_and_sends_messages(tmp_path: Path) -> None:
+    code = f"import sys, monitor.settings.loader; print(*sorted({VENDORS!r} & sys.modules.keys()))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["numpy", "sqlalchemy", "structlog"]
+
+
+@pytest.mark.parametrize("module", ["monitor.service.daemon.daemon", "monitor.service.composition"])
+def test_runs_start_without_the_statistics_of_scipy(module: str, tmp_path: Path) -> None:
+    """They alone take as long to load as most of the rest."""
+    code = f"import sys, {module}; print('scipy.stats' in sys.modules, 'alembic' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]

@@ -1,0 +1,80 @@
+"""What upkeep deletes is counted and logged."""
+
+from contextlib import closing
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from structlog.testing import CapturingLogger
+
+from factories import SLOT
+from monitor.export import PrometheusPublisher
+from monitor.service.daemon import upkeep
+from monitor.service.daemon.upkeep import Upkeep
+from monitor.settings import RetentionOptions
+from monitor.storage import open_store
+from storage.worked import run
+
+DAY = timedelta(days=1)
+
+
+class _Clock:
+    """Stands still."""
+
+    def now(self) -> datetime:
+        return SLOT + 50 * DAY
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+def samples(publisher: PrometheusPublisher) -> dict[str, float]:
+    text = publisher.render()[0].decode()
+    return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#")}
+
+
+def test_what_is_deleted_is_counted_by_kind_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    publisher = PrometheusPublisher(version="1")
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        for days in (0, 1, 48):  # the last one confirms the clock
+            run(store, SLOT + days * DAY)
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=timedelta(days=49)))
+
+    shown = samples(publisher)
+    assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 6
+    assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 50 * DAY).timestamp()
+    assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
+    assert [call.method_name for call in logs.calls] == ["info"]
+
+
+def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    publisher = PrometheusPublisher(version="1")
+    with closing(open_store(postgres_url, create=True)) as store:
+        for days in (6, 5, 4, 3):
+            run(store, _Clock().now() - days * DAY)
+        with store.database.write() as connection:
+            connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_2024_02_21"))
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
+
+    (told,) = [call for call in logs.calls if call.method_name == "warning"]
+    assert told.args == ("old rows put off",)
+    assert told.kwargs["reason"].startswith("scores_2024_02_21 was not dropped: a view or another object depends on it")
+
+
+def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", logs)
+    publisher = PrometheusPublisher(version="1")
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
+        run(store, SLOT - 700 * DAY)
+        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions())
+        assert len(store.history.runs(comparison=None, limit=9)) == 1
+
+    (logged,) = logs.calls
+    assert (logged.method_name, "no run is newer than 2022-02-07T00:00:00Z" in logged.kwargs["reason"]) == ("warning", True)
+    assert "rankwatch_prune_last_success_timestamp_seconds" not in samples(publisher)
