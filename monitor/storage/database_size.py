@@ -203,4 +203,4 @@ def vacuum(database: Database) -> None:
             f"{2 * file.stat().st_size:,} bytes, and {free:,} are free: free some space"
         )
         raise DatabaseError(msg)
-    database.alone("VACUUM", patience_s=86_400.0)
+    database.execute_alone("VACUUM")

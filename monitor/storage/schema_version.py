@@ -17,7 +17,7 @@ from monitor.storage.database_errors import UPGRADE
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
-from monitor.storage.leases import standing
+from monitor.storage.leases import current_leader
 from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
@@ -274,7 +274,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    found = standing(connection) if inspect(connection).has_table(leases.name) else None
+    found = current_leader(connection) if inspect(connection).has_table(leases.name) else None
     return None if found is None else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
 
 

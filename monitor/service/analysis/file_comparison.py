@@ -138,7 +138,7 @@ def compare_files(
     progress("pairing", len(panel), 0)
     pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
     notes = _first_notes(answers)
-    del answers
+    del answers  # as large as both files, and needed no more
     _require_pairs(pairing.coverage.all, notes)
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
