@@ -1,7 +1,7 @@
 """Why a mean fell: the drop split exactly, who carries it, which items came and went, in one sentence. No I/O, no metric.
 
-A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to compare with
-(`pool_runs`, `pool_kinds`), `explain_metric`.
+A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to compare
+with (`pool_runs`, `pool_kinds`), `explain_metric`.
 """
 
 from monitor.attribution.causes import Narrowed, find_leader, narrow, rank_causes
