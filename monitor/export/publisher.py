@@ -44,19 +44,6 @@ CONFIRMED = frozenset(
 """Full names of the series that show the state in the database."""
 
 
-def render_registry(registry: CollectorRegistry, accept: str, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
-    """The page and its headers. An Accept header that makes no sense gets the plain text format."""
-    try:
-        encoder, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):  # a version such as "1.x"
-        encoder, content_type = choose_encoder("")
-    body = encoder(registry)
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-    if accepts_gzip(accept_encoding):
-        return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
-    return body, headers
-
-
 def accepts_gzip(accept_encoding: str) -> bool:
     """Whether the header names gzip without refusing it by ``q=0``."""
     for part in accept_encoding.split(","):
@@ -163,8 +150,15 @@ class PrometheusPublisher(DaemonMetrics):
         return [family for family in families if family.name not in CONFIRMED]
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
-        """The page for these request headers, and the response's headers."""
-        return render_registry(self._registry, accept, accept_encoding)
+        """The page for these request headers, and its own. An Accept header that makes no sense gets the plain text format."""
+        try:
+            encoder, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version such as "1.x"
+            encoder, content_type = choose_encoder("")
+        body, headers = encoder(self._registry), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if accepts_gzip(accept_encoding):
+            return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
+        return body, headers
 
     def final(self) -> tuple[Metric, ...]:
         """What a process leaves behind when it ends: see `monitor.export.batch_export`."""

@@ -57,7 +57,7 @@ _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
-def _ignore_outcome(_name: str, _outcome: str) -> None:
+def ignore_outcome(_name: str, _outcome: str) -> None:
     """The default: outcomes of pings are not counted."""
 
 
@@ -73,7 +73,7 @@ class RunPings:
         *,
         rests_s: Sequence[float] = RETRY_WAITS_S,
         rest: Callable[[float], bool] | None = None,
-        on_outcome: Callable[[str, str], None] = _ignore_outcome,
+        on_outcome: Callable[[str, str], None] = ignore_outcome,
     ) -> None:
         self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
