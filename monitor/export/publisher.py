@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -15,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
-from monitor.export.build import build_labels
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.families import counter, without_created
 from monitor.export.run_metrics import run_families
@@ -42,6 +45,17 @@ CONFIRMED = frozenset(
     if one.kind in (Kind.GAUGE, Kind.GAUGE_HISTOGRAM) and name not in _OF_PROCESS | _FACTS
 )
 """Full names of the series that show the state in the database."""
+
+
+def find_revision() -> str:
+    """The commit, as the image says in RANKWATCH_REVISION, or as pip noted it when it installed from a repository."""
+    if given := os.environ.get("RANKWATCH_REVISION"):
+        return given
+    try:
+        noted = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return "unknown"
+    return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
@@ -94,7 +108,8 @@ class PrometheusPublisher(DaemonMetrics):
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None
         build = SERIES["build_info"]
-        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=build_labels(version))
+        labels = {"version": version, "revision": find_revision(), "python_version": platform.python_version()}
+        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._latest: tuple[LatestRun, ...] = ()
