@@ -90,7 +90,7 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._upkeep.latest
+    latest = watched.daemon._jobs.latest
     return latest[0].run.slot if latest else None
 
 

@@ -20,8 +20,7 @@ from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.composition import reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
-from monitor.service.relevance_backfill import backfill_runs
-from monitor.service.runner import Runner, Watched, select_watched, whoami
+from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
 from monitor.settings import load_settings
 from monitor.storage import open_store
 

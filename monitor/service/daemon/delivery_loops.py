@@ -38,7 +38,7 @@ class DeliveryLoop:
     _next_resend_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.thread = LoopThread(f"deliver-{self.receiver.name}", self._step)
+        self.thread = LoopThread(f"deliver-{self.receiver.name}", self._step, again_s=FAILED_POLL_S)
 
     @property
     def receiver(self) -> Receiver:
@@ -72,9 +72,7 @@ class DeliveryLoop:
         except MonitorError as error:
             log.warning("receiver not notified", receiver=self.receiver.name, reason=str(error))
             self._pause(asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0)
-        except Exception:
-            log.exception("delivery loop failed; it goes on", receiver=self.receiver.name, again_in_s=FAILED_POLL_S)
-        return FAILED_POLL_S
+            return FAILED_POLL_S
 
     def take_turn(self) -> float:
         """Deliver, repeat and resend what is due, unless the receiver asked for a pause; seconds until the next look."""

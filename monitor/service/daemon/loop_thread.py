@@ -5,12 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+import structlog
+
+log = structlog.get_logger(__name__)
+
 
 class LoopThread:
-    """Calls ``step`` again and again in a daemon thread. ``step`` returns the seconds to rest, and handles its own errors."""
+    """Calls ``step`` again and again in a daemon thread; ``step`` returns the seconds to rest.
 
-    def __init__(self, name: str, step: Callable[[], float]) -> None:
-        self._name, self._step = name, step
+    A step that raises is logged, and repeated after ``again_s``.
+    """
+
+    def __init__(self, name: str, step: Callable[[], float], *, again_s: float) -> None:
+        self._name, self._step, self._again_s = name, step, again_s
         self._stop, self._wake = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -46,5 +53,10 @@ class LoopThread:
 
     def _loop(self) -> None:
         while not self._stop.is_set():
-            self._wake.wait(self._step())
+            try:
+                rest_s = self._step()
+            except Exception:  # a defect must not end what the daemon lives by
+                log.exception("loop failed; it goes on", loop=self._name, again_in_s=self._again_s)
+                rest_s = self._again_s
+            self._wake.wait(rest_s)
             self._wake.clear()

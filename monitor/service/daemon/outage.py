@@ -11,7 +11,7 @@ import structlog
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
-from monitor.ports import Clock, Publisher
+from monitor.ports import Clock, Publisher, Store
 from monitor.storage import SqlStore
 
 log = structlog.get_logger(__name__)
@@ -102,7 +102,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     return True
 
 
-def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
+def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write while it is away; the outage that has ended."""
     is_away, failures = database.outage is not None, database.failures
     try:

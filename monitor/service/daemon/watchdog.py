@@ -67,7 +67,7 @@ class Watchdog:
     _loop: LoopThread = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loop = LoopThread("watchdog", self._step)
+        self._loop = LoopThread("watchdog", self.look, again_s=LOOK_S)
         self._looked_s = self.clock.monotonic()
 
     def start(self) -> None:
@@ -88,16 +88,8 @@ class Watchdog:
         """Whether the last good look was less than SILENT_S ago."""
         return self.clock.monotonic() - self._looked_s < SILENT_S
 
-    def _step(self) -> float:
-        try:
-            self.look()
-            self._looked_s = self.clock.monotonic()
-        except Exception:
-            log.exception("watchdog failed; it goes on")
-        return LOOK_S
-
-    def look(self) -> None:
-        """Reschedule after a jump of the wall clock, and restart what hangs."""
+    def look(self) -> float:
+        """Reschedule after a jump of the wall clock, and restart what hangs; seconds until the next look."""
         # First, as a scheduler that hangs may hold locks that everything below waits for.
         if self.jobs.is_stuck():
             log.error("scheduler hung; restarted")
@@ -113,6 +105,8 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
+        self._looked_s = self.clock.monotonic()
+        return LOOK_S
 
     def _rescue(self, name: str) -> None:
         try:
