@@ -37,7 +37,7 @@ def judge_condition(
     is_judged = condition is Condition.NO_DATA and len(lacking) < len(verdicts)
     if not lacking or is_judged:
         return _clear(condition)
-    others = f" ({len(lacking):,} rules report it)" if len(lacking) > 1 else ""
+    others = f" ({len(lacking):,} rules say so)" if len(lacking) > 1 else ""
     return _in_condition(f"{lacking[0].reason}{others}", lacking[0].users)
 
 

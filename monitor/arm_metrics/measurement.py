@@ -50,6 +50,7 @@ def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmSc
 
 def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, LastLists]) -> dict[Arm, ArmLists]:
     baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
+    # A catalogue smaller than what is listed would give coverage above 1.
     catalogue = max(catalogue_size or 0, len(items))
     scores, weights = _by_arm(batch.scores), _by_arm(batch.weights)
     return {

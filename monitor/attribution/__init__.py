@@ -1,11 +1,11 @@
 """Why a mean fell: the drop split exactly, who carries it, which items came and went, in one sentence. No I/O, no metric.
 
-A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to be held
-against (`pool_runs`, `pool_kinds`), `explain`.
+A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to be compared
+with (`pool_runs`, `pool_kinds`), `explain_metric`.
 """
 
 from monitor.attribution.causes import Narrowed, find_leader, narrow, rank_causes
-from monitor.attribution.decomposition import OTHERS, Drop, SegmentDrop, decompose_all, decompose_drop, decompose_leading
+from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, decompose_all, decompose_drop, decompose_leading
 from monitor.attribution.explanation import (
     CodedExplanation,
     CurrentRun,
@@ -27,11 +27,11 @@ __all__ = [
     "CodedExplanation",
     "CurrentRun",
     "Difference",
-    "Drop",
     "ExposureShift",
     "Floats",
     "Group",
     "ItemShift",
+    "MeanDrop",
     "Missing",
     "Narrowed",
     "Parts",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from monitor.attribution.decomposition import WITHIN, Drop, SegmentDrop
+from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.parts import Parts
 from monitor.model import ALL, Cause, Part, PartMeans
 from monitor.model.arrays import Floats, Rows
@@ -21,7 +21,7 @@ CONCENTRATED = 0.2
 """How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where nobody else fell."""
 
 
-def find_leader(drop: Drop) -> SegmentDrop | None:
+def find_leader(drop: MeanDrop) -> SegmentDrop | None:
     """The segment that fell, and more than the others, beyond doubt and by enough; None when it was everywhere.
 
     Runs of one day move all segments together, which cancels out here; what one segment wanders by itself does not, and is
@@ -43,7 +43,7 @@ def find_leader(drop: Drop) -> SegmentDrop | None:
     return first if has_fallen and is_sure and is_own else None
 
 
-def rank_causes(drop: Drop, leader: SegmentDrop | None) -> tuple[Cause, ...]:
+def rank_causes(drop: MeanDrop, leader: SegmentDrop | None) -> tuple[Cause, ...]:
     """The drop in pieces whose amounts sum to it: the leading part (of the leading segment) first, then by size.
 
     ``leader`` from `find_leader` or `narrow`. Of a leading segment leads the part by which it fell most beyond its share of all

@@ -44,7 +44,7 @@ class SegmentDrop:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class MeanDrop:
     """A drop of the mean score, taken apart over the segments of one dimension (``all`` when there is none).
 
     ``whole`` is the mean distance ``now`` less the one ``before``; it is the sum over ``segments`` of their parts. ``segments``
@@ -69,12 +69,12 @@ class Drop:
         return {part: math.fsum(each.parts[part] for each in self.segments) for part in Part}
 
 
-def decompose_leading(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> Drop | None:
+def decompose_leading(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> MeanDrop | None:
     """The drop over the dimension that explains most of it; None when either side has no user in ``all``."""
     return next(iter(decompose_all(now, before)), None)
 
 
-def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tuple[Drop, ...]:
+def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tuple[MeanDrop, ...]:
     """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 
     A dimension explains by how differently its segments fell (the variance between them, less what chance alone would show),
@@ -85,7 +85,7 @@ def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tupl
     return tuple(sorted((drop for drop in found if drop is not None), key=lambda drop: -_explained(drop)))
 
 
-def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimension: str) -> Drop | None:
+def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimension: str) -> MeanDrop | None:
     """The drop taken apart over one dimension's segments; None when either side has no user in ``all``.
 
     With w the share of scored users, a of asked ones, m the mean of a part, M of the whole, ' for before and no index for all
@@ -106,7 +106,7 @@ def decompose_drop(now: Sequence[PartMeans], before: Sequence[PartMeans], dimens
     segments = [_take_apart(name, ours, theirs) for name in names]
     ranked = sorted(_with_excess(segments), key=lambda each: (-each.excess, each.segment))
     now_all, before_all = ours[ALL], theirs[ALL]
-    return Drop(
+    return MeanDrop(
         dimension=dimension,
         before=before_all.whole,
         now=now_all.whole,
@@ -196,7 +196,7 @@ def _with_excess(segments: Sequence[SegmentDrop]) -> list[SegmentDrop]:
     ]
 
 
-def _explained(drop: Drop) -> float:
+def _explained(drop: MeanDrop) -> float:
     """Squared drop that the dimension explains: between its segments beyond chance, and by the mix of users."""
     fell = [each for each in drop.segments if not math.isnan(each.noise)]
     fall = math.fsum(each.within for each in drop.segments)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from monitor.attribution.causes import find_leader, narrow, rank_causes
-from monitor.attribution.decomposition import Drop, SegmentDrop, decompose_all
+from monitor.attribution.decomposition import MeanDrop, SegmentDrop, decompose_all
 from monitor.attribution.groups import Group, classify, group_users
 from monitor.attribution.item_shifts import ExposureShift, compare_exposure
 from monitor.attribution.parts import Parts
@@ -31,14 +31,14 @@ class CodedExplanation:
     sentence: str
     segment: str
     causes: tuple[Cause, ...]
-    drops: tuple[Drop, ...]
+    drops: tuple[MeanDrop, ...]
     missing: Missing
     rises: Mapping[Change, Rises]
     items: ExposureShift
     groups: tuple[Group, ...]
 
     @property
-    def drop(self) -> Drop:
+    def drop(self) -> MeanDrop:
         """The drop over the dimension that explains most of it."""
         return self.drops[0]
 
@@ -112,7 +112,7 @@ def explain_metric(
     )
 
 
-def _find_users(drop: Drop, present: CurrentRun, past: PastRuns) -> tuple[SegmentDrop | None, str, Rows]:
+def _find_users(drop: MeanDrop, present: CurrentRun, past: PastRuns) -> tuple[SegmentDrop | None, str, Rows]:
     """The segment that leads, as narrow as can be, and the users to look at: its own by name and rows, or else all."""
     leader = find_leader(drop)
     if leader is None or not len(rows := present.segments.get(leader.segment, _NOBODY)):

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from monitor.attribution.causes import AND, rank_causes
-from monitor.attribution.decomposition import WITHIN, Drop, SegmentDrop
+from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.rises import Missing, Rises
 from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, PartMeans, SegmentFall
 
@@ -35,7 +35,7 @@ _VERBS = {Change.CUT_SHORT: "cut short", Change.LENGTHENED: "lengthened", Change
 
 
 def write_sentence(
-    drop: Drop,
+    drop: MeanDrop,
     leader: SegmentDrop | None = None,
     *,
     left: int = 0,
@@ -103,7 +103,7 @@ def _shorten_part(name: str) -> str:
     return line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…"
 
 
-def _write_no_drop(drop: Drop, leader: SegmentDrop | None, what: str) -> str:
+def _write_no_drop(drop: MeanDrop, leader: SegmentDrop | None, what: str) -> str:
     moved = f"{abs(drop.whole):.4f}"
     has_fallen = drop.whole > 0
     line = f"no clear drop: the mean fell by {moved}" if has_fallen else f"no drop: the mean rose by {moved}"
@@ -113,7 +113,7 @@ def _write_no_drop(drop: Drop, leader: SegmentDrop | None, what: str) -> str:
     return f"{line}, {also}by {leader.whole / leader.share:.4f} in {shorten_name(leader.segment)}, {what}"
 
 
-def _write_drop(drop: Drop, causes: Sequence[Cause], what: str) -> list[str]:
+def _write_drop(drop: MeanDrop, causes: Sequence[Cause], what: str) -> list[str]:
     first = causes[0]
     where = "everywhere" if first.segment is None else shorten_name(first.segment)
     if max(abs(cause.amount) for cause in causes) > CANCELLED * drop.whole:

@@ -91,6 +91,7 @@ def _refusal(wanted: HealthProbe, error: Exception) -> ConnectionError:
 def tls_context(cert: Path | None, key: Path | None) -> ssl.SSLContext:
     """TLS that verifies nothing, as the answer is no secret, and shows the certificate, if any; wrong usage where it is odd."""
     context = ssl.create_default_context()
+    # A probe on the same host knows the daemon by its address; certificates name it as others reach it.
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if cert is not None:
         _load_certificate(context, cert, key or cert)

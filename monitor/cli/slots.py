@@ -89,6 +89,7 @@ def run_once(  # noqa: PLR0913 - the command's options
         outcomes = list(service.run_once(comparison, wanted))
         results = [each for each in outcomes if not isinstance(each, MonitorError)]
         errors: list[MonitorError | OSError] = [each for each in outcomes if isinstance(each, MonitorError)]
+        # Printed before anything is delivered: what was run stays stored whatever becomes of the messages.
         if as_json:
             for result in results:
                 print_json(result_dict(result))
@@ -188,7 +189,7 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """The summaries; none of a run that compared too little to be believed."""
+    """The summaries of a run that compared enough users; of any other none."""
     return result.summaries if result.status == "ok" else ()
 
 

@@ -50,10 +50,8 @@ class DemoArms:
         return retrain(self.world, day, is_broken=is_broken)
 
     def serve(self, trained: TrainedLists) -> None:
-        """Serve the new lists, then publish the day's users.
-
-        Who left today still gets the last lists: a run under way may ask for them.
-        """
+        """Serve the new lists, then publish the day's users."""
+        # Users who left today keep their last lists: a run under way may still ask for them.
         left = self.world.left_on(trained.day)
         for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
             arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists

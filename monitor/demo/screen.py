@@ -132,12 +132,13 @@ def _segments(status: DemoStatus, rows: int, width: int) -> RenderableType:
 
 
 def _alerts(status: DemoStatus) -> list[RenderableType]:
-    """Alerts that are not quiet, loudest first, two lines each; the room is kept when there are fewer."""
+    """Alerts that are not quiet, loudest first, two lines each."""
     loud = [alert for alert in _by_loudness(status.seen.alerts) if alert.state is not State.QUIET][:_ALERTS]
     lines = [line for alert in loud for line in (_alert_line(alert), _reason_line(alert))]
     if not lines:
         quiet = f"all {len(status.seen.alerts)} quiet"
         lines = [Text(quiet if status.seen.alerts else f"nothing judged yet: a run is due every {status.every}", style="green")]
+    # Always as many lines, so that what stands below does not jump.
     return [*lines, *(Text("") for _ in range(2 * _ALERTS - len(lines)))]
 
 

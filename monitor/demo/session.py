@@ -49,7 +49,7 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
 
 def _run(environment: Environment, story: Story, console: Console, daemon: Daemon, *, until_over: bool) -> int:
     daemon.start()
-    try:
+    try:  # what goes wrong from here on must stop the daemon, too
         simulation = Simulation(environment=environment, story=story, reader=StoreReader(daemon.store), url=daemon.url)
         with open_view(console) as show:
             _simulate(simulation, show, until_over=until_over)

@@ -70,12 +70,10 @@ class Scene:
 
 
 def next_day(story: Story, scene: Scene, *, ok_runs: int, firing: int) -> Scene:
-    """Tomorrow's scene. ``ok_runs``: runs begun in this chapter that ended ok; ``firing``: how many alerts fire now.
-
-    The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
-    """
+    """Tomorrow's scene. ``ok_runs``: runs begun in this chapter that ended ok; ``firing``: how many alerts fire now."""
     day = scene.day + 1
     lasts = day - scene.since_day >= _days(story, scene.chapter)
+    # The fault is repaired only when as many alerts fire as it should cause, and let in only when all is quiet.
     is_seen = firing >= story.alerts if scene.is_broken else not firing
     if lasts and is_seen and ok_runs >= story.runs_first:
         chapter = Chapter.HEALED if scene.is_broken else Chapter.BROKEN

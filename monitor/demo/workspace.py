@@ -59,20 +59,20 @@ def open_workspace(directory: Path) -> Iterator[Workspace]:
 def write_secret(workspace: Workspace) -> str:
     """Make a webhook secret that only this user can read."""
     secret = secrets.token_hex(32)
-    workspace.secret.touch(mode=0o600)
+    workspace.secret.touch(mode=0o600)  # before anything stands in it
     workspace.secret.write_text(secret + "\n", encoding="utf-8")
     return secret
 
 
 def write_users(workspace: Workspace, history: PurchaseHistory) -> None:
-    """Replace the users file at once, so that a run never reads half of it."""
+    """Write the users file of the day."""
     rows = zip(history.users.ids, history.activities, history.users.countries.tolist(), strict=True)
     fresh = workspace.users.with_suffix(".new")
     with fresh.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(("user_id", "activity", "country"))
         writer.writerows(rows)
-    fresh.replace(workspace.users)
+    fresh.replace(workspace.users)  # at once, so that a run never reads half of it
 
 
 def choose_port() -> int:

@@ -60,10 +60,11 @@ def _map(score: Callable[[slice], int], rows: Sequence[slice], threads: int) -> 
     if min(threads, len(rows)) <= 1:
         yield from map(score, rows)
         return
+    # Threads, not processes: numpy and the machine code release the lock where they work long.
     with ThreadPoolExecutor(min(threads, len(rows)), thread_name_prefix="score") as pool:
         try:
             yield from pool.map(score, rows)
-        finally:
+        finally:  # the caller may stop in the middle, by an interrupt
             pool.shutdown(cancel_futures=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from monitor.model.derived_metrics import NoiseFloor
-from monitor.model.rules import Condition, Rule
+from monitor.model.rules import Condition, Rule, SimilarityRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +59,11 @@ class JudgingPlan:
     ignored: frozenset[Condition] = frozenset()
     stale_after: int = 3
     group_for: timedelta = timedelta(days=1)
+
+    @property
+    def similarity_rules(self) -> tuple[SimilarityRule, ...]:
+        """The rules on similarity, in their order."""
+        return tuple(rule for rule in self.rules if isinstance(rule, SimilarityRule))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Who of several daemons leads: the right to run slots and to deliver, held by one of them at a time."""
+"""The lease on leading: of several daemons its holder runs slots and delivers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right, taken. ``epoch`` grows by one each time it is taken; ``before``: who held it last, None when nobody did."""
+    """The lease, taken. ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody."""
 
     holder: str
     epoch: int
@@ -16,7 +16,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupied:
-    """The right is somebody else's: whose, since which epoch, and how long it still lasts unless they renew it."""
+    """The lease is held by another daemon: its name and epoch, and how long the lease lasts unless it is renewed."""
 
     holder: str
     epoch: int

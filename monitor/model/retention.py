@@ -20,7 +20,7 @@ class DataKind(StrEnum):
     SUMMARIES = "summaries"
     """Summaries, coverage and expectations by segment."""
     DAILY = "daily"
-    """What each day came to."""
+    """Daily roll-ups."""
     RUNS = "runs"
     """Runs, and what later ones learn from."""
     ALERTS = "alerts"

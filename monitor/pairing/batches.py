@@ -193,12 +193,13 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
 
     An item that stood twice has the score of its first place.
     """
-    if not len(lists.codes):
+    if not len(lists.codes):  # an arm that gave nothing must not hide that the other has scores
         return np.broadcast_to(np.nan, padded.shape)
     if lists.scores is None:
         return None
     places = np.arange(padded.shape[1])
     cells, is_inside = lists.offsets[:-1, None] + places, places < lists.lengths[:, None]
+    # Places behind a list's end point into other lists or beyond the last one.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
     rows = np.flatnonzero(had_duplicates)

@@ -95,6 +95,7 @@ def find_users(wanted: pd.Index, present: pd.Index) -> Rows:
         return np.arange(len(wanted), dtype=np.intp)
     if not _kind(wanted) == _kind(present) == "text":
         return _positions(_array(wanted), present)
+    # One pass over both: an index of text builds a hash table of Python objects.
     codes, _ = pd.factorize(pd.concat([pd.Series(wanted), pd.Series(present)], ignore_index=True))
     row_of = np.full(len(codes), -1, dtype=np.intp)
     row_of[codes[len(wanted) :]] = np.arange(len(present))
@@ -117,6 +118,7 @@ def unlike_ids_note(arms: Sequence[Ids], codes: Sequence[Integers]) -> str | Non
     kinds = [_kind(ids.categories if isinstance(ids, pd.Categorical) else ids) for ids in arms]
     if not all(map(len, arms)) or "other" in kinds or kinds.count("text") != 1:
         return None
+    # Fewer distinct codes together than apart: some id is in both.
     if count_distinct(*codes) < sum(map(count_distinct, codes)):
         return None
     seen = [f"{'text' if kind == 'text' else 'numbers'} such as {ids[0]!s}" for kind, ids in zip(kinds, arms, strict=True)]
@@ -175,6 +177,7 @@ def _encode_vocabularies(arms: Sequence[Ids]) -> tuple[list[Codes], pd.Index]:
     filled = [ids for ids in arms if len(ids)]
     kinds = set(map(_kind, filled))
     if kinds == {"i", "text"}:
+        # One side from JSON, the other from CSV: as text the compiled table codes them, as objects a dict would.
         filled = [ids if _kind(ids) == "text" else pd.Series(ids).astype("str").array for ids in filled]
     if (len(kinds) == 1 and "other" not in kinds) or kinds == {"i", "text"}:
         joined = _array(pd.concat([pd.Series(part) for part in filled], ignore_index=True))

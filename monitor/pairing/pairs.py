@@ -55,13 +55,13 @@ def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int
     lengths = lists.lengths[rows]
     reason = np.full(len(panel), standing_code(CoverageReason.MISSING), dtype=np.int8)
     reason[has_row] = np.where(lengths > 0, LISTED, standing_code(CoverageReason.EMPTY))
-    if pull.failures:
+    if pull.failures:  # they count before a list that came all the same
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
         failure_codes = np.array([standing_code(reason) for reason in pull.failures.values()], dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
-    is_short[has_row] = lengths < k
+    is_short[has_row] = lengths < k  # lengths after duplicates were dropped
     is_duplicated = np.zeros(len(panel), dtype=np.bool_)
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED

@@ -9,10 +9,9 @@ from functools import partial
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, SourceError
-from monitor.metrics import Metric, score_all
-from monitor.model import Comparison, KeptLists, Pull, RelevanceTable, Run, Scores, Summary
-from monitor.pairing import pair
-from monitor.pipeline.score import relevance_metrics, summarize_scores
+from monitor.metrics import Metric
+from monitor.model import Comparison, RelevanceTable, Run, Summary
+from monitor.pipeline.score import relevance_metrics, score_kept_lists, summarize_scores
 from monitor.ports import Clock, RelevanceSource, Store
 
 
@@ -82,22 +81,11 @@ def _fill(
         return BackfilledRun(run=run, trouble=str(error))
     if lists is None:
         return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
-    summaries, scores = measure_relevance(comparison, lists, table, metrics, run.k or comparison.measuring.k)
+    k = run.k or comparison.measuring.k
+    scores = score_kept_lists(lists, k, metrics, table)
+    summaries = summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
     if not store.runs.store_relevance(
         run, summaries=summaries, scores=scores if comparison.measuring.keep_scores else None, at=clock.now()
     ):
         return BackfilledRun(run=run, trouble="it was measured anew meanwhile")
     return BackfilledRun(run=run, summaries=summaries)
-
-
-def measure_relevance(
-    comparison: Comparison, lists: KeptLists, table: RelevanceTable, metrics: Sequence[Metric], k: int
-) -> tuple[tuple[Summary, ...], Scores]:
-    """Summaries by segment, and scores of every user, of these metrics on these lists, cut to k.
-
-    Every user of the lists had been compared, so that rows, users and segments stay as they were.
-    """
-    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
-    pairing = pair(lists.panel, baseline, candidate, k, relevance=table)
-    scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
-    return summarize_scores(comparison.judging.rules, k, lists.segments, scores, metrics), scores

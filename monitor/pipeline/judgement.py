@@ -61,7 +61,7 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
 
 def needs_recent(comparison: Comparison) -> bool:
     """Whether messages compare values with a normal that no rule learns, so that earlier summaries are wanted."""
-    return not learning_rules(comparison) and any(isinstance(rule, SimilarityRule) for rule in comparison.judging.rules)
+    return not learning_rules(comparison) and bool(comparison.judging.similarity_rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

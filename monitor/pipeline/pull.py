@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -44,6 +44,7 @@ class Arms:
                 source.close()
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 GRACE_S = 2.0
@@ -94,24 +95,22 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
         arm: BackgroundCall(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
     }
-    weighing = _weights_call(comparison, arms, slot)
-    labelling = _relevance_call(comparison, arms, slot)
-    asking_again = _floor_call(comparison, arms, request)
+    weights = _Extra(comparison, "item_weights", arms.weights, lambda source: source.weights(slot))
+    relevance = _Extra(comparison, "relevance", arms.relevance, lambda source: source.relevance(slot))
+    again = _Extra(comparison, "noise_floor", arms.again, lambda source: source.pull(request))
     late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
     found = {arm: _pulled(call, arm, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
-    weights, no_weights = _waited(weighing, "item_weights", deadline, late)
-    relevance, no_relevance = _waited(labelling, "relevance", deadline, late)
-    again, no_floor = _waited(asking_again, "noise_floor", deadline, late)
+    lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
     return Answers(
         baseline=found[Arm.BASELINE][0],
         candidate=found[Arm.CANDIDATE][0],
-        weights=weights,
-        relevance=relevance,
-        again=again,
+        weights=weights.answer,
+        relevance=relevance.answer,
+        again=again.answer,
         seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
-        lacks=tuple(filter(None, (no_weights, no_relevance, no_floor))),
+        lacks=tuple(filter(None, lacks)),
     )
 
 
@@ -122,34 +121,28 @@ def pull_titles(
     if arms.titles is None or not items:
         return {}, None
     wait_s = max(0.0, min(timeout_s, TITLES_S))
-    asking: BackgroundCall[Mapping[str, str] | None] = BackgroundCall(
-        partial(arms.titles.titles, slot, items), name=f"{comparison.name}-item_titles"
-    )
-    late = f"no answer within {wait_s:.0f} s: items go by their ids"
-    found, trouble = _waited(asking, "item_titles", Deadline.after(wait_s), late)
-    return found or {}, trouble
+    titles = _Extra(comparison, "item_titles", arms.titles, lambda source: source.titles(slot, items))
+    lack = titles.wait(Deadline.after(wait_s), f"no answer within {wait_s:.0f} s: items go by their ids")
+    return titles.answer or {}, lack
 
 
-def _weights_call(comparison: Comparison, arms: Arms, slot: datetime) -> BackgroundCall[ItemWeights | None] | None:
-    return (
-        None
-        if arms.weights is None
-        else BackgroundCall(partial(arms.weights.weights, slot), name=f"{comparison.name}-item_weights")
-    )
+class _Extra(Generic[T]):
+    """What a run can do without, asked of its source in the background; there may be no such source."""
 
+    def __init__(self, comparison: Comparison, what: str, source: S | None, read: Callable[[S], T | None]) -> None:
+        self.answer: T | None = None
+        self._what = what
+        self._call = None if source is None else BackgroundCall(partial(read, source), name=f"{comparison.name}-{what}")
 
-def _relevance_call(comparison: Comparison, arms: Arms, slot: datetime) -> BackgroundCall[RelevanceTable | None] | None:
-    return (
-        None
-        if arms.relevance is None
-        else BackgroundCall(partial(arms.relevance.relevance, slot), name=f"{comparison.name}-relevance")
-    )
-
-
-def _floor_call(comparison: Comparison, arms: Arms, request: PullRequest) -> BackgroundCall[Pull | None] | None:
-    return (
-        None if arms.again is None else BackgroundCall(partial(arms.again.pull, request), name=f"{comparison.name}-noise_floor")
-    )
+    def wait(self, deadline: Deadline, late: str) -> str | None:
+        """Wait for the answer; the reason why there is none where the source failed."""
+        try:
+            self.answer = None if self._call is None else self._call.wait(deadline)
+        except SourceError as error:
+            return f"{self._what}: {error}"
+        except OverdueError:
+            return f"{self._what}: {late}"
+        return None
 
 
 def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
@@ -169,18 +162,6 @@ def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadli
         return _nothing(panel.users, CoverageReason.UNAVAILABLE), f"{arm}: {error}"
     except OverdueError:
         return _nothing(panel.users, CoverageReason.TIMEOUT), f"{arm}: {late}"
-
-
-def _waited(call: BackgroundCall[T | None] | None, what: str, deadline: Deadline, late: str) -> tuple[T | None, str | None]:
-    """What a source answered that a run can do without, and why it did not."""
-    if call is None:
-        return None, None
-    try:
-        return call.wait(deadline), None
-    except SourceError as error:
-        return None, f"{what}: {error}"
-    except OverdueError:
-        return None, f"{what}: {late}"
 
 
 def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from monitor.errors import MonitorError
-from monitor.metrics import Metric, parse, score_all
+from monitor.metrics import Metric, parse
 from monitor.model import (
     ALL,
     AlertState,
@@ -19,22 +19,19 @@ from monitor.model import (
     MeasuredRun,
     Memory,
     PastRun,
-    Pull,
     RuleKind,
     RunRecord,
     RunStatus,
-    Scores,
     SimilarityRule,
     State,
     Summary,
     Transition,
     to_lessons,
 )
-from monitor.pairing import pair
 from monitor.pipeline.expectations import REMEMBERED
 from monitor.pipeline.judgement import Judgement, judge_findings, needs_recent
 from monitor.pipeline.run_explanation import add_explanations
-from monitor.pipeline.score import summarize_scores
+from monitor.pipeline.score import score_kept_lists, summarize_scores
 from monitor.ports import History
 from monitor.summaries import summarize_one
 
@@ -53,7 +50,7 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
-    asked = [rule for rule in _similarity_rules(comparison) if _lacks(record.summaries, rule)]
+    asked = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not asked:
         return CompletedRecord(record=record, lacking=())
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
@@ -64,10 +61,6 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     summaries = tuple(merged.values())
     lacking = tuple(rule.alert for rule in asked if _lacks(summaries, rule))
     return CompletedRecord(record=replace(record, summaries=summaries), lacking=lacking)
-
-
-def _similarity_rules(comparison: Comparison) -> list[SimilarityRule]:
-    return [rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule)]
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
@@ -82,10 +75,9 @@ def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable
     metrics = [metric for metric in map(_readable, names) if metric is not None and metric.need is None]
     if lists is None or not metrics:
         return ()
-    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
-    pairing = pair(lists.panel, baseline, candidate, comparison.measuring.k)
-    scores = Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
-    return summarize_scores(comparison.judging.rules, comparison.measuring.k, lists.segments, scores, metrics)
+    k = comparison.measuring.k
+    scores = score_kept_lists(lists, k, metrics)
+    return summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)
 
 
 def _from_scores(comparison: Comparison, record: RunRecord, history: History, name: str) -> tuple[Summary, ...]:
@@ -96,7 +88,7 @@ def _from_scores(comparison: Comparison, record: RunRecord, history: History, na
     if len(kept) != before.n:
         return ()
     values = np.array([each.value for each in kept], dtype=np.float64)
-    wanted = [rule.statistic for rule in _similarity_rules(comparison) if rule.metric == name]
+    wanted = [rule.statistic for rule in comparison.judging.similarity_rules if rule.metric == name]
     found = summarize_one(ALL, name, values, (before.histogram.low, before.histogram.high), wanted)
     return (replace(found, n_undefined=before.n_undefined),)
 

@@ -44,7 +44,7 @@ def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
-        rules, runs = tuple(rule for rule in comparison.judging.rules if isinstance(rule, SimilarityRule)), RECENT
+        rules, runs = comparison.judging.similarity_rules, RECENT
     return MemoryRequest(
         comparison=comparison.name,
         config_hash=comparison.config_hash,

@@ -13,10 +13,10 @@ from monitor.attribution import (
     CodedExplanation,
     CurrentRun,
     Difference,
-    Drop,
     ExposureShift,
     Group,
     ItemShift,
+    MeanDrop,
     PastRuns,
     Rises,
     average_parts,
@@ -83,7 +83,8 @@ def can_split(metric: Metric) -> bool:
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
-    return known.get(next((name for name in watched_metrics(comparison.judging.rules) if name in known), next(iter(known), "")))
+    watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in known)
+    return known.get(next(watched, next(iter(known), "")))
 
 
 def find_farthest(metric: Metric, k: int) -> float:
@@ -240,7 +241,7 @@ def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, na
     )
 
 
-def _list_falls(drop: Drop) -> list[SegmentFall]:
+def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
     return [
         SegmentFall(
             segment=each.segment, share=each.share, share_before=each.share_before, parts=each.parts, excess=each.excess

@@ -109,7 +109,7 @@ def measure_slot(
         del answers
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison.judging.rules, measuring.k, segments, scores, metrics, scored.bounds)
+        summaries = summarize_scores(comparison.judging.similarity_rules, measuring.k, segments, scores, metrics, scored.bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
         catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None

@@ -20,7 +20,7 @@ from monitor.model import (
     Pairing,
     Panel,
     Pull,
-    Rule,
+    RelevanceTable,
     Scores,
     SimilarityRule,
     Statistic,
@@ -58,13 +58,13 @@ def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
     return tuple(metric for metric in map(parse, measuring.metrics) if metric.need is Need.RELEVANCE)
 
 
-def watched_metrics(rules: Iterable[Rule]) -> Iterator[str]:
-    """Names of the metrics that rules on similarity watch, themselves or by a series derived from them, in their order."""
-    return (parse_derived(rule.metric)[1] for rule in rules if isinstance(rule, SimilarityRule))
+def watched_metrics(rules: Iterable[SimilarityRule]) -> Iterator[str]:
+    """Names of the metrics that the rules watch, themselves or by a series derived from them, in their order."""
+    return (parse_derived(rule.metric)[1] for rule in rules)
 
 
 def summarize_scores(
-    rules: Iterable[Rule],
+    rules: Iterable[SimilarityRule],
     k: int,
     segments: Mapping[str, npt.NDArray[np.intp]],
     scores: Scores,
@@ -77,10 +77,16 @@ def summarize_scores(
     """
     wanted: dict[str, list[Statistic]] = {}
     for rule in rules:
-        if isinstance(rule, SimilarityRule):
-            wanted.setdefault(rule.metric, []).append(rule.statistic)
+        wanted.setdefault(rule.metric, []).append(rule.statistic)
     ranges = {str(metric): metric.bounds(k) for metric in metrics} | dict(bounds or {})
     return summarize_segments(segments, scores.by_metric, ranges=ranges, wanted=wanted)
+
+
+def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None) -> Scores:
+    """Scores of the users of kept lists, cut to k. All of them had been compared, so rows and segments stay as they were."""
+    baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
+    pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
+    return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
 
 
 def gather_evidence(
@@ -90,7 +96,7 @@ def gather_evidence(
     if not metrics:
         return ()
     by_name = {str(metric): metric for metric in metrics}
-    watched = (name for name in watched_metrics(comparison.judging.rules) if name in by_name)
+    watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in by_name)
     metric = by_name[next(watched, str(metrics[0]))]
     chosen = choose_evidence(
         scores.by_metric[str(metric)], comparison.measuring.evidence_users, higher_is_more_alike=metric.higher_is_more_alike

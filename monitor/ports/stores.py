@@ -314,11 +314,11 @@ class Maintenance(Protocol):
         """What `prune` would delete."""
 
     def sizes(self) -> Mapping[DataKind, int]:
-        """Bytes that each kind of data takes."""
+        """Bytes on disk of each kind of data."""
 
 
 class Store(Protocol):
-    """One database: its five ports together, for who wires them."""
+    """One database: its five ports together, for the wiring."""
 
     @property
     def runs(self) -> RunStore:

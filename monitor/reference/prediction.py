@@ -104,10 +104,7 @@ def predict(
     """Prediction limits of the next run at the false-alarm ``share`` (one number or (m,), in (0, 0.5)).
 
     ``errors_now`` (m,) are that run's own sampling errors. The variance is that of past runs, plus what this run's sampling
-    variance exceeds theirs by, plus that of the center. It is never below what was seen: a run of more users than usual would
-    need the run-to-run part alone, which few runs cannot estimate. The sampling error being known, degrees of freedom grow
-    with its part, by V / s^2 and not by (V / s^2)^2 as in Satterthwaite (1946): s^2 may be low by chance, and with the square
-    false alarms at 1e-4 after five runs come 6.6 times too often. ``direction`` is the side that is watched, both where None.
+    variance exceeds theirs by, plus that of the center. ``direction`` is the side that is watched, both where None.
     """
     scale, df = _scale(reference, np.asarray(errors_now, dtype=np.float64))
     reach = -stdtrit(df, np.asarray(share, dtype=np.float64)) * scale
@@ -147,6 +144,11 @@ def to_normal(p: npt.ArrayLike) -> Floats:
 def _scale(reference: Reference, errors_now: Floats) -> tuple[Floats, Floats]:
     """Standard deviation of the next value about the center, and its degrees of freedom; NaN where undefined."""
     estimated = reference.spread**2 + reference.center_error**2
+    # Never below what was seen: a run of more users than usual would need the run-to-run part alone, which few runs cannot
+    # estimate.
     variance = estimated + np.maximum(errors_now**2 - reference.sampling, 0.0)
+    # The sampling error being known, degrees of freedom grow with its part: by V / s^2 and not by its square as in
+    # Satterthwaite (1946). s^2 may be low by chance, and with the square false alarms at 1e-4 after five runs come 6.6 times
+    # too often.
     df = np.where(reference.df > 0, np.minimum(reference.df * variance / estimated, MOST_DF), np.nan)
     return np.sqrt(variance), df

@@ -80,7 +80,7 @@ def _pull_in(values: Floats, rows: Integers, phases: int) -> Floats:
 
 
 def _average(member: Floats, deviations: Floats) -> tuple[Floats, Floats]:
-    """Integers and means by phase, (phases, m)."""
+    """Counts and means by phase, (phases, m)."""
     counts = member.T @ ~np.isnan(deviations)
     return counts, (member.T @ np.nan_to_num(deviations)) / np.maximum(counts, 1)
 
@@ -92,6 +92,7 @@ def _shrink(deviations: Floats, counts: Floats, means: Floats) -> Floats:
     within = (np.nansum(deviations**2, axis=0) - squares) / np.maximum(total - phases, 1)
     typical = (total - (counts**2).sum(axis=0) / np.maximum(total, 1)) / np.maximum(phases - 1, 1)
     between = np.maximum(squares / np.maximum(phases - 1, 1) - within, 0.0) / np.maximum(typical, 1)
+    # Rounding may leave a little below 0 where runs of a phase are all alike.
     noise = np.maximum(within, 0.0) / np.maximum(counts, 1)
     kept: Floats = between / np.where(between + noise > 0, between + noise, 1.0)
     return kept
@@ -110,6 +111,7 @@ def _falls(member: Floats, deviations: Floats, effects: tuple[Floats, Floats, Fl
     counts, means, kept = (member @ each for each in effects)
     total = np.sum(~np.isnan(deviations), axis=0)
     plain = deviations * total / np.maximum(total - 1, 1)
+    # Each run is left out of the mean that predicts it: a season must not be credited with fitting itself.
     others = (counts * means - deviations) / np.maximum(counts - 1, 1)
     seasonal = deviations - kept * others
     falls: Flags = np.nansum(seasonal**2, axis=0) < (1.0 - LEAST_GAIN) * np.nansum(plain**2, axis=0)

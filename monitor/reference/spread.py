@@ -64,7 +64,7 @@ def _farthest(
 
 @functools.lru_cache(maxsize=8)
 def _limits(most: int) -> Floats:
-    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; none below LEAST_RUNS."""
+    """Rosner's limit on (farthest - mean) / deviation for 0 to ``most`` values that are left; 0 where they are too few."""
     n = np.arange(LEAST_RUNS_FOR_OUTLIERS, most + 1, dtype=np.float64)
     t = -stdtrit(n - 2, REJECTED_WRONGLY / (2 * n))
     limits = (n - 1) * t / np.sqrt((n - 2 + t * t) * n)

@@ -97,6 +97,7 @@ def update_evidence(evidence: TrendEvidence, z: npt.ArrayLike) -> TrendEvidence:
     is_known = ~np.isnan(now)
     mass = np.where(is_known, np.minimum((1.0 + evidence.mass) * np.exp(step), MOST_EVIDENCE), evidence.mass)
     rise = np.where(is_known, np.maximum(evidence.rise + step, 0.0), evidence.rise)
+    # A run without a value belongs to the rise that it stands in.
     since = np.where(rise > 0, evidence.since + 1, 0)
     return TrendEvidence(mass=mass, rise=rise, since=since)
 

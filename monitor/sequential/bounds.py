@@ -57,5 +57,6 @@ def _reached(log_capital_at: Callable[[float], float], alpha: float) -> float:
 def _coarse(scores: Tally) -> Tally:
     if len(scores.values) <= _GRID:
         return scores
+    # Rounded up: higher scores can only raise the upper bound.
     values, owner = np.unique(np.ceil(scores.values * _GRID) / _GRID, return_inverse=True)
     return Tally(values, np.bincount(owner, weights=scores.counts).astype(np.float64))

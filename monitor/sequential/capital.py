@@ -75,12 +75,12 @@ def mix(by_stake: Sequence[float] | Floats) -> float:
 def _gains(values: Floats, mean: float, population: int | None) -> Floats:
     """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be.
 
-    From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020). Below 0 it
-    carries no information: one bets as if it were 0, and cannot win. Above 1 no population fits: the capital is infinite.
+    From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020).
     """
     if population is None:
         return (mean - values) / (1.0 - mean)
     left = population - np.arange(values.shape[-1])
     due = population * mean - np.cumsum(values, axis=-1)
+    # Below 0 one bets as if it were 0, and cannot win; above 1 no population fits, and the capital is infinite.
     rest = np.clip((due + values) / left, 0.0, 1.0 - _EDGE)
     return np.where(due > left - 1 + _IMPOSSIBLE, np.inf, (rest - values) / (1.0 - rest))

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from monitor.model import CoverageReason, Pull, RankingTable
 from monitor.model.arrays import Flags, Floats
-from monitor.sources.id_columns import flat_ids, id_column, join_items, one_array, rank_column, user_column
+from monitor.sources.id_columns import flat_ids, id_column, join_items, one_array, user_column
 from monitor.sources.number_columns import number_column, numbers_beside
 
 _MERGED_BYTES = 1 << 29  # far from 2 GiB, where offsets of arrow's plain text end
@@ -187,7 +187,7 @@ class LongLists:
         self._rows.append(rows)
         self._items.append(id_column(columns["items"], f"the item column of {self._where}"))
         if columns["ranks"] is not None:
-            self._ranks.append(rank_column(columns["ranks"], f"the rank column of {self._where}"))
+            self._ranks.append(number_column(columns["ranks"], f"the rank column of {self._where}")[0])
         if columns["scores"] is not None:
             numbers, is_bad = number_column(columns["scores"], f"the scores column of {self._where}")
             self._scores.append(numbers)

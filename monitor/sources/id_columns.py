@@ -1,4 +1,4 @@
-"""Ids of users and items, and Arrow columns of ids and ranks, as `monitor.pairing.ids` says which are equal: 42, 42.0, "42"."""
+"""Ids of users and items, and Arrow columns of ids, in one spelling: 42, 42.0 and the text "42" agree."""
 
 from __future__ import annotations
 
@@ -153,18 +153,6 @@ def id_array(values: Iterable[object]) -> pa.Array:
     return pa.array(ids, type=pa.int64())
 
 
-def rank_column(values: pa.Array, what: str) -> npt.NDArray[np.float64]:
-    """Ranks as float64, NaN where one is no number."""
-    kind = values.type
-    if is_text(kind):
-        return np.array([_number(text) for text in values.to_pylist()], dtype=np.float64)
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_null(kind)):
-        msg = f"{what} holds {kind}: ranks must be numbers, the best lowest"
-        raise SourceError(msg)
-    ranks: npt.NDArray[np.float64] = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    return ranks
-
-
 def join_items(parts: Sequence[pa.Array]) -> npt.NDArray[np.int64] | ExtensionArray:
     """Parts of an id column without nulls as one array; text as soon as one part is text; no copy for a single part."""
     if all(pa.types.is_int64(part.type) for part in parts):
@@ -199,10 +187,3 @@ def _whole_floats(values: pa.Array) -> pa.Array:
     exact = values.cast(pa.float64())
     is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOATS_BELOW))
     return pc.if_else(is_whole, exact, None).cast(pa.int64())
-
-
-def _number(text: str | None) -> float:
-    try:
-        return float(text) if text is not None else float("nan")
-    except ValueError:
-        return float("nan")

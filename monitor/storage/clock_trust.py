@@ -23,7 +23,7 @@ _ADVICE = "correct the clock; if it is right, old rows are deleted again once ru
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not be used to tell what is old, in words; None where it is confirmed.
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed.
 
     A database without any slot that is old enough confirms every clock: nothing in it is old.
     """

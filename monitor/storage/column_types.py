@@ -83,7 +83,7 @@ class Instant(TypeDecorator[datetime]):
         return dialect.type_descriptor(String(27) if dialect.name == "sqlite" else DateTime(timezone=True))
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ANN401 - text or datetime
-        """ValueError for a datetime without time zone: nobody can say what instant it is."""
+        """ValueError for a datetime without time zone, which names no instant."""
         if value is None:
             return None
         if value.tzinfo is None:

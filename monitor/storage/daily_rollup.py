@@ -98,7 +98,7 @@ def _shares(summary: Summary) -> Iterable[tuple[str, float]]:
 
 
 def sums_of(connection: Connection, comparison: str, day: datetime) -> list[DaySum]:
-    """What the ok runs of slots of this day came to, by segment and metric; none where these measured nothing."""
+    """Sums over the ok runs of slots of this day, by segment and metric; none where these measured nothing."""
     is_of_day = and_(runs.c.scheduled_for >= day, runs.c.scheduled_for < day + _DAY, runs.c.status == RunStatus.OK)
     ids = list(
         connection.scalars(select(runs.c.id).where(runs.c.comparison == comparison, is_of_day).order_by(runs.c.scheduled_for))
@@ -113,7 +113,7 @@ def sums_of(connection: Connection, comparison: str, day: datetime) -> list[DayS
 
 
 SETTLING = timedelta(hours=1)
-"""A run may be stored so long after it ended: what changed more lately is looked at once more."""
+"""A run may be stored so long after it ended: days that changed more recently are rolled up once more."""
 
 
 _INSTANT = timedelta(microseconds=1)
@@ -137,9 +137,9 @@ def midnight(instant: datetime) -> datetime:
 
 
 def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
-    """Add up the days wholly after ``since`` that are over and have no sums yet, or of which a run came or changed.
+    """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
 
-    Of days before ``complete_from`` some summaries may be gone: these are added up once and then stay as they are.
+    Of days before ``complete_from`` some summaries may have been pruned: such a day is rolled up once and then stays.
     """
     with database.read() as connection:
         due = list(_due(connection, since, complete_from, now))

@@ -53,7 +53,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, leases),
     DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
 }
-"""The tables of each kind; the first tells how many runs hold any."""
+"""The tables of each kind; the runs that hold any are counted in the first."""
 
 _WEEK = timedelta(days=7)
 _COUNTED_BYTES = 1 << 26
@@ -122,7 +122,7 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
 
 
 def _runs_per_day(connection: Connection) -> float:
-    """What comparisons come to that had slots in the week before the newest: each as often as its slots follow each other.
+    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots.
 
     One that has but one run counts as daily.
     """
@@ -169,7 +169,7 @@ def _pragma(connection: Connection, name: str) -> int:
 
 
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
-    """Pages of tables and their indexes; of scores those that nobody else fills."""
+    """Bytes of the pages of tables and their indexes; scores have those that no other table fills."""
     pages = text(
         "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
         " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
@@ -191,10 +191,10 @@ def _postgres_bytes(connection: Connection, table: Table) -> int:
 
 
 def vacuum(database: Database) -> None:
-    """Write a SQLite file anew without its free pages; nobody else can write meanwhile, and it takes its size once more.
+    """Rewrite a SQLite file without its free pages; nobody else can write meanwhile, and it needs its size once more.
 
-    On PostgreSQL the ordinary VACUUM, which holds nobody up: it makes room usable again, and partitions are dropped with their
-    files. DatabaseError where the disk has no room for it.
+    On PostgreSQL the ordinary VACUUM, which blocks nobody and makes free space usable again. DatabaseError where
+    the disk is too full for it.
     """
     file = file_of(database.url)
     if file is not None and (free := shutil.disk_usage(file.parent).free) < 2 * file.stat().st_size:
@@ -203,4 +203,4 @@ def vacuum(database: Database) -> None:
             f"{2 * file.stat().st_size:,} bytes, and {free:,} are free: free some space"
         )
         raise DatabaseError(msg)
-    database.alone("VACUUM", patience_s=86_400.0)
+    database.execute_alone("VACUUM")

@@ -23,7 +23,7 @@ def is_sqlite(connection: Connection) -> bool:
 
 
 def insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    """An INSERT that can say what happens on conflict."""
+    """An INSERT that accepts ON CONFLICT."""
     return sqlite.insert(table) if is_sqlite(connection) else postgresql.insert(table)
 
 

@@ -143,7 +143,7 @@ _EXAMPLES = 2
 def read_briefing(connection: Connection, comparison: str, slot: datetime) -> Briefing:
     """The explanation and two users of the run of this slot, as far as they are stored.
 
-    Users are those that the explanation shows, of the leading groups one each; without it the two who are least alike.
+    Users are those that the explanation shows, one of each leading group, else the two with the lowest scores.
     """
     is_it = (runs.c.comparison == comparison, runs.c.scheduled_for == slot)
     run_id = connection.execute(select(runs.c.id).where(*is_it)).scalar()

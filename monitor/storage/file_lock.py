@@ -18,7 +18,7 @@ _MOST_SHOWN = 200
 class FileLock:
     """The lock of the database at ``file``, on a file beside it that is never deleted.
 
-    The system lets go of it when the process ends, however it ends. Held by one open file, so also against this process.
+    The system releases it when the process ends, however it ends. Held by one open file, so also against this process.
     """
 
     file: Path
@@ -75,7 +75,7 @@ class FileLock:
 
 
 def holder_of(file: Path) -> str | None:
-    """Who holds the lock of the database at ``file``, in words that show who and where; None for nobody. Takes nothing."""
+    """The holder of the lock of the database at ``file`` and where the lock is, in words; None for nobody. Locks nothing."""
     lock = FileLock(file=file, holder="").path
     try:
         opened = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -93,7 +93,7 @@ def holder_of(file: Path) -> str | None:
 
 
 def identity(file: Path) -> tuple[int, int] | None:
-    """What tells a file from another that is put in its place: device and inode; None when there is no file."""
+    """Device and inode, which tell a file from another that replaced it; None when there is no file."""
     try:
         found = file.stat()
     except OSError:

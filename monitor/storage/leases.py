@@ -1,5 +1,7 @@
 """The lease on leading, and the fence that refuses the writes of a daemon whose lease is over."""
 
+# ruff: noqa: D102 - the port's docstrings are the contract
+
 from __future__ import annotations
 
 from contextlib import suppress
@@ -22,7 +24,7 @@ from monitor.storage.transactions import Database
 LEADING = "daemon"
 """The name of the one lease there is."""
 
-# Names that only transactions under a lease have, and only while they last; see `fencing`.
+# Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
 _END_OLDER = text(
     "SELECT count(*) FILTER (WHERE pg_terminate_backend(pid)) FROM pg_stat_activity"
     " WHERE datname = current_database() AND usename = current_user AND pid <> pg_backend_pid()"
@@ -48,43 +50,41 @@ class PostgresLeases:
     lasts: timedelta
 
     def acquire(self) -> Lease | Occupied:
-        """See ``Leases.acquire``. Waits for at most one commit of the epoch before."""
+        # Waits for at most one commit of the epoch before.
         with self.database.read() as connection:
-            before, standing = _look(connection)
+            before, standing = _read_lease(connection)
         if standing is not None:
             return standing
         with self.database.write() as connection:
             epoch = _take(connection, self.holder, self.lasts)
             if epoch is not None:
                 return Lease(holder=self.holder, epoch=epoch, before=before)
-            _, standing = _look(connection)
+            _, standing = _read_lease(connection)
         return standing or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
 
     def renew(self, lease: Lease) -> bool:
-        """See ``Leases.renew``. One that ran out is renewed too, as long as nobody has taken it."""
+        # One that ran out is renewed too, as long as nobody has taken it.
         renewed = update(leases).where(is_current(lease)).values(expires_at=_now() + literal(self.lasts, Interval))
         with self.database.write() as connection:
             return connection.execute(renewed).rowcount == 1
 
     def release(self, lease: Lease) -> None:
-        """See ``Leases.release``."""
         with self.database.write() as connection:
             connection.execute(update(leases).where(is_current(lease)).values(expires_at=_now()))
 
     def close(self) -> None:
-        """See ``Leases.close``."""
         self.database.close()
 
 
 @dataclass(frozen=True, slots=True)
 class SqliteLeases:
-    """Port ``Leases`` over SQLite: whoever has the lock leads, and nobody stands by."""
+    """Port ``Leases`` over SQLite: the holder of the lock leads, and nobody stands by."""
 
     database: Database
     lock: FileLock
 
     def acquire(self) -> Lease | Occupied:
-        """See ``Leases.acquire``. DatabaseError, permanent, naming the holder when another process has the lock."""
+        # DatabaseError, permanent, naming the holder when another process has the lock.
         self.lock.take()
         self.database.pin()
         with self.database.write() as connection:
@@ -93,27 +93,25 @@ class SqliteLeases:
         return Lease(holder=self.lock.holder, epoch=epoch or 0, before=before)
 
     def renew(self, lease: Lease) -> bool:
-        """See ``Leases.renew``. Nothing is written: only looked whether lock, file and epoch are still ours."""
+        # Nothing is written: only looked whether lock, file and epoch are still ours.
         self.lock.take()
         with self.database.read() as connection:
             return connection.scalar(select(leases.c.epoch).where(is_current(lease))) is not None
 
     def release(self, lease: Lease) -> None:  # noqa: ARG002 - the port's
-        """See ``Leases.release``."""
         self.lock.release()
 
     def close(self) -> None:
-        """See ``Leases.close``."""
         self.lock.release()
         self.database.close()
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since. The holder tells epochs apart after an older state was restored."""
+    """Whether nobody has taken the lease since. The holder is compared too: after a restore epochs may repeat."""
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
 
 
-def end_older(database: Database, epoch: int) -> None:
+def terminate_older_epochs(database: Database, epoch: int) -> None:
     """End the transactions under older epochs that are open still: of a frozen daemon they would keep their locks.
 
     Nothing is lost, they could not be committed any more. Where the server does not permit it, they end by their own limit.
@@ -124,12 +122,12 @@ def end_older(database: Database, epoch: int) -> None:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
 
-def standing(connection: Connection) -> Occupied | None:
+def current_leader(connection: Connection) -> Occupied | None:
     """Who holds the lease on PostgreSQL, and for how long if it is not renewed; None for nobody."""
-    return _look(connection)[1]
+    return _read_lease(connection)[1]
 
 
-def _look(connection: Connection) -> tuple[str | None, Occupied | None]:
+def _read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
     """Who holds or held the lease, and how long they still do."""
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
     row = connection.execute(

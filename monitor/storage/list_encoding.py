@@ -1,6 +1,6 @@
 """Lists of many users as bytes: Parquet with zstd, one piece for each arm and so many users, and back.
 
-Columns: ``user`` (text), ``items`` (list of int64 or of text), ``scores`` (list of float64, where the arm tells them), and in
+Columns: ``user`` (text), ``items`` (list of int64 or of text), ``scores`` (list of float64, where the arm has them), and in
 the baseline's pieces ``segments``: for each user the numbers of the segments that the user is in, whose names stand in the
 file's metadata. Bytes that are anything else are refused with a ValueError.
 """
@@ -138,10 +138,10 @@ def _is_same(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _table(whole: pa.Table) -> RankingTable:
-    """One arm's lists from all its pieces; ValueError for a user who stands twice, or scores that fit no items."""
+    """One arm's lists from all its pieces; ValueError for a user who is listed twice, or scores that fit no items."""
     users: pd.Index[str] = pd.Index(pd.array(whole["user"], dtype="str"))
     if not users.is_unique:
-        msg = "a user stands twice"
+        msg = "a user is listed twice"
         raise ValueError(msg)
     items = whole["items"].combine_chunks()
     offsets, flat = _inside(items)

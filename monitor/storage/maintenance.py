@@ -60,7 +60,7 @@ class SqlMaintenance:
         """
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
-        leases.end_older(self._database, lease.epoch)
+        leases.terminate_older_epochs(self._database, lease.epoch)
         taken = (
             update(runs)
             .where(runs.c.epoch < lease.epoch, runs.c.claimed_until.is_not(None))

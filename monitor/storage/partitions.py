@@ -79,7 +79,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drop:
+class PartitionDrop:
     """What became of a partition that was to be dropped: about how many ``rows`` went with it, or the ``obstacle`` in words.
 
     ``is_in_use``: somebody holds a lock on it, so the next time may succeed.
@@ -119,7 +119,7 @@ def read_partitions(connection: Connection) -> list[Partition]:
     found = [
         Partition(name=row.relname, schema=row.nspname, first=date.fromisoformat(match[1]), end=date.fromisoformat(match[2]))
         for row in connection.execute(_ATTACHED)
-        if (match := _BOUNDS.search(row.bounds))
+        if (match := _BOUNDS.search(row.bounds or ""))  # NULL for a partition that somebody drops at this moment
     ]
     return sorted(found, key=lambda each: each.first)
 
@@ -137,7 +137,7 @@ def ensure_partitions(database: Database, days: Iterable[date]) -> None:
             _try(connection, partial(_make, day=day))
 
 
-def drop_past(database: Database, before: datetime) -> Iterator[Drop]:
+def drop_past(database: Database, before: datetime) -> Iterator[PartitionDrop]:
     """Drop the partitions of which all runs are over and of slots before, oldest first; stops at one that is in use."""
     with database.read() as connection:
         found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
@@ -217,7 +217,7 @@ def _is_past(connection: Connection, partition: Partition, before: datetime) -> 
     return not connection.scalar(select(is_needed))
 
 
-def _drop(database: Database, partition: Partition, before: datetime) -> Drop:
+def _drop(database: Database, partition: Partition, before: datetime) -> PartitionDrop:
     dropped = 0
 
     def drop(connection: Connection) -> None:
@@ -232,10 +232,12 @@ def _drop(database: Database, partition: Partition, before: datetime) -> Drop:
     with database.write() as connection:
         state = _try(connection, drop)
         if state in {None, _GONE}:
-            return Drop(rows=dropped)
+            return PartitionDrop(rows=dropped)
         if state == _DEPENDED_ON:
-            return Drop(obstacle=f"{partition.name} was not dropped: a view or another object depends on it: drop that first")
-        return Drop(obstacle=f"{partition.name} was not dropped: {_holder(connection, partition)}", is_in_use=True)
+            return PartitionDrop(
+                obstacle=f"{partition.name} was not dropped: a view or another object depends on it: drop that first"
+            )
+        return PartitionDrop(obstacle=f"{partition.name} was not dropped: {_holder(connection, partition)}", is_in_use=True)
 
 
 def _try(connection: Connection, step: Callable[[Connection], None]) -> str | None:

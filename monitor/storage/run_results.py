@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import lru_cache
-from itertools import accumulate, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Table, delete, select
+from sqlalchemy import Connection, Row, Select, Table, delete, select
 
 from monitor.model import (
-    PARTS,
     Arm,
     ArmScore,
     Coverage,
@@ -24,12 +20,11 @@ from monitor.model import (
     EvidenceKind,
     Expectation,
     Histogram,
-    Lesson,
     RunResult,
     Standstill,
     Summary,
-    to_lessons,
 )
+from monitor.storage.packed_lessons import lesson_rows
 from monitor.storage.partitions import of_run
 from monitor.storage.tables import (
     arm_scores,
@@ -48,6 +43,8 @@ from monitor.storage.tables import (
     summaries,
 )
 from monitor.storage.user_scores import store_scores
+
+_T = TypeVar("_T")
 
 RUN_TABLES: tuple[Table, ...] = (
     stages,
@@ -96,48 +93,40 @@ def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary],
 
 def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
     """Arm-wide scores of the runs in the order they were stored."""
-    found: dict[int, list[ArmScore]] = defaultdict(list)
-    query = select(arm_scores).where(arm_scores.c.run_id.in_(run_ids)).order_by(arm_scores.c.position)
-    for row in connection.execute(query):
-        score = ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
-        found[row.run_id].append(score)
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def score(row: Row[Any]) -> ArmScore:
+        return ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
+
+    return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, score)
 
 
 def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
     """What was expected of the runs, by alert and segment."""
-    found: dict[int, list[Expectation]] = defaultdict(list)
-    query = (
-        select(expectations).where(expectations.c.run_id.in_(run_ids)).order_by(expectations.c.alert, expectations.c.segment)
-    )
-    for row in connection.execute(query):
-        expectation = Expectation(
-            alert=row.alert,
-            segment=row.segment,
-            runs=row.learned_from,
-            expected=row.expected,
-            limit=row.bound,
-            opposite=row.opposite_bound,
-            z=row.z,
-            evidence=row.evidence,
-            evidence_limit=row.evidence_bound,
-        )
-        found[row.run_id].append(expectation)
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def expectation(row: Row[Any]) -> Expectation:
+        return Expectation(**{name: getattr(row, column) for name, column in _EXPECTATION.items()})
+
+    ordered = select(expectations).order_by(expectations.c.alert, expectations.c.segment)
+    return _by_run(connection, ordered, run_ids, expectation)
+
+
+_EXPECTATION = {
+    "alert": "alert",
+    "segment": "segment",
+    "runs": "learned_from",
+    "expected": "expected",
+    "limit": "bound",
+    "opposite": "opposite_bound",
+    "z": "z",
+    "evidence": "evidence",
+    "evidence_limit": "evidence_bound",
+}
+"""Columns by the fields of `Expectation` that are stored."""
 
 
 def _expectation_row(each: Expectation) -> dict[str, Any]:
-    return {
-        "alert": each.alert,
-        "segment": each.segment,
-        "learned_from": each.runs,
-        "expected": finite_or_none(each.expected),
-        "bound": finite_or_none(each.limit),
-        "opposite_bound": finite_or_none(each.opposite),
-        "z": finite_or_none(each.z),
-        "evidence": finite_or_none(each.evidence),
-        "evidence_bound": finite_or_none(each.evidence_limit),
-    }
+    values = {column: getattr(each, name) for name, column in _EXPECTATION.items()}
+    return {column: value if isinstance(value, str | int) else finite_or_none(value) for column, value in values.items()}
 
 
 def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
@@ -166,11 +155,21 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
     values: dict[tuple[int, str, str], dict[str, float]] = defaultdict(dict)
     for row in connection.execute(select(statistics).where(statistics.c.run_id.in_(run_ids))):
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
-    found: dict[int, list[Summary]] = defaultdict(list)
-    query = select(summaries).where(summaries.c.run_id.in_(run_ids)).order_by(summaries.c.position)
-    for row in connection.execute(query):
-        found[row.run_id].append(_summary(row, values.get((row.run_id, row.segment, row.metric), {})))
-    return {run_id: tuple(of_run) for run_id, of_run in found.items()}
+
+    def summary(row: Row[Any]) -> Summary:
+        counts = tuple(row.histogram_counts)
+        return Summary(
+            segment=row.segment,
+            metric=row.metric,
+            n=row.n,
+            n_undefined=row.n_undefined,
+            mean=row.mean,
+            standard_error=row.standard_error,
+            statistics=values.get((row.run_id, row.segment, row.metric), {}),
+            histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
+        )
+
+    return _by_run(connection, select(summaries).order_by(summaries.c.position), run_ids, summary)
 
 
 def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
@@ -188,6 +187,16 @@ def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
         )
         for row in sorted(rows, key=lambda row: (order[row.kind], row.position))
     )
+
+
+def _by_run(
+    connection: Connection, query: Select[Any], run_ids: Sequence[int], item: Callable[[Row[Any]], _T]
+) -> dict[int, tuple[_T, ...]]:
+    """What each of the runs has, made of its rows, in the order of the query."""
+    found: dict[int, list[_T]] = defaultdict(list)
+    for row in connection.execute(query.where(query.selected_columns.run_id.in_(run_ids))):
+        found[row.run_id].append(item(row))
+    return {run_id: tuple(items) for run_id, items in found.items()}
 
 
 def finite_or_none(value: float | None) -> float | None:
@@ -256,60 +265,3 @@ def _evidence_row(item: Evidence) -> dict[str, object]:
         "candidate": item.candidate,
         "scores": {metric: finite_or_none(value) for metric, value in item.scores.items()},
     }
-
-
-def _summary(row: Any, values: Mapping[str, float]) -> Summary:  # noqa: ANN401 - a row of summaries
-    counts = tuple(row.histogram_counts)
-    return Summary(
-        segment=row.segment,
-        metric=row.metric,
-        n=row.n,
-        n_undefined=row.n_undefined,
-        mean=row.mean,
-        standard_error=row.standard_error,
-        statistics=values,
-        histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
-    )
-
-
-_DOUBLES, _DOUBLE_BYTES = "<f8", 8
-
-_About = tuple[tuple[str, str, tuple[str, ...]], ...]
-"""Alert, series and segments of each lesson."""
-
-
-def lesson_rows(expectations: Iterable[Expectation]) -> list[dict[str, object]]:
-    """The lessons of one run as one row; none where no expectation tells what it is about."""
-    taught = {alert: each for alert, each in to_lessons(expectations).items() if each.series}
-    if not taught:
-        return []
-    import numpy as np
-
-    about = [[alert, each.series, each.segments] for alert, each in taught.items()]
-    numbers = np.concatenate([each.numbers for each in taught.values()], axis=1)
-    return [{"about": json.dumps(about), "numbers": numbers.astype(_DOUBLES).tobytes()}]
-
-
-def lessons_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Lesson]]:
-    """Lessons of the runs by alert. A run whose numbers do not fit has none: its summaries still speak."""
-    query = select(lessons.c.run_id, lessons.c.about, lessons.c.numbers).where(lessons.c.run_id.in_(run_ids))
-    return {run_id: _unpack(_read(about), numbers) for run_id, about, numbers in connection.execute(query)}
-
-
-def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
-    ends = [0, *accumulate(len(segments) for _, _, segments in about)]
-    if len(numbers) != PARTS * ends[-1] * _DOUBLE_BYTES:
-        return {}
-    import numpy as np
-
-    table = np.frombuffer(numbers, dtype=_DOUBLES).reshape(PARTS, ends[-1])
-    return {
-        alert: Lesson(series=series, segments=segments, numbers=table[:, begin:end])
-        for (alert, series, segments), (begin, end) in zip(about, pairwise(ends), strict=True)
-    }
-
-
-@lru_cache(maxsize=64)
-def _read(about: str) -> _About:
-    """Runs mostly tell of the same."""
-    return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +24,8 @@ from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
 _FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
+_OF_RESULT = tuple(each.name for each in fields(RunResult) if each.name in runs.c)
+"""Columns of a run that its result fills, field by field."""
 _RELEASED = "given back unrun"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -167,19 +169,10 @@ def _claim(row: Row[Any]) -> Claim:
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
     """Write the result's own row and end the claim; False when somebody else has claimed the slot since."""
-    finished = {
-        "status": result.status,
-        "reason": result.reason,
-        "finished_at": result.finished_at,
-        "started_at": result.claim.started_at,
-        "config_hash": result.config_hash,
-        "k": result.k,
-        "catalogue_size": result.catalogue_size,
-        "labels_until": result.labels_until,
-        "labelled_at": result.finished_at if result.is_labelled else None,
-        "claimed_until": None,
-    }
-    return connection.execute(update(runs).where(_is_held(result.claim)).values(finished)).rowcount == 1
+    finished = {name: getattr(result, name) for name in _OF_RESULT}
+    ended = {"started_at": result.claim.started_at, "claimed_until": None}
+    ended["labelled_at"] = result.finished_at if result.is_labelled else None
+    return connection.execute(update(runs).where(_is_held(result.claim)).values(**finished, **ended)).rowcount == 1
 
 
 def _replace_summaries(connection: Connection, run_id: int, found: Sequence[Summary]) -> None:

@@ -17,7 +17,7 @@ from monitor.storage.database_errors import UPGRADE
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
-from monitor.storage.leases import standing
+from monitor.storage.leases import current_leader
 from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
@@ -144,7 +144,7 @@ def _migrate(database: Database, revision: str, *, only_if_empty: bool = False) 
 
 
 def version_of(connection: Connection) -> str | None:
-    """The version of the schema seen over this connection; SchemaError for tables whose version cannot be told."""
+    """The version of the schema seen over this connection; SchemaError for tables whose version is unknown."""
     if not inspect(connection).has_table("alembic_version"):
         return None
     versions = connection.execute(text("SELECT version_num FROM alembic_version")).scalars().all()
@@ -160,7 +160,7 @@ def version_of(connection: Connection) -> str | None:
 
 
 def rewrite(connection: Connection) -> None:
-    """Write what stands there already, in such a way that the database has to write it out."""
+    """Write a value that is stored already, in such a way that the database has to flush it."""
     if is_sqlite(connection):
         number = connection.execute(text("PRAGMA user_version")).scalar_one()
         connection.execute(text(f"PRAGMA user_version = {int(number)}"))
@@ -211,7 +211,7 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
-    """A configuration of Alembic over a writing transaction that nobody else migrates beside."""
+    """A configuration of Alembic over a writing transaction; only one migrates at a time."""
     from alembic.util import CommandError
 
     with database.write(is_fenced=False) as connection:
@@ -257,7 +257,7 @@ def _known() -> tuple[str, ...]:
 
 
 def user_of(url: SecretStr | str) -> str | None:
-    """Who does, in words; None for nobody.
+    """Who works with the database at this moment, in words; None for nobody.
 
     On SQLite whoever holds the lock beside the file; on PostgreSQL who has the lease, or runs a slot, by the server's clock.
     """
@@ -274,7 +274,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    found = standing(connection) if inspect(connection).has_table(leases.name) else None
+    found = current_leader(connection) if inspect(connection).has_table(leases.name) else None
     return None if found is None else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from monitor.errors import ConfigError, DatabaseError
 from monitor.storage.database_errors import translated
@@ -49,7 +48,7 @@ class Fence(Protocol):
 class Database:
     """One database: a pool of connections, and the two kinds of transaction. Safe to share between threads.
 
-    ``on_error`` is told every error of a transaction before it is raised; it must not raise or ask the database. ``fence``:
+    ``on_error`` is called with every error of a transaction before it is raised; it must not use the database. ``fence``:
     what transactions that write must pass from now on. ``patience_s``: how long they wait for others, and all for a server
     that does not answer.
     """
@@ -94,41 +93,20 @@ class Database:
                 fence.leave(connection)
             self._require_pinned()  # once more: it may have been replaced meanwhile
 
-    def alone(self, statement: str, *, patience_s: float) -> bool:
-        """Run a statement that permits no transaction around it; False when it took too long and was given up.
-
-        Asked to end by a message of its own: a limit set for the session would stay on behind a pooler. Not fenced.
-        """
-        if self.is_sqlite:
-            with translated(self.url, self._driver_error), closing(self._engine.raw_connection()) as raw:
-                raw.cursor().execute(statement)
-            return True
-        with translated(self.url, self._driver_error), self._engine.connect() as connection:
-            driver: Any = connection.execution_options(isolation_level="AUTOCOMMIT").connection.driver_connection
-            given_up = threading.Event()
-
-            def give_up() -> None:
-                given_up.set()
-                with suppress(self._driver_error):
-                    driver.cancel_safe(timeout=patience_s)
-
-            timer = threading.Timer(patience_s, give_up)
-            timer.start()
-            try:
-                connection.execute(text(statement))
-            except DBAPIError:
-                if not given_up.is_set():
-                    raise
-                return False
-            finally:
-                timer.cancel()
-                timer.join()  # or it might end what somebody else does over this connection later
-            return True
+    def execute_alone(self, statement: str) -> None:
+        """Run a statement that permits no transaction around it. Not fenced."""
+        with translated(self.url, self._driver_error):
+            if self.is_sqlite:
+                with closing(self._engine.raw_connection()) as raw:
+                    raw.cursor().execute(statement)
+                return
+            with self._engine.connect() as connection:
+                connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(statement))
 
     def pin(self) -> None:
         """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
 
-        What is open would go on with a file that nobody sees, what is opened anew with another.
+        Open connections would go on with a file that nobody sees, new ones with another.
         """
         file = file_of(self.url)
         if file is not None and self._pinned is None:
@@ -176,7 +154,7 @@ class Database:
             raise
 
     def renew(self) -> None:
-        """Use new connections from now on; those that somebody still waits on are his alone, and closed when he is done."""
+        """Use new connections from now on; those still in use are closed when they are given back."""
         old = self._engine.pool
         self._engine.dispose()
         event.listen(old, "checkin", _close)  # nobody takes from the old pool any more

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.attribution import Drop, Missing, Rise, Rises, SegmentDrop, shorten_name, write_sentence
+from monitor.attribution import MeanDrop, Missing, Rise, Rises, SegmentDrop, shorten_name, write_sentence
 from monitor.attribution.sentences import LONGEST_SENTENCE
 from monitor.model import Change, Part
 
@@ -17,9 +17,9 @@ def segment(name: str, share: float, *amounts: float) -> SegmentDrop:
     return SegmentDrop(segment=name, share=share, share_before=share, parts=parts)
 
 
-def drop_of(*segments: SegmentDrop, noise: float = 0.001) -> Drop:
+def drop_of(*segments: SegmentDrop, noise: float = 0.001) -> MeanDrop:
     whole = math.fsum(each.whole for each in segments)
-    return Drop(dimension="c", before=0.5, now=0.5 + whole, segments=segments, noise=noise)
+    return MeanDrop(dimension="c", before=0.5, now=0.5 + whole, segments=segments, noise=noise)
 
 
 def rises(share: float, before: float, *segments: tuple[str, float, float]) -> Rises:

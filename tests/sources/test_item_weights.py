@@ -10,9 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from pydantic import ValidationError
 
-from monitor.errors import ConfigError, SourceError
+from monitor.errors import SourceError
 from monitor.model import ItemWeights
 from monitor.sources import ItemWeightsOptions, open_item_weights
 from servers.lists import SLOT
@@ -191,16 +190,3 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     url = sqlite([(number, 1.0) for number in range(5)], tmp_path)["sql"]
     with pytest.raises(SourceError, match="more than 3 rows"):
         read(sql=url | {"max_rows": 3})
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"file": FILE | {"path": "x.csv"}, "sql": FILE | {"url": "sqlite:///x.db", "table": "t"}}]
-)
-def test_weights_come_from_exactly_one_place(options: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError, match="exactly one of file, sql"):
-        ItemWeightsOptions.model_validate(options)
-
-
-def test_a_driver_that_nobody_knows_is_told_when_it_is_opened() -> None:
-    with pytest.raises(ConfigError, match="unknown database driver 'nosuch'"):
-        read(sql=FILE | {"url": "nosuch://host/db", "table": "t"})

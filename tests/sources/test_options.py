@@ -1,15 +1,11 @@
 """The options of sources: exactly one kind, strict keys, every field described."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import jsonschema
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from monitor.sources import (
-    ItemWeightsOptions,
-    RelevanceOptions,
     SampleOptions,
     SourceOptions,
     UsersOptions,
@@ -75,27 +71,3 @@ def test_a_relative_path_starts_at_the_configuration_file() -> None:
     options = FileSourceOptions.model_validate(FILE | {"path": "lists/{slot:%Y}.csv"}, context={"base_dir": "/etc/rankwatch"})
 
     assert options.path == "/etc/rankwatch/lists/{slot:%Y}.csv"
-
-
-def models(model: type[BaseModel], seen: set[type[BaseModel]]) -> Iterator[type[BaseModel]]:
-    seen.add(model)
-    yield model
-    for field in model.model_fields.values():
-        for part in (field.annotation, *getattr(field.annotation, "__args__", ())):
-            if isinstance(part, type) and issubclass(part, BaseModel) and part not in seen:
-                yield from models(part, seen)
-
-
-ROOTS = (SourceOptions, UsersOptions, ItemWeightsOptions, RelevanceOptions)
-
-
-@pytest.mark.parametrize("model", [each for root in ROOTS for each in models(root, set())], ids=lambda model: model.__name__)
-def test_every_field_is_described(model: type[BaseModel]) -> None:
-    assert not [name for name, field in model.model_fields.items() if not field.description]
-
-
-@pytest.mark.parametrize(
-    "options", [{"http": HTTP | {"body": {"u": ["{user}"]}, "method": "POST", "token_file": "t"}}, {"file": FILE}, {"sql": SQL}]
-)
-def test_the_schema_takes_what_the_options_take(options: dict[str, Any]) -> None:
-    jsonschema.validate(options, SourceOptions.model_json_schema())

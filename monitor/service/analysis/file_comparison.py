@@ -138,7 +138,7 @@ def compare_files(
     progress("pairing", len(panel), 0)
     pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
     notes = _first_notes(answers)
-    del answers
+    del answers  # as large as both files, and needed no more
     _require_pairs(pairing.coverage.all, notes)
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
@@ -149,7 +149,7 @@ def compare_files(
     segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
         coverage=pairing.coverage,
-        summaries=summarize_scores(comparison.judging.rules, comparison.measuring.k, segments, scores, metrics),
+        summaries=summarize_scores(comparison.judging.similarity_rules, comparison.measuring.k, segments, scores, metrics),
         worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
         catalogue=size,
         length=length,

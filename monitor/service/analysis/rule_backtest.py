@@ -43,14 +43,12 @@ class Backtest:
 
 
 def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Backtest:
-    """Judge all stored runs up to the end of the period by the comparison's rules, from the first one on.
-
-    Runs before the period teach what is normal and may leave alerts firing; only what changes within it is returned.
-    """
+    """Judge all stored runs up to the end of the period by the comparison's rules; return what changes within it."""
     rejudging = Rejudgement(comparison=comparison)
     runs: Counter[RunStatus] = Counter()
     lacking: Counter[str] = Counter()
     transitions: list[Transition] = []
+    # From the first run on: those before the period teach what is normal, and may leave alerts firing.
     for record in finished_records(comparison.name, store.history, period.end):
         refilled = complete_record(comparison, record, store.history)
         changed = rejudging.judge(refilled.record, is_whole=not refilled.lacking)

@@ -64,10 +64,12 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
         raise ConfigError(msg)
     values, errors = np.array([series.measure(each) for each in healthy]).T[..., np.newaxis]
     reference = refer(values, errors)
+    # The spread over runs holds the error of each run's sample: what is left is the wander of the true mean.
+    wander = math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0])))
     return PlanInputs(
         mean=float(reference.center[0]),
         sd=float(np.median([each.standard_error * math.sqrt(each.n) for each in healthy if each.standard_error is not None])),
-        wander=math.sqrt(max(0.0, float(reference.spread[0] ** 2 - reference.sampling[0]))),
+        wander=wander,
         learned=int(reference.runs[0]),
         users=int(np.median([each.n for each in healthy])),
         worst=_worst(name, healthy),

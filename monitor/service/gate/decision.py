@@ -71,7 +71,7 @@ class Gate:
         )
 
     def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-        """The runs that are judged, oldest first, and how many are not: of a census only the newest, and no other is read."""
+        """The runs that are judged, oldest first, and how many are left out by reason."""
         found: list[SampledRun] = []
         without = 0
         for run in reversed(selected.runs):
@@ -79,7 +79,7 @@ class Gate:
                 without += 1
                 continue
             found.append(sampled)
-            if self.question.is_census:
+            if self.question.is_census:  # the older ones asked the same users: they add nothing
                 break
         more = {LeftOut.NO_SCORES: without, LeftOut.NOT_THE_NEWEST: len(selected.runs) - without - len(found)}
         return tuple(reversed(found)), {**selected.left_out, **{reason: count for reason, count in more.items() if count}}

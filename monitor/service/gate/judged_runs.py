@@ -113,15 +113,16 @@ def read_run(
 ) -> SampledRun | None:
     """The run's rotating users; None where it stored no score of what is judged.
 
-    A user counts as missing who was asked and has no defined score. Fixed users without a score cannot be distinguished from
-    rotating ones, so all are taken for rotating: bounds are never too narrow for it. InputError for a score out of its range,
-    and where the run's segments are no longer known.
+    A user counts as missing who was asked and has no defined score. InputError for a score out of its range, and where the
+    run's segments are no longer known.
     """
     excess = question.excess
     scores = history.run_scores(run.id, [excess.series])
     if not scores.by_metric:
         return None
     values = scores.by_metric[excess.series]
+    # Fixed users without a score cannot be distinguished from rotating ones. All of them are taken for rotating, so that bounds
+    # are never too narrow.
     is_rotating = ~fixed_among(scores.users, question.comparison)
     whole = np.arange(len(scores.users), dtype=np.intp), run.asked or 0
     members: dict[str, tuple[Rows, int]] = {ALL: whole}

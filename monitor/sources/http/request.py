@@ -49,7 +49,7 @@ class RequestTemplate:
         url = fill_slot(options.url.get_secret_value(), request.slot, lambda text: quote(text, safe=""))
         self._url = url.replace("{k}", str(request.k))
         self._has_user_in_path = "user" in placeholders(url.partition("?")[0])
-        self._body = None if options.body is None else _body_of(options.body, request)
+        self._body = None if options.body is None else _map_texts(options.body, lambda text: _without_user(text, request))
         self._items = _selector(options.items)
         self._scores = _selector(options.scores) if options.scores else None
         self._user = _selector(options.user) if options.user else None
@@ -65,7 +65,9 @@ class RequestTemplate:
 
     def body(self, user: str) -> bytes | None:
         """Body for the user, None without one."""
-        return None if self._body is None else json.dumps(_filled(self._body, {"{user}": user})).encode()
+        if self._body is None:
+            return None
+        return json.dumps(_map_texts(self._body, lambda text: text.replace("{user}", user))).encode()
 
     def read(self, user: str, content: bytes) -> ListAnswer | RequestFailure:
         """Return the values at the places of the list and the scores, of an answer about this user."""
@@ -124,29 +126,21 @@ def _selector(expression: str) -> Callable[[Any], Any]:
     return search
 
 
-def _body_of(template: object, request: PullRequest) -> object:
-    """Return the body with everything filled in but the user."""
-    if isinstance(template, dict):
-        return {key: _body_of(value, request) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_body_of(value, request) for value in template]
-    if isinstance(template, str):
-        return request.k if template == "{k}" else fill_slot(template, request.slot).replace("{k}", str(request.k))
-    return template
+def _without_user(text: str, request: PullRequest) -> object:
+    """A text of the body with everything filled in but the user."""
+    return request.k if text == "{k}" else fill_slot(text, request.slot).replace("{k}", str(request.k))
 
 
-def _filled(template: object, values: dict[str, str]) -> object:
-    if isinstance(template, dict):
-        return {key: _filled(value, values) for key, value in template.items()}
-    if isinstance(template, list):
-        return [_filled(value, values) for value in template]
-    if isinstance(template, str):
-        return re.sub(r"\{user\}", lambda match: values[match[0]], template)
-    return template
+def _map_texts(body: object, fill: Callable[[str], object]) -> object:
+    if isinstance(body, dict):
+        return {key: _map_texts(value, fill) for key, value in body.items()}
+    if isinstance(body, list):
+        return [_map_texts(value, fill) for value in body]
+    return fill(body) if isinstance(body, str) else body
 
 
 def _guess(content: bytes) -> str:
-    """Say what an answer is without repeating it."""
+    """The likely kind of an answer, without repeating it."""
     start = content[:100].lstrip().lower()
     if not start:
         return "empty"

@@ -122,7 +122,7 @@ class _Statements:
 
 
 def _batch(rows: SqlRows, columns: Sequence[str]) -> TableBatch:
-    return dict(zip(columns, zip(*rows, strict=True), strict=True))
+    return {name: [row[place] for row in rows] for place, name in enumerate(columns)}
 
 
 sql_users = over_table(TableUsers, SqlTable)

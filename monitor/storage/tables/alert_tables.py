@@ -113,7 +113,7 @@ deliveries = Table(
 """The outbox: one row for each announced transition and each receiver.
 
 ``may_be_known``: an attempt may have arrived though nothing says so; ``reason``: why it is held, failed or was given up;
-``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be told again."""
+``settled_at``: when it was sent, given up or dropped; ``repeat_at``: when a start that was sent is to be sent again."""
 
 notifications = Table(
     "notifications",
@@ -141,4 +141,4 @@ silences = Table(
     Column("ends_at", Instant, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Who wants not to be told of what, until when; ``matchers`` as they were written, all of which must match."""
+"""Alerts that are not to be notified until ``ends_at``; ``matchers`` as they were written, all of which must match."""

@@ -26,6 +26,6 @@ def closed(name: str, members: type[StrEnum]) -> tuple[Column[str], CheckConstra
     return Column(name, String(20), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
 
 
-def of_run() -> Column[Any]:
-    """The run a row belongs to and goes away with."""
+def run_id_column() -> Column[Any]:
+    """The run that a row belongs to and is deleted with."""
     return Column("run_id", Id, ForeignKey("runs.id", ondelete="CASCADE"), nullable=False)

@@ -19,7 +19,7 @@ from sqlalchemy import (
 
 from monitor.model import Arm, CoverageReason, EvidenceKind, RunStatus
 from monitor.storage.column_types import Document, Id, Instant, Name, Words
-from monitor.storage.tables.metadata import closed, metadata, of_run
+from monitor.storage.tables.metadata import closed, metadata, run_id_column
 
 runs = Table(
     "runs",
@@ -53,7 +53,7 @@ lease under which a daemon claimed the slot; NULL for a command."""
 stages = Table(
     "stages",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("stage", Name, nullable=False),
     Column("seconds", Double, nullable=False),
     PrimaryKeyConstraint("run_id", "stage"),
@@ -63,7 +63,7 @@ stages = Table(
 coverage = Table(
     "coverage",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("asked", Integer, nullable=False),
@@ -88,7 +88,7 @@ coverage_reasons = Table(
 summaries = Table(
     "summaries",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("metric", Name, nullable=False),
     Column("position", Integer, nullable=False),
@@ -150,7 +150,7 @@ column."""
 evidence = Table(
     "evidence",
     metadata,
-    of_run(),
+    run_id_column(),
     *closed("kind", EvidenceKind),
     Column("position", Integer, nullable=False),
     Column("user_id", Words, nullable=False),
@@ -164,7 +164,7 @@ evidence = Table(
 arm_scores = Table(
     "arm_scores",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("segment", Name, nullable=False),
     *closed("arm", Arm),
     Column("metric", Name, nullable=False),
@@ -178,7 +178,7 @@ arm_scores = Table(
 expectations = Table(
     "expectations",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("alert", Name, nullable=False),
     Column("segment", Name, nullable=False),
     Column("learned_from", Integer, nullable=False),
@@ -209,7 +209,7 @@ score, and what it added to evidence over runs; NaN for none."""
 standstills = Table(
     "standstills",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("alert", Name, nullable=False),
     *closed("arm", Arm),
     Column("missed", Integer, nullable=False),
@@ -223,7 +223,7 @@ standstills = Table(
 splits = Table(
     "splits",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("segment", Name, nullable=False),
     Column("position", Integer, nullable=False),
     Column("metric", Name, nullable=False),
@@ -243,23 +243,23 @@ are held against. NULL where nobody was compared."""
 explanations = Table(
     "explanations",
     metadata,
-    of_run(),
+    run_id_column(),
     Column("sentence", Words, nullable=False),
     Column("details", Document, nullable=False),
     PrimaryKeyConstraint("run_id"),
 )
-"""Why a run's mean fell; holds users and their lists, and goes with the evidence."""
+"""Why a run's mean fell; holds users and their lists, and is pruned with the evidence."""
 
 kept_lists = Table(
     "kept_lists",
     metadata,
-    of_run(),
+    run_id_column(),
     *closed("arm", Arm),
     Column("part", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
     PrimaryKeyConstraint("run_id", "arm", "part"),
 )
-"""Lists of all compared users as Parquet, so many users a part; `monitor.storage.list_encoding` says how they look."""
+"""Lists of all compared users as Parquet, so many users a part; see `monitor.storage.list_encoding`."""
 
 
 leases = Table(
@@ -297,6 +297,6 @@ daily = Table(
     Index(None, "built_at"),
     sqlite_with_rowid=False,
 )
-"""What the ok runs of slots of one UTC day came to together; stays when they are gone. `monitor.storage.daily_rollup` says how.
+"""The daily roll-up: the ok runs of slots of one UTC day added up, kept for longer; see `monitor.storage.daily_rollup`.
 
 ``built_at``: when the newest of these runs ended or got its labels."""
