@@ -45,6 +45,11 @@ class Watched:
     schedule: Schedule
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    @property
+    def longest_silence(self) -> timedelta:
+        """How long no run may end ok before it counts as stale."""
+        return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
+
     def close(self, timeout_s: float = -1) -> None:
         """Close the sources once no run uses them any more; with a time limit, at its end whatever uses them."""
         is_free = self.in_use.acquire(timeout=timeout_s)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model import State
-from monitor.service.daemon.job_threads import Places
+from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.threads import Places
 from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
-from monitor.service.daemon.watchdog import JumpFinder
 from monitor.settings import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world

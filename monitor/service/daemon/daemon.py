@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from monitor import __version__
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
-from monitor.ports import Clock
+from monitor.pipeline.delivery import OutboxSender
+from monitor.ports import Clock, Receiver
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     open_web_access,
@@ -29,8 +30,7 @@ from monitor.service.composition import (
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import OutageMonitor, open_in_time
-from monitor.service.daemon.outage_alert import OutageAlert
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.watchdog import Watchdog
@@ -126,13 +126,7 @@ class Daemon:
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._loops = DeliveryLoops(
-            outbox=store.outbox,
-            clock=clock,
-            publisher=publisher,
-            owner=self._runner.owner,
-            is_sure=lambda: self._role.leadership.is_sure,
-        )
+        self._loops = DeliveryLoops(sender_of=self._sender_of)
         slots = SlotChooser(runner=self._runner)
         self._scheduler = JobScheduler(
             clock,
@@ -140,9 +134,7 @@ class Daemon:
             on_overlap=slots.note_overlap,
             on_end=self._wake_watchdog,
         )
-        outage_alert = OutageAlert(
-            database=self._database, clock=clock, publisher=publisher, place=store.place, alert_after=self._alert_after
-        )
+        outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
@@ -165,6 +157,17 @@ class Daemon:
             runner=self._runner,
             renew_sources=self._renew_sources,
             renew_store=store.database.renew,
+        )
+
+    def _sender_of(self, receiver: Receiver) -> OutboxSender:
+        return OutboxSender(
+            outbox=self._store.outbox,
+            receiver=receiver,
+            clock=self._clock,
+            publisher=self._publisher,
+            owner=self._runner.owner,
+            policy=self._wiring.policy,
+            is_sure=lambda: self._role.leadership.is_sure,
         )
 
     def _wake_watchdog(self) -> None:
@@ -244,7 +247,7 @@ class Daemon:
         if self._role.leads:
             # The old loops may have dropped deliveries by the old routes since the store was reconciled.
             reconcile_logged(self._wiring, self._store, self._clock)
-            self._loops.start(self._wiring.receivers, self._wiring.policy)
+            self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:

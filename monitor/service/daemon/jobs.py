@@ -14,8 +14,7 @@ from monitor.model import LatestRun, RunResult, format_instant
 from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.outage import OutageMonitor, look_again
-from monitor.service.daemon.outage_alert import OutageAlert
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor

@@ -14,7 +14,7 @@ from monitor.export import PrometheusPublisher
 from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
-from monitor.service.daemon.loop_thread import LoopThread
+from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
