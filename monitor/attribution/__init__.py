@@ -1,11 +1,11 @@
 """Why a mean fell: the drop split exactly, who carries it, which items came and went, in one sentence. No I/O, no metric.
 
-A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to be compared
+A run does `split_distances` (per user), `average_parts` and `share_kinds` (what it keeps), and, once it has a past to compare
 with (`pool_runs`, `pool_kinds`), `explain_metric`.
 """
 
 from monitor.attribution.causes import Narrowed, find_leader, narrow, rank_causes
-from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, decompose_all, decompose_drop, decompose_leading
+from monitor.attribution.decomposition import OTHERS, MeanDrop, SegmentDrop, decompose_all, decompose_drop
 from monitor.attribution.explanation import (
     CodedExplanation,
     CurrentRun,
@@ -46,7 +46,6 @@ __all__ = [
     "compare_exposure",
     "decompose_all",
     "decompose_drop",
-    "decompose_leading",
     "describe_difference",
     "explain_metric",
     "find_leader",

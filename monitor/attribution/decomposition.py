@@ -69,11 +69,6 @@ class MeanDrop:
         return {part: math.fsum(each.parts[part] for each in self.segments) for part in Part}
 
 
-def decompose_leading(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> MeanDrop | None:
-    """The drop over the dimension that explains most of it; None when either side has no user in ``all``."""
-    return next(iter(decompose_all(now, before)), None)
-
-
 def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tuple[MeanDrop, ...]:
     """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 

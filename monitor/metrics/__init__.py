@@ -3,33 +3,11 @@
 from collections.abc import Mapping
 
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
+from monitor.metrics import extended_tau, footrule, kendall, rbo, relevance, sets, weighted_kendall
 from monitor.metrics.chance import expect_by_chance
-from monitor.metrics.extended_tau import AppendedTau, ElementWeightedTau, ExtendedTau, ExtendedTauUnscaled
-from monitor.metrics.footrule import (
-    ElementWeightedFootrule,
-    ElementWeightedFootruleNormalized,
-    Footrule,
-    FootruleNormalized,
-    GeneralizedFootrule,
-    TopkFootrule,
-    TopkFootruleNormalized,
-)
-from monitor.metrics.kendall import KendallDistance, KendallDistanceNormalized, KendallTau, TopkKendall, TopkKendallNormalized
 from monitor.metrics.metric import Metric, Need
 from monitor.metrics.names import read_name
-from monitor.metrics.rbo import Rbo, RboA, RboB, RboMax, RboMin, RboRes, RboTruncated, RboW
-from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 from monitor.metrics.scores import score_all
-from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
-from monitor.metrics.weighted_kendall import (
-    ElementWeightedKendallDistance,
-    ElementWeightedKendallDistanceNormalized,
-    GeneralizedKendallDistance,
-    PositionWeightedKendallDistance,
-    TauAp,
-    TauApSymmetric,
-    WeightedTau,
-)
 
 __all__ = [
     "DEFAULT_METRICS",
@@ -47,47 +25,47 @@ DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """What is measured where nothing is named: order and items together, the top, and membership alone."""
 
 METRICS: Mapping[str, type[Metric]] = {
-    "appended_tau": AppendedTau,
-    "average_overlap": AverageOverlap,
-    "cg": Cg,
-    "dcg": Dcg,
-    "element_weighted_footrule": ElementWeightedFootrule,
-    "element_weighted_footrule_normalized": ElementWeightedFootruleNormalized,
-    "element_weighted_kendall_distance": ElementWeightedKendallDistance,
-    "element_weighted_kendall_distance_normalized": ElementWeightedKendallDistanceNormalized,
-    "element_weighted_tau": ElementWeightedTau,
-    "extended_tau": ExtendedTau,
-    "extended_tau_unscaled": ExtendedTauUnscaled,
-    "footrule": Footrule,
-    "footrule_normalized": FootruleNormalized,
-    "generalized_footrule": GeneralizedFootrule,
-    "generalized_kendall_distance": GeneralizedKendallDistance,
-    "jaccard": Jaccard,
-    "kendall_distance": KendallDistance,
-    "kendall_distance_normalized": KendallDistanceNormalized,
-    "kendall_tau": KendallTau,
-    "map": Map,
-    "mrr": Mrr,
-    "ndcg": Ndcg,
-    "ndcg_vs_baseline": NdcgVsBaseline,
-    "overlap": Overlap,
-    "position_weighted_kendall_distance": PositionWeightedKendallDistance,
-    "rbo": Rbo,
-    "rbo_a": RboA,
-    "rbo_b": RboB,
-    "rbo_max": RboMax,
-    "rbo_min": RboMin,
-    "rbo_res": RboRes,
-    "rbo_truncated": RboTruncated,
-    "rbo_w": RboW,
-    "recall": Recall,
-    "tau_ap": TauAp,
-    "tau_ap_symmetric": TauApSymmetric,
-    "topk_footrule": TopkFootrule,
-    "topk_footrule_normalized": TopkFootruleNormalized,
-    "topk_kendall": TopkKendall,
-    "topk_kendall_normalized": TopkKendallNormalized,
-    "weighted_tau": WeightedTau,
+    "appended_tau": extended_tau.AppendedTau,
+    "average_overlap": sets.AverageOverlap,
+    "cg": relevance.Cg,
+    "dcg": relevance.Dcg,
+    "element_weighted_footrule": footrule.ElementWeightedFootrule,
+    "element_weighted_footrule_normalized": footrule.ElementWeightedFootruleNormalized,
+    "element_weighted_kendall_distance": weighted_kendall.ElementWeightedKendallDistance,
+    "element_weighted_kendall_distance_normalized": weighted_kendall.ElementWeightedKendallDistanceNormalized,
+    "element_weighted_tau": extended_tau.ElementWeightedTau,
+    "extended_tau": extended_tau.ExtendedTau,
+    "extended_tau_unscaled": extended_tau.ExtendedTauUnscaled,
+    "footrule": footrule.Footrule,
+    "footrule_normalized": footrule.FootruleNormalized,
+    "generalized_footrule": footrule.GeneralizedFootrule,
+    "generalized_kendall_distance": weighted_kendall.GeneralizedKendallDistance,
+    "jaccard": sets.Jaccard,
+    "kendall_distance": kendall.KendallDistance,
+    "kendall_distance_normalized": kendall.KendallDistanceNormalized,
+    "kendall_tau": kendall.KendallTau,
+    "map": relevance.Map,
+    "mrr": relevance.Mrr,
+    "ndcg": relevance.Ndcg,
+    "ndcg_vs_baseline": relevance.NdcgVsBaseline,
+    "overlap": sets.Overlap,
+    "position_weighted_kendall_distance": weighted_kendall.PositionWeightedKendallDistance,
+    "rbo": rbo.Rbo,
+    "rbo_a": rbo.RboA,
+    "rbo_b": rbo.RboB,
+    "rbo_max": rbo.RboMax,
+    "rbo_min": rbo.RboMin,
+    "rbo_res": rbo.RboRes,
+    "rbo_truncated": rbo.RboTruncated,
+    "rbo_w": rbo.RboW,
+    "recall": relevance.Recall,
+    "tau_ap": weighted_kendall.TauAp,
+    "tau_ap_symmetric": weighted_kendall.TauApSymmetric,
+    "topk_footrule": footrule.TopkFootrule,
+    "topk_footrule_normalized": footrule.TopkFootruleNormalized,
+    "topk_kendall": kendall.TopkKendall,
+    "topk_kendall_normalized": kendall.TopkKendallNormalized,
+    "weighted_tau": weighted_kendall.WeightedTau,
 }
 
 

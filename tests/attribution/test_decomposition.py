@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,15 +9,21 @@ from hypothesis import strategies as st
 
 from monitor.attribution import (
     OTHERS,
+    MeanDrop,
     Parts,
     average_parts,
+    decompose_all,
     decompose_drop,
-    decompose_leading,
     find_leader,
     pool_runs,
     rank_causes,
 )
 from monitor.model import Part, PartMeans
+
+
+def decompose_leading(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> MeanDrop | None:
+    """The drop over the dimension that explains most of it."""
+    return next(iter(decompose_all(now, before)), None)
 
 
 def row(segment: str, n: int, *means: float, asked: int | None = None, spread: float = 0.1) -> PartMeans:

@@ -255,7 +255,7 @@ def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gat
             {"metrics": ("rbo_min(p=0.9)",), "noise_floor": None},
             {},
             InputError,
-            "no one value on identical lists: say by --ref",
+            "no one value on identical lists: give with --ref",
         ),
         ({"metrics": ("footrule",), "noise_floor": None}, {"margin": 0.5, "reference": math.nan}, InputError, "footrule"),
     ],
