@@ -85,7 +85,7 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
         tuple(wiring.watched),
         wiring.receiver_names,
         intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
-        stale_after={name: watched.longest_silence for name, watched in wiring.watched.items()},
+        stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
     )

@@ -46,7 +46,7 @@ class Watched:
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @property
-    def longest_silence(self) -> timedelta:
+    def staleness_limit(self) -> timedelta:
         """How long no run may end ok before it counts as stale."""
         return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
 

@@ -14,7 +14,7 @@ from monitor.export import PrometheusPublisher
 from monitor.model import RunResult, format_instant
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
-from monitor.ports import Clock, Receiver, Store
+from monitor.ports import Clock, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_stored
@@ -87,7 +87,17 @@ class OneShot:
 
     def deliver(self) -> None:
         """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then."""
-        senders = [self._sender(receiver) for receiver in self.wiring.receivers]
+        senders = [
+            OutboxSender(
+                outbox=self.store.outbox,
+                receiver=receiver,
+                clock=self.clock,
+                publisher=self.publisher,
+                owner=whoami(),
+                policy=self.wiring.policy,
+            )
+            for receiver in self.wiring.receivers
+        ]
         # Under cron there is no loop that sends firing alerts again to the receivers that want that.
         troubles = [trouble for sender in senders if (trouble := _resend(sender))]
         drain(senders, budget_s=DRAIN_S)
@@ -129,16 +139,6 @@ class OneShot:
         return (
             f"{taken}: {holder.owner} (host:process) holds it until {until}; try again when it has ended, or after that time "
             "if it was killed: the slot is taken over then"
-        )
-
-    def _sender(self, receiver: Receiver) -> OutboxSender:
-        return OutboxSender(
-            outbox=self.store.outbox,
-            receiver=receiver,
-            clock=self.clock,
-            publisher=self.publisher,
-            owner=whoami(),
-            policy=self.wiring.policy,
         )
 
 
