@@ -83,7 +83,7 @@ def check_config(
         else:
             _print_preview(preview)
     if not as_json:
-        for key, note in access.notes:
+        for key, note in access.options.notes:
             print_line(f"{settings.web_config_file}: {key}: {note}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if any(preview.troubles or not preview.evidence for preview in previews):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from datetime import datetime, timedelta
 from itertools import chain, product
 from threading import Lock
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.export.families import Gauges, counter, histogram, without_created
+from monitor.export.families import Gauges, LabelValues, counter, histogram, without_created
 from monitor.export.run_metrics import FINISHED
 from monitor.export.series import PING_OUTCOMES, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
 from monitor.model import Arm, CoverageReason, DataKind, Pruned, RunResult, RunStatus
@@ -37,7 +37,10 @@ _FROM_ZERO: Mapping[str, tuple[Iterable[str], ...]] = {
 """Series that exist from 0, by the values of their labels behind the owner's name."""
 
 
-class DaemonMetrics(Collector):
+_BUILDERS: Mapping[Kind, Callable[[str], Counter | Histogram]] = {Kind.COUNTER: counter, Kind.HISTOGRAM: histogram}
+
+
+class DaemonMetrics:
     """What the daemon counts about itself. Safe to share between threads.
 
     Until ``know`` is first called every name is known; after that only those given, and others are not counted.
@@ -45,126 +48,104 @@ class DaemonMetrics(Collector):
 
     def __init__(self) -> None:
         self._lock = Lock()
-        counted = {name: one.kind for name, one in SERIES.items() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
-        del counted["collector_errors_total"]  # counted where pages are made
-        self._counters: dict[str, Counter] = {name: counter(name) for name, kind in counted.items() if kind is Kind.COUNTER}
-        self._histograms: dict[str, Histogram] = {
-            name: histogram(name) for name, kind in counted.items() if kind is Kind.HISTOGRAM
-        }
+        built = {name: _BUILDERS[one.kind](name) for name, one in SERIES.items() if one.kind in _BUILDERS}
+        del built["collector_errors_total"]  # counted where pages are made
+        self._counted, self._gauges = built, Gauges()
         self._known: dict[str, frozenset[str]] = {}
-        self._intervals: Mapping[str, timedelta] = {}
-        self._stale_after: Mapping[str, timedelta] = {}
         self._outbox: Mapping[str, Mapping[str, float]] = {}
-        self._reload: tuple[bool, datetime | None] | None = None
         self._leadership: Callable[[], tuple[bool, int | None]] | None = None
-        self._is_up: bool | None = None
-        self._used_bytes: Mapping[DataKind, int] = {}
-        self._pruned_at: datetime | None = None
-        for name, values in _FROM_ZERO.items():
-            if _owner(name) is None:
-                self._start_at_zero(name, values)
+        self._start_at_zero(None)
 
     def know(
-        self,
-        intervals: Mapping[str, timedelta],
-        stale_after: Mapping[str, timedelta],
-        *,
-        comparisons: Sequence[str],
-        receivers: Sequence[str],
-        pings: Sequence[str],
+        self, names: Mapping[str, Sequence[str]], intervals: Mapping[str, timedelta], stale_after: Mapping[str, timedelta]
     ) -> None:
-        """Make these the known names: new ones start at 0, names that are gone vanish with their counts."""
+        """Make these the known names of comparisons, receivers and pings, by the label that holds them.
+
+        New ones start at 0, names that are gone vanish with their counts.
+        """
         with self._lock:
-            self._intervals, self._stale_after = dict(intervals), dict(stale_after)
-            for owner, names in zip(_OWNERS, (comparisons, receivers, pings), strict=True):
-                self._forget(owner, self._known.get(owner, frozenset()) - frozenset(names))
-                self._known[owner] = frozenset(names)
-                for name, values in _FROM_ZERO.items():
-                    if _owner(name) == owner:
-                        self._start_at_zero(name, (names, *values))
+            self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
+            self._gauges.replace("stale_after_seconds", _seconds(stale_after))
+            for owner in _OWNERS:
+                self._forget(owner, self._known.get(owner, frozenset()) - frozenset(names[owner]))
+                self._known[owner] = frozenset(names[owner])
+                self._start_at_zero(owner, names[owner])
 
     def _forget(self, owner: str, gone: Iterable[str]) -> None:
-        for name, metric in self._counted.items():
+        for name, each in product([name for name in self._counted if _owner(name) == owner], gone):
+            self._counted[name].remove_by_labels({owner: each})
+
+    def _start_at_zero(self, owner: str | None, *names: Iterable[str]) -> None:
+        for name, values in _FROM_ZERO.items():
             if _owner(name) == owner:
-                for each in gone:
-                    metric.remove_by_labels({owner: each})
+                for labels in product(*names, *values):
+                    self._counted[name].labels(*labels)
 
-    def _start_at_zero(self, name: str, values: Iterable[Iterable[str]]) -> None:
-        for labels in product(*values):
-            self._counted[name].labels(*labels)
-
-    @property
-    def _counted(self) -> Mapping[str, Counter | Histogram]:
-        return {**self._counters, **self._histograms}
-
-    def _count(self, name: str, *labels: str, by: float = 1) -> None:
+    def _add(self, name: str, *labels: str, value: float = 1) -> None:
+        """Count or observe; times not below 0, since the wall clock may have turned them around."""
         with self._lock:
-            if self._is_known(name, labels):
-                metric = self._counters[name]
-                (metric.labels(*labels) if labels else metric).inc(by)
-
-    def _observe(self, name: str, *labels: str, seconds: float) -> None:
-        """Observe a time, which the wall clock may have turned around."""
-        with self._lock:
-            if self._is_known(name, labels):
-                self._histograms[name].labels(*labels).observe(max(0.0, seconds))
-
-    def _is_known(self, name: str, labels: Sequence[str]) -> bool:
-        known = self._known.get(_owner(name) or "")
-        return known is None or labels[0] in known
+            known = self._known.get(_owner(name) or "")
+            if known is not None and labels[0] not in known:
+                return
+            metric = self._counted[name]
+            one = metric.labels(*labels) if labels else metric
+            if isinstance(one, Counter):
+                one.inc(value)
+            else:
+                one.observe(max(0.0, value))
 
     def run_finished(self, result: RunResult) -> None:
         """See ``Publisher.run_finished``."""
         claim, comparison, took = result.claim, result.claim.comparison, result.pull_seconds
-        self._count("runs_total", comparison, result.status)
-        self._observe("run_duration_seconds", comparison, seconds=(result.finished_at - claim.started_at).total_seconds())
-        self._observe("schedule_lag_seconds", comparison, seconds=(claim.started_at - claim.slot).total_seconds())
+        self._add("runs_total", comparison, result.status)
+        self._add("run_duration_seconds", comparison, value=(result.finished_at - claim.started_at).total_seconds())
+        self._add("schedule_lag_seconds", comparison, value=(claim.started_at - claim.slot).total_seconds())
         for stage, seconds in result.stage_seconds.items():
-            self._observe("stage_duration_seconds", comparison, stage, seconds=seconds)
+            self._add("stage_duration_seconds", comparison, stage, value=seconds)
         for arm, seconds in took.items():
-            self._observe("pull_duration_seconds", comparison, arm, seconds=seconds)
+            self._add("pull_duration_seconds", comparison, arm, value=seconds)
         if len(took) == len(Arm):
-            self._observe("arm_gap_seconds", comparison, seconds=max(took.values()) - min(took.values()))
+            self._add("arm_gap_seconds", comparison, value=max(took.values()) - min(took.values()))
         for (arm, reason), users in (result.coverage.all.reasons if result.coverage else {}).items():
-            self._count("source_errors_total", comparison, arm, reason, by=users)
+            self._add("source_errors_total", comparison, arm, reason, value=users)
 
     def run_abandoned(self, comparison: str) -> None:
         """See ``Publisher.run_abandoned``."""
-        self._count("runs_total", comparison, RunStatus.ABANDONED)
+        self._add("runs_total", comparison, RunStatus.ABANDONED)
 
     def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
         """See ``Publisher.slots_skipped``."""
-        self._count("slots_skipped_total", comparison, reason, by=max(0, count))
+        self._add("slots_skipped_total", comparison, reason, value=max(0, count))
 
     def notified(self, receiver: str, outcome: str) -> None:
         """See ``Publisher.notified``."""
-        self._count("notifications_total", receiver, outcome)
+        self._add("notifications_total", receiver, outcome)
 
     def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
         """See ``Publisher.delivery_failed``."""
-        self._count("delivery_errors_total", receiver, trouble)
+        self._add("delivery_errors_total", receiver, trouble)
 
     def pinged(self, ping: str, outcome: str) -> None:
         """Count what became of a dead-man ping: ``sent``, ``failed`` or ``dropped``."""
-        self._count("pings_total", ping, outcome)
+        self._add("pings_total", ping, outcome)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """See ``Publisher.database_failed``."""
-        self._count("database_errors_total", trouble)
+        self._add("database_errors_total", trouble)
 
     def clock_jumped(self) -> None:
         """See ``Publisher.clock_jumped``."""
-        self._count("clock_jumps_total")
+        self._add("clock_jumps_total")
 
     def restarted(self, part: str) -> None:
         """See ``Publisher.restarted``."""
-        self._count("watchdog_restarts_total", part)
+        self._add("watchdog_restarts_total", part)
 
     def pruned(self, pruned: Pruned, *, at: datetime) -> None:
         """See ``Publisher.pruned``."""
         for kind, count in pruned.by_kind.items():
-            self._count("pruned_rows_total", kind, by=count)
-        self._pruned_at = at
+            self._add("pruned_rows_total", kind, value=count)
+        self._set("prune_last_success_timestamp_seconds", at.timestamp())
 
     def outbox(
         self,
@@ -182,17 +163,22 @@ class DaemonMetrics(Collector):
 
     def database(self, *, is_up: bool) -> None:
         """See ``Publisher.database``."""
-        self._is_up = is_up
+        self._set("database_up", is_up)
 
     def database_sizes(self, used_bytes: Mapping[DataKind, int]) -> None:
         """See ``Publisher.database_sizes``."""
-        self._used_bytes = dict(used_bytes)
+        with self._lock:
+            self._gauges.replace("database_size_bytes", {(kind.value,): used for kind, used in used_bytes.items()})
 
     def reloaded(self, *, ok: bool, at: datetime) -> None:
         """See ``Publisher.reloaded``; the time moves only when it went well."""
+        self._set("config_last_reload_successful", ok)
+        if ok:
+            self._set("config_last_reload_success_timestamp_seconds", at.timestamp())
+
+    def _set(self, name: str, value: float) -> None:
         with self._lock:
-            before = self._reload[1] if self._reload else None
-            self._reload = (ok, at if ok else before)
+            self._gauges.set(name, (), value)
 
     def collect(self) -> Iterator[Metric]:
         """The families as they stand now."""
@@ -203,30 +189,22 @@ class DaemonMetrics(Collector):
 
     def gauges(self) -> Gauges:
         """What is shown and not counted."""
-        gauges = Gauges()
-        gauges.set("database_up", (), self._is_up)
-        for comparison, interval in self._intervals.items():
-            gauges.set("schedule_interval_seconds", (comparison,), interval.total_seconds())
-        for comparison, wait in self._stale_after.items():
-            gauges.set("stale_after_seconds", (comparison,), wait.total_seconds())
+        with self._lock:
+            gauges = deepcopy(self._gauges)
         for receiver in sorted({*chain(*self._outbox.values()), *self._known.get("receiver", ())}):
             for name in ("pending", "held", "given_up", "oldest_age_seconds"):
                 gauges.set(f"outbox_{name}", (receiver,), self._outbox.get(name, {}).get(receiver, 0.0))
-        if self._pruned_at is not None:
-            gauges.set("prune_last_success_timestamp_seconds", (), self._pruned_at.timestamp())
-        if self._reload is not None:
-            ok, at = self._reload
-            gauges.set("config_last_reload_successful", (), ok)
-            gauges.set("config_last_reload_success_timestamp_seconds", (), at.timestamp() if at else None)
-        is_leader = True
         if self._leadership is not None:
             is_leader, epoch = self._leadership()
             gauges.set("leader", (), is_leader)
             gauges.set("lease_epoch", (), epoch)
-        if is_leader:  # a former leader would go on showing old sizes
-            for kind, used in self._used_bytes.items():
-                gauges.set("database_size_bytes", (kind.value,), used)
+            if not is_leader:  # a former leader would go on showing old sizes
+                gauges.replace("database_size_bytes", {})
         return gauges
+
+
+def _seconds(times: Mapping[str, timedelta]) -> dict[LabelValues, float]:
+    return {(name,): time.total_seconds() for name, time in times.items()}
 
 
 def _owner(name: str) -> str | None:

@@ -41,6 +41,10 @@ class Gauges:
         if value is not None:
             self._samples.setdefault(name, {})[labels] = float(value)
 
+    def replace(self, name: str, samples: Mapping[LabelValues, float]) -> None:
+        """Make these the samples of the series, in place of those it had."""
+        self._samples[name] = dict(samples)
+
     def distribute(self, name: str, labels: LabelValues, distribution: Distribution) -> None:
         """Set one gauge histogram of the series with that name."""
         self._distributions.setdefault(name, {})[labels] = distribution

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
@@ -45,42 +44,6 @@ CONFIRMED = frozenset(
 """Full names of the series that show the state in the database."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Confirmation:
-    """Whether what was read last may still pass for the present. ``monotonic``: seconds that only grow."""
-
-    monotonic: Callable[[], float]
-    _doubted_at_s: float | None = None
-
-    def confirm(self) -> None:
-        """It was just read."""
-        self._doubted_at_s = None
-
-    def doubt(self) -> None:
-        """The database failed; only what is read after it counts again."""
-        if self._doubted_at_s is None:
-            self._doubted_at_s = self.monotonic()
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether it has been in doubt for `SHOWN_UNCONFIRMED_S`."""
-        doubted_at_s = self._doubted_at_s
-        return doubted_at_s is not None and self.monotonic() - doubted_at_s >= SHOWN_UNCONFIRMED_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConfirmedCollector(Collector):
-    """The families of another collector, without those that the database does not confirm any more."""
-
-    inner: Collector
-    confirmation: Confirmation
-
-    def collect(self) -> Iterator[Metric]:
-        """The families that may be shown now."""
-        is_lost = self.confirmation.is_lost
-        return (family for family in self.inner.collect() if not (is_lost and family.name in CONFIRMED))
-
-
 def render_registry(registry: CollectorRegistry, accept: str, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
     """The page and its headers. An Accept header that makes no sense gets the plain text format."""
     try:
@@ -103,36 +66,23 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-class _Snapshot(Collector):
-    """Families made when they were published, swapped whole: a scrape sees one publication, never parts of two."""
+class _Page(Collector):
+    """Parts, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
 
-    def __init__(self, version: str) -> None:
-        build = SERIES["build_info"]
-        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=build_labels(version))
-        self.families: tuple[Metric, ...] = ()
-
-    def collect(self) -> Iterator[Metric]:
-        yield self._build
-        yield from self.families
-
-
-class _IsolatedCollectors(Collector):
-    """Collectors, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
-
-    def __init__(self, collectors: Mapping[str, Collector], errors: Counter) -> None:
-        self._collectors, self._errors = collectors, errors
+    def __init__(self, parts: Mapping[str, Callable[[], Iterable[Metric]]]) -> None:
+        self._parts, self._errors = parts, counter("collector_errors_total")
         self._failing: frozenset[str] = frozenset()
-        for name in collectors:
-            errors.labels(name)
+        for name in parts:
+            self._errors.labels(name)
 
     def describe(self) -> Iterator[Metric]:
         return iter(())  # asked at registration, to look for names taken twice; nothing else is registered here
 
     def collect(self) -> Iterator[Metric]:
         failing = set()
-        for name, collector in self._collectors.items():
+        for name, part in self._parts.items():
             try:
-                families = list(collector.collect())
+                families = list(part())
             except Exception:
                 failing.add(name)
                 self._errors.labels(name).inc()
@@ -141,8 +91,7 @@ class _IsolatedCollectors(Collector):
             else:
                 yield from families
         self._failing = frozenset(failing)
-        for family in self._errors.collect():
-            yield without_created(family)
+        yield from map(without_created, self._errors.collect())
 
 
 class PrometheusPublisher(DaemonMetrics):
@@ -155,17 +104,19 @@ class PrometheusPublisher(DaemonMetrics):
     def __init__(self, *, version: str, clock: Clock | None = None) -> None:
         super().__init__()
         self._clock = clock
-        self._confirmation = Confirmation(monotonic=clock.monotonic if clock else lambda: 0.0)
-        self._registry = CollectorRegistry()
-        self._snapshot = _Snapshot(version)
+        self._monotonic = clock.monotonic if clock else lambda: 0.0
+        self._doubted_at_s: float | None = None
+        build = SERIES["build_info"]
+        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=build_labels(version))
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._latest: tuple[LatestRun, ...] = ()
+        self._families: tuple[Metric, ...] = ()  # swapped whole: a scrape sees one publication, never parts of two
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        own = (ConfirmedCollector(inner=each, confirmation=self._confirmation) for each in (self._snapshot, self))
-        collectors = dict(zip(COLLECTORS, (*own, *of_process), strict=True))
-        self._registry.register(_IsolatedCollectors(collectors, counter("collector_errors_total")))
+        own = (lambda: self._confirmed((self._build, *self._families)), lambda: self._confirmed(self.collect()))
+        self._registry = CollectorRegistry()
+        self._registry.register(_Page(dict(zip(COLLECTORS, (*own, *(each.collect for each in of_process)), strict=True))))
 
     def watch(
         self,
@@ -185,23 +136,31 @@ class PrometheusPublisher(DaemonMetrics):
         """
         now = self._clock.now() if self._clock else None
         self._since, self._most = {name: self._since.get(name, now) for name in comparisons}, max_series
-        self.know(intervals or {}, stale_after or {}, comparisons=comparisons, receivers=receivers, pings=pings)
+        names = {"comparison": comparisons, "receiver": receivers, "ping": pings}
+        self.know(names, intervals or {}, stale_after or {})
         self._show([one for one in self._latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``. What is published was just read: it passes for the present again."""
         self._show(latest)
-        self._confirmation.confirm()
+        self._doubted_at_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
         self._latest = tuple(latest)
-        self._snapshot.families = run_families(latest, known=self._since, most=self._most)
+        self._families = run_families(latest, known=self._since, most=self._most)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """See ``Publisher.database_failed``. Everything but a conflict among writers puts what was read before in doubt."""
-        if trouble is not DatabaseTrouble.CONFLICT:
-            self._confirmation.doubt()
+        if trouble is not DatabaseTrouble.CONFLICT and self._doubted_at_s is None:
+            self._doubted_at_s = self._monotonic()
         super().database_failed(trouble)
+
+    def _confirmed(self, families: Iterable[Metric]) -> Iterable[Metric]:
+        """Those of the families that the database confirms, or did until `SHOWN_UNCONFIRMED_S` ago."""
+        doubted_at_s = self._doubted_at_s
+        if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S:
+            return families
+        return [family for family in families if family.name not in CONFIRMED]
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and the response's headers."""
@@ -209,4 +168,4 @@ class PrometheusPublisher(DaemonMetrics):
 
     def final(self) -> tuple[Metric, ...]:
         """What a process leaves behind when it ends: see `monitor.export.batch_export`."""
-        return final_families((*self._snapshot.collect(), *self.gauges().families()))
+        return final_families((self._build, *self._families, *self.gauges().families()))

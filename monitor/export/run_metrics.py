@@ -15,7 +15,6 @@ from monitor.export.families import Distribution, Gauges, LabelValues
 from monitor.export.series import SERIES
 from monitor.model import (
     ALL,
-    AlertState,
     Arm,
     ArmScore,
     Coverage,
@@ -112,8 +111,7 @@ def run_families(
             _add_summaries(gauges, one.run.comparison, one.summaries)
             _add_chance(gauges, one.run, one.summaries)
             _add_arms(gauges, one.run.comparison, one.arm_scores)
-            _add_expectations(gauges, one)
-        _add_alerts(gauges, one.states, is_ok=is_ok)
+        _add_alerts(gauges, one, is_ok=is_ok)
     left_out = {} if most is None else cut_segments(gauges, most)
     for comparison in {*known, *(one.run.comparison for one in latest)}:
         gauges.set("series_cut", (comparison,), left_out.get(comparison, 0))
@@ -212,8 +210,9 @@ def _add_arms(gauges: Gauges, comparison: str, scores: Iterable[ArmScore]) -> No
         gauges.set("arm_metric", (comparison, score.segment, score.arm.value, score.metric), score.value)
 
 
-def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) -> None:
-    for state in states:
+def _add_alerts(gauges: Gauges, latest: LatestRun, *, is_ok: bool) -> None:
+    expectations = {(each.alert, each.segment): each for each in latest.expectations} if is_ok else {}
+    for state in latest.states:
         key = (state.comparison, state.alert, state.segment, state.severity.value)
         gauges.set("alert_state", key, _STATES[state.state])
         gauges.set("alert_threshold", key, state.threshold)
@@ -221,15 +220,8 @@ def _add_alerts(gauges: Gauges, states: Iterable[AlertState], *, is_ok: bool) ->
         if is_ok and state.value is not None:
             gauges.set("alert_value", key, state.value)
             gauges.set("alert_users", key, state.users)
-
-
-def _add_expectations(gauges: Gauges, latest: LatestRun) -> None:
-    by_alert = {(each.alert, each.segment): each for each in latest.expectations}
-    for state in latest.states:
-        found = by_alert.get((state.alert, state.segment))
-        if found is None:
+        if (found := expectations.get((state.alert, state.segment))) is None:
             continue
-        key = (state.comparison, state.alert, state.segment, state.severity.value)
         gauges.set("alert_expected", key, found.expected)
         if found.limit is not None and found.opposite is not None:
             gauges.set("alert_normal_lower", key, min(found.limit, found.opposite))

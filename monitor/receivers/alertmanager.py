@@ -19,7 +19,7 @@ from pydantic import AfterValidator, Field, SecretStr, model_validator
 from monitor.model import Message, Transition, Treatment, format_instant
 from monitor.options import Duration, LabelName, Options
 from monitor.receivers.fields import CaFile, HeaderSecret, ReceiverEntry, ReceiverName, Url
-from monitor.receivers.http_client import HttpClient, require_accepted
+from monitor.receivers.http_client import HttpReceiver, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels
 from monitor.receivers.message.safe_text import comparison_url
 
@@ -92,11 +92,6 @@ class AlertmanagerOptions(ReceiverEntry):
         base = self.name or self.kind
         return (base,) if len(self.urls) == 1 else tuple(f"{base}-{number}" for number in range(len(self.urls)))
 
-    @property
-    def treatment(self) -> Treatment:
-        """Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself."""
-        return Treatment(resend_every_s=self.resend_every.total_seconds(), is_ungrouped=True)
-
     def open(self, external_url: str) -> tuple[Alertmanager, ...]:
         """One receiver for each peer."""
         named = zip(self.urls, self.receiver_names, strict=True)
@@ -128,14 +123,14 @@ _BATCH = 250
 """So that a thousand alerts are sent well within a lease."""
 
 
-class Alertmanager:
+class Alertmanager(HttpReceiver):
     """One peer."""
 
     def __init__(self, url: str, name: str, options: AlertmanagerOptions, *, external_url: str) -> None:
-        self.name, self.treatment = name, options.treatment
+        # Alertmanager forgets what is not sent again, and groups, inhibits and repeats by itself.
+        treatment = Treatment(resend_every_s=options.resend_every.total_seconds(), is_ungrouped=True)
+        super().__init__(url.rstrip("/") + PATH, options, treatment=treatment, ca_file=options.ca_file, name=name)
         self._options, self._external_url = options, external_url
-        timeout_s = options.timeout.total_seconds()
-        self._client = HttpClient(url.rstrip("/") + PATH, who=name, timeout_s=timeout_s, ca_file=options.ca_file)
         self._headers = {"Content-Type": "application/json", **_credentials(options)}
 
     def send(self, message: Message, *, now: datetime) -> None:
@@ -149,10 +144,6 @@ class Alertmanager:
         for start in range(0, len(alerts), _BATCH):
             answer = self._client.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
             require_accepted(answer, who=self._client.who, now=now)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
 
 def _repeated(message: Message) -> tuple[Transition, ...]:

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.deadline import Deadline
 from monitor.errors import ConfigError, DeliveryError
-from monitor.model import Message, MessageStatus, Treatment
+from monitor.model import Message, MessageStatus
 from monitor.receivers.fields import ReceiverEntry, RepeatEvery, Timeout, repeated
 from monitor.receivers.message import content_of
 from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
@@ -112,11 +112,6 @@ class AppriseOptions(ReceiverEntry):
     timeout: Timeout = Field(timedelta(seconds=20), description="How long all of them together may take for one message.")
     repeat_every: RepeatEvery = timedelta(hours=24)
 
-    @property
-    def treatment(self) -> Treatment:
-        """Messages of incidents, and repetitions as configured."""
-        return repeated(self.repeat_every)
-
     def open(self, external_url: str) -> tuple[AppriseReceiver]:
         """One receiver."""
         return (AppriseReceiver(self, external_url=external_url),)
@@ -131,7 +126,7 @@ class AppriseReceiver:
 
     def __init__(self, options: AppriseOptions, *, external_url: str) -> None:
         self._external_url, self._timeout_s = external_url, options.timeout.total_seconds()
-        (self.name,), self.treatment = options.receiver_names, options.treatment
+        (self.name,), self.treatment = options.receiver_names, repeated(options.repeat_every)
         self._services = {name: open_service(name, url.get_secret_value()) for name, url in options.urls.items()}
         self._delivered = DeliveredRecipients()
 

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity, Treatment
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, repeated
+from monitor.model import Message, MessageStatus, Severity
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, of_secret, repeated
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
 from monitor.receivers.message.plain_text import STATUS_WORDS, plain_text
@@ -48,12 +48,10 @@ def _check_differ(addresses: tuple[str, ...]) -> tuple[str, ...]:
     return addresses
 
 
-def _check_password(secret: SecretStr) -> SecretStr:
-    text = secret.get_secret_value()
+def _check_password(text: str) -> None:
     if not text or not (text.isascii() and text.isprintable()):
         msg = "must be printable ASCII text on one line"
         raise ValueError(msg)
-    return secret
 
 
 class EmailOptions(ReceiverEntry):
@@ -68,7 +66,7 @@ class EmailOptions(ReceiverEntry):
         description="`starttls`: never without it; `implicit`: TLS from the first byte; `none`: readable on the way.",
     )
     username: str | None = Field(None, pattern=r"^[ -~]+$", description="Name to log in with; needs `password` and TLS.")
-    password: Annotated[SecretStr, AfterValidator(_check_password)] | None = Field(None, description="Password to log in with.")
+    password: Annotated[SecretStr, of_secret(_check_password)] | None = Field(None, description="Password to log in with.")
     sender: MailAddress = Field(description="Address that the mail comes from.", examples=["rankwatch@example.com"])
     to: Annotated[tuple[MailAddress, ...], AfterValidator(_check_differ)] = Field(
         min_length=1, max_length=50, description="Addresses that it goes to.", json_schema_extra={"uniqueItems": True}
@@ -87,11 +85,6 @@ class EmailOptions(ReceiverEntry):
             raise ValueError(msg)
         return self
 
-    @property
-    def treatment(self) -> Treatment:
-        """Messages of incidents, and repetitions as configured."""
-        return repeated(self.repeat_every)
-
     def open(self, external_url: str) -> tuple[Email]:
         """One receiver. ConfigError when ``ca_file`` cannot be read."""
         return (Email(self, external_url=external_url),)
@@ -106,20 +99,20 @@ class Email:
     """One mail server, and the addresses that it delivers to."""
 
     def __init__(self, options: EmailOptions, *, external_url: str) -> None:
-        from monitor.receivers.smtp import MailServerAddress, SmtpClient, trust_context  # noqa: PLC0415 - slow to import
+        from monitor.receivers.smtp import SmtpClient, trust_context  # noqa: PLC0415 - slow to import
 
         self._options, self._external_url = options, external_url
-        (self.name,), self.treatment = options.receiver_names, options.treatment
-        given = (options.username, options.password)
-        server = MailServerAddress(
+        (self.name,), self.treatment = options.receiver_names, repeated(options.repeat_every)
+        user, password = options.username, options.password
+        self._client = SmtpClient(
             host=options.host,
             port=options.port_in_use,
             tls=options.tls,
             context=trust_context(options.ca_file),
-            login=(given[0], given[1].get_secret_value()) if given[0] is not None and given[1] is not None else None,
+            login=None if user is None or password is None else (user, password.get_secret_value()),
+            who=f"{self.name} at {options.host}:{options.port_in_use}",
+            timeout_s=options.timeout.total_seconds(),
         )
-        who = f"{self.name} at {options.host}:{options.port_in_use}"
-        self._client = SmtpClient(server=server, who=who, timeout_s=options.timeout.total_seconds())
         self._delivered = DeliveredRecipients()
 
     def send(self, message: Message, *, now: datetime) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import Annotated, ClassVar
 from urllib.parse import urlsplit
@@ -36,16 +36,14 @@ def check_url(text: str) -> str:
     return text
 
 
-def check_secret_url(secret: SecretStr) -> SecretStr:
-    """Accept what `check_url` accepts."""
-    check_url(secret.get_secret_value())
-    return secret
+def of_secret(check: Callable[[str], object]) -> AfterValidator:
+    """The check of a text, for a secret."""
 
+    def check_secret(secret: SecretStr) -> SecretStr:
+        check(secret.get_secret_value())
+        return secret
 
-def check_header_value(secret: SecretStr) -> SecretStr:
-    """Accept what can stand in a header."""
-    require_header_text(secret.get_secret_value())
-    return secret
+    return AfterValidator(check_secret)
 
 
 def check_headers(headers: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
@@ -76,8 +74,8 @@ def _at_most(value: timedelta) -> timedelta:
 ReceiverName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 """A metric label and a key of the outbox."""
 Url = Annotated[str, AfterValidator(check_url)]
-SecretUrl = Annotated[SecretStr, AfterValidator(check_secret_url)]
-HeaderSecret = Annotated[SecretStr, AfterValidator(check_header_value)]
+SecretUrl = Annotated[SecretStr, of_secret(check_url)]
+HeaderSecret = Annotated[SecretStr, of_secret(require_header_text)]
 Timeout = Annotated[Duration, AfterValidator(_at_most)]
 """How long one request may take from first to last byte."""
 CaFile = Annotated[ConfigPath | None, Field(description="PEM file of the authorities to trust instead of the usual ones.")]
@@ -99,11 +97,6 @@ class ReceiverEntry(Options, ABC):
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
         return (self.name or self.kind,)
-
-    @property
-    @abstractmethod
-    def treatment(self) -> Treatment:
-        """How its receivers want to be treated."""
 
     @abstractmethod
     def open(self, external_url: str) -> Sequence[Receiver]:

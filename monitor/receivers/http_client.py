@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DeliveryError
+from monitor.model import Treatment
+from monitor.receivers.fields import ReceiverEntry
 from monitor.redaction import origin
 
 if TYPE_CHECKING:
@@ -72,20 +74,18 @@ class _Exchange:
 
 
 class HttpClient:
-    """Posts to one URL under the name ``who``. Keeps connections alive; may be used from several threads."""
+    """Posts to one URL under the name ``who``. Keeps connections alive; may be used from several threads.
+
+    ``self.who`` is name and origin, for messages; no path, query or credentials.
+    """
 
     def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
-        from monitor.receivers import http_transport  # noqa: PLC0415 - requests is imported where something is posted
+        from monitor.receivers import http_transport  # noqa: PLC0415 - urllib3 is imported where something is posted
 
         self._http = http_transport
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
-        self._who = f"{who} at {origin(url)}"
+        self.who = f"{who} at {origin(url)}"
         self._idle: list[Transport] = []
-
-    @property
-    def who(self) -> str:
-        """Name and origin, for messages; no path, query or credentials."""
-        return self._who
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpAnswer:
         """Send, and wait for status and headers, and for the body if it comes in time.
@@ -120,20 +120,33 @@ class HttpClient:
                 self._idle.append(transport)
             return answer
         # Raised out here so that no traceback chains to the vendor's error, whose text holds the URL.
-        msg = f"{self._who} {reason}"
+        msg = f"{self.who} {reason}"
         raise DeliveryError(msg, permanent=False, may_be_known=body.is_sent)
 
     def _exchange(self, exchange: _Exchange, method: str, headers: Mapping[str, str]) -> HttpAnswer:
         """In a thread of its own: what is given up ends here when its connection is cut."""
         body = None
         try:
-            request = self._http.prepare(method, self._url, headers, exchange.body)
-            response = exchange.transport.send(request, timeout=exchange.deadline)
-            exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
-            body = self._http.read_answer(response.raw, exchange.deadline)
+            response = exchange.transport.send(method, headers, exchange.body, exchange.deadline)
+            exchange.answer = HttpAnswer(status=response.status, headers=response.headers)
+            body = self._http.read_answer(response, exchange.deadline)
         finally:
             exchange.transport.finish(keep=body is not None)
         return replace(exchange.answer, body=body)
+
+
+class HttpReceiver:
+    """What receivers over HTTP share: name, treatment and a client of their own."""
+
+    def __init__(
+        self, url: str, entry: ReceiverEntry, *, treatment: Treatment, ca_file: str | None, name: str | None = None
+    ) -> None:
+        self.name, self.treatment = name or entry.receiver_names[0], treatment
+        self._client = HttpClient(url, who=self.name, timeout_s=entry.timeout.total_seconds(), ca_file=ca_file)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
 
 
 def require_accepted(

@@ -14,20 +14,19 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity, Treatment, format_instant
-from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, repeated
-from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
+from monitor.model import Message, MessageStatus, Severity, format_instant
+from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 _KEY = re.compile(r"[0-9A-Za-z]{32}")
 
 
-def _check_key(secret: SecretStr) -> SecretStr:
-    if not _KEY.fullmatch(secret.get_secret_value()):
+def _check_key(text: str) -> None:
+    if not _KEY.fullmatch(text):
         msg = "must be the integration key of an Events API v2 integration: 32 letters and digits"
         raise ValueError(msg)
-    return secret
 
 
 def _check_place(url: str) -> str:
@@ -42,7 +41,7 @@ class PagerDutyOptions(ReceiverEntry):
 
     kind: ClassVar[str] = "pagerduty"
 
-    routing_key: Annotated[SecretStr, AfterValidator(_check_key)] = Field(
+    routing_key: Annotated[SecretStr, of_secret(_check_key)] = Field(
         description="Integration key of the service's Events API v2 integration."
     )
     url: Annotated[Url, AfterValidator(_check_place)] = Field(
@@ -51,11 +50,6 @@ class PagerDutyOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None  # PagerDuty escalates by itself
-
-    @property
-    def treatment(self) -> Treatment:
-        """Messages of incidents, and repetitions as configured."""
-        return repeated(self.repeat_every)
 
     def open(self, external_url: str) -> tuple[PagerDuty]:
         """One receiver."""
@@ -131,14 +125,13 @@ _LONGEST_WORD = 24
 _WORD = re.compile(r"[0-9A-Za-z]{6,}")
 
 
-class PagerDuty:
+class PagerDuty(HttpReceiver):
     """One service of PagerDuty."""
 
     def __init__(self, options: PagerDutyOptions, *, external_url: str) -> None:
+        url, treatment = f"{options.url.rstrip('/')}/v2/enqueue", repeated(options.repeat_every)
+        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
-        (self.name,), self.treatment = options.receiver_names, options.treatment
-        url, timeout_s = f"{options.url.rstrip('/')}/v2/enqueue", options.timeout.total_seconds()
-        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Trigger, acknowledge or resolve the incident's alert. DeliveryError when it did not confirm that."""
@@ -148,10 +141,6 @@ class PagerDuty:
         answer = self._client.post(body, {"Content-Type": "application/json"})
         require_accepted(answer, who=self._client.who, now=now, reason=_reason(answer, key), is_bounded=True)
         _require_success(answer, self._client.who, key)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:

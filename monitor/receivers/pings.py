@@ -14,10 +14,9 @@ import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 from pydantic import Field
@@ -58,15 +57,6 @@ _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ping:
-    """One request: what is put behind the URL's path, the run's UUID, and the body."""
-
-    suffix: str
-    rid: uuid.UUID
-    body: str = ""
-
-
 def _ignore_outcome(_name: str, _outcome: str) -> None:
     """The default: outcomes of pings are not counted."""
 
@@ -86,7 +76,7 @@ class RunPings:
         on_outcome: Callable[[str, str], None] = _ignore_outcome,
     ) -> None:
         self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
-        self._waiting: deque[Ping] = deque(maxlen=_WAITING)
+        self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
         self._changed = threading.Condition()
         self._is_closing = False
         self._closed = threading.Event()
@@ -99,10 +89,7 @@ class RunPings:
 
     def run_finished(self, claim: Claim, failure: str | None) -> None:
         """Ping the URL itself, or ``/fail`` with the reason."""
-        if failure is None:
-            self._add(claim, "")
-        else:
-            self._add(claim, "/fail", clean(failure, _LONGEST_REASON))
+        self._add(claim, "" if failure is None else "/fail", clean(failure or "", _LONGEST_REASON))
 
     def close(self, timeout_s: float) -> None:
         """Send what waits, for so long at most; what comes later is not sent."""
@@ -123,7 +110,7 @@ class RunPings:
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
                 self._on_outcome(self._options.name, "dropped")
-            self._waiting.append(Ping(suffix=suffix, rid=run_uuid(claim), body=body))
+            self._waiting.append((ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"ping-{self._options.name}", daemon=True)
@@ -132,22 +119,22 @@ class RunPings:
     def _work(self) -> None:
         while (ping := self._next()) is not None:
             try:
-                self._send(ping)
+                self._send(*ping)
             except Exception:
                 log.exception("ping not sent; the next ones will be", ping=self._options.name)
                 self._on_outcome(self._options.name, "failed")
 
-    def _next(self) -> Ping | None:
-        """The oldest that waits; None once it is over."""
+    def _next(self) -> tuple[str, str] | None:
+        """URL and body of the oldest that waits; None once it is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._is_closing)
             return self._waiting.popleft() if self._waiting and not self._closed.is_set() else None
 
-    def _send(self, ping: Ping) -> None:
+    def _send(self, url: str, body: str) -> None:
         """Try until it is taken, refused for good, or the rests are used up; then log why not."""
         for rest_s in (*self._rests_s, None):
             try:
-                self._post(ping)
+                self._post(url, body)
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
                     log.warning("ping not sent", ping=self._options.name, reason=str(error))
@@ -157,12 +144,11 @@ class RunPings:
                 self._on_outcome(self._options.name, "sent")
                 return
 
-    def _post(self, ping: Ping) -> None:
+    def _post(self, url: str, body: str) -> None:
         options = self._options
-        url = ping_url(options.url.get_secret_value(), ping)
         guard = HttpClient(url, who=options.name, timeout_s=options.timeout.total_seconds(), ca_file=options.ca_file)
         with closing(guard):
-            answer = guard.post(ping.body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
+            answer = guard.post(body.encode(), {"Content-Type": "text/plain; charset=utf-8"})
             require_accepted(answer, who=guard.who, now=datetime.now(UTC))
 
 
@@ -172,8 +158,8 @@ def run_uuid(claim: Claim) -> uuid.UUID:
     return uuid.uuid5(uuid.NAMESPACE_OID, name)
 
 
-def ping_url(url: str, ping: Ping) -> str:
+def ping_url(url: str, suffix: str, rid: uuid.UUID) -> str:
     """The URL to post to; a query of the URL's own is kept."""
     parts = urlsplit(url)
     query = f"{parts.query}&" if parts.query else ""
-    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + ping.suffix, query=f"{query}rid={quote(str(ping.rid))}"))
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + suffix, query=f"{query}rid={rid}"))

@@ -15,9 +15,9 @@ from typing import ClassVar
 from pydantic import Field
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Treatment
+from monitor.model import Message, MessageStatus
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, SecretUrl, repeated
-from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, SideBySide, content_of
 
 
@@ -31,11 +31,6 @@ class SlackOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = timedelta(days=1)
-
-    @property
-    def treatment(self) -> Treatment:
-        """Messages of incidents, and repetitions as configured."""
-        return repeated(self.repeat_every)
 
     def open(self, external_url: str) -> tuple[Slack]:
         """One receiver."""
@@ -218,14 +213,13 @@ _REASONS = {
 """Bodies of its answers: no other is shown, since it could echo anything."""
 
 
-class Slack:
+class Slack(HttpReceiver):
     """One incoming webhook."""
 
     def __init__(self, options: SlackOptions, *, external_url: str, pace: Pace | None = None) -> None:
+        url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
+        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
         self._external_url, self._pace = external_url, pace or Pace()
-        (self.name,), self.treatment = options.receiver_names, options.treatment
-        url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
-        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post one message, a second after the last one at the earliest. DeliveryError when Slack did not accept it."""
@@ -236,10 +230,6 @@ class Slack:
         reason = f"{code}: {_REASONS[code]}" if code in _REASONS else None
         require_accepted(answer, who=self._client.who, now=now, reason=reason, is_bounded=True)
         _require_ok(answer, self._client.who)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
 
 def _require_ok(answer: HttpAnswer, who: str) -> None:

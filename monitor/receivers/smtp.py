@@ -39,11 +39,6 @@ class Refusal:
     code: int
     text: str
 
-    @classmethod
-    def of(cls, error: aiosmtplib.SMTPResponseException) -> Refusal:
-        """The refusal that the library raised."""
-        return cls(error.code, error.message)
-
     @property
     def is_permanent(self) -> bool:
         """Whether it will refuse it again."""
@@ -57,15 +52,8 @@ class Refusal:
         return f"{self.code} {enhanced[1]}" if enhanced else str(self.code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MailServerAddress:
-    """Where a mail server is and how to connect to it: ``tls`` is ``starttls``, ``implicit`` or ``none``."""
-
-    host: str
-    port: int
-    tls: str
-    context: ssl.SSLContext
-    login: tuple[str, str] | None
+def _refusal_of(error: aiosmtplib.SMTPResponseException) -> Refusal:
+    return Refusal(error.code, error.message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -83,9 +71,16 @@ class _Exchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SmtpClient:
-    """Sends mail through one server; a connection for each mail. ``who`` names it in errors."""
+    """Sends mail through one server; a connection for each mail.
 
-    server: MailServerAddress
+    ``who`` names it in errors; ``tls`` is ``starttls``, ``implicit`` or ``none``.
+    """
+
+    host: str
+    port: int
+    tls: str
+    context: ssl.SSLContext
+    login: tuple[str, str] | None
     who: str
     timeout_s: float
 
@@ -103,20 +98,19 @@ class SmtpClient:
 
     def _connect_and_send(self, exchange: _Exchange) -> None:
         # Half the time for each address of the name, so that one that is dead leaves time for another.
-        address, share_s = (self.server.host, self.server.port), exchange.deadline.remaining_s / 2
+        address, share_s = (self.host, self.port), exchange.deadline.remaining_s / 2
         with closing(socket.create_connection(address, share_s)) as sock:
             asyncio.run(self._send_in_time(exchange, sock))
 
     async def _send_in_time(self, exchange: _Exchange, sock: socket.socket) -> None:
-        server = self.server
         client = aiosmtplib.SMTP(
-            hostname=server.host,
+            hostname=self.host,
             sock=sock,
             local_hostname=_own_name(),
             timeout=None,
-            use_tls=server.tls == "implicit",
+            use_tls=self.tls == "implicit",
             start_tls=False,
-            tls_context=server.context,
+            tls_context=self.context,
         )
         try:
             async with asyncio.timeout(exchange.deadline.remaining_s):
@@ -134,14 +128,14 @@ class SmtpClient:
 
     async def _converse(self, client: aiosmtplib.SMTP, exchange: _Exchange) -> Mapping[str, Refusal]:
         await client.ehlo()
-        if self.server.tls == "starttls":
+        if self.tls == "starttls":
             if not client.supports_extension("starttls"):
                 msg = f"{self.who} does not offer STARTTLS: write `tls: implicit`, or `tls: none` if nobody listens on the way"
                 raise DeliveryError(msg, permanent=True)
             await client.starttls()
             exchange.transport = client.transport
-        if self.server.login is not None:
-            await client.login(*self.server.login)
+        if self.login is not None:
+            await client.login(*self.login)
         await self._require(client.mail(exchange.sender), "the sender")
         refused = await self._name_recipients(client, exchange.to)
         exchange.may_be_known = True  # until it is refused
@@ -155,7 +149,7 @@ class SmtpClient:
             try:
                 await client.rcpt(address)
             except aiosmtplib.SMTPResponseException as error:
-                refused[address] = Refusal.of(error)
+                refused[address] = _refusal_of(error)
             if address in refused and refused[address].code == _CLOSING:
                 raise self._refusal(refused[address], "a recipient")
         if len(refused) == len(to):
@@ -167,7 +161,7 @@ class SmtpClient:
         try:
             await step
         except aiosmtplib.SMTPResponseException as error:
-            refusal = Refusal.of(error)
+            refusal = _refusal_of(error)
         else:
             return
         raise self._refusal(refusal, name, of_message=of_message)
@@ -179,12 +173,12 @@ class SmtpClient:
 
     def _explain(self, error: Exception, *, may_be_known: bool) -> DeliveryError:
         if isinstance(error, aiosmtplib.SMTPAuthenticationError):
-            return self._refusal(Refusal.of(error), "the login")
+            return self._refusal(_refusal_of(error), "the login")
         if isinstance(error, aiosmtplib.SMTPNotSupported) or type(error) is aiosmtplib.SMTPException:
             msg = f"{self.who} takes no login by any way known here: leave out username and password, or check host and port"
             return DeliveryError(msg, permanent=True)
         if isinstance(error, aiosmtplib.SMTPResponseException) and error.code > 0:
-            refused = f"{self.who} refused the connection with {Refusal.of(error)}: it will be tried again"
+            refused = f"{self.who} refused the connection with {_refusal_of(error)}: it will be tried again"
             return DeliveryError(refused, permanent=False)
         return DeliveryError(f"{self.who} {self._what_happened(error)}", permanent=False, may_be_known=may_be_known)
 

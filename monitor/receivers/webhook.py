@@ -33,7 +33,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from monitor.model import Message, MessageStatus, Transition, Treatment, format_instant
+from monitor.model import Message, MessageStatus, Transition, format_instant
 from monitor.receivers.fields import (
     CaFile,
     HeaderSecret,
@@ -43,7 +43,7 @@ from monitor.receivers.fields import (
     check_headers,
     repeated,
 )
-from monitor.receivers.http_client import HttpAnswer, HttpClient, require_accepted
+from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message.alert_labels import alert_annotations, alert_labels, label_fingerprint
 from monitor.receivers.message.idempotency import idempotency_key
 from monitor.receivers.message.safe_text import clean, comparison_url
@@ -67,11 +67,6 @@ class WebhookOptions(ReceiverEntry):
     )
     ca_file: CaFile = None
     repeat_every: RepeatEvery = None
-
-    @property
-    def treatment(self) -> Treatment:
-        """Messages of incidents, and repetitions as configured."""
-        return repeated(self.repeat_every)
 
     def open(self, external_url: str) -> tuple[Webhook]:
         """One receiver."""
@@ -175,14 +170,13 @@ def _common(entries: Sequence[Mapping[str, str]]) -> dict[str, str]:
 _TOO_LARGE = 413
 
 
-class Webhook:
+class Webhook(HttpReceiver):
     """One URL."""
 
     def __init__(self, options: WebhookOptions, *, external_url: str) -> None:
+        url, treatment = options.url.get_secret_value(), repeated(options.repeat_every)
+        super().__init__(url, options, treatment=treatment, ca_file=options.ca_file)
         self._options, self._external_url = options, external_url
-        (self.name,), self.treatment = options.receiver_names, options.treatment
-        url, timeout_s = options.url.get_secret_value(), options.timeout.total_seconds()
-        self._client = HttpClient(url, who=self.name, timeout_s=timeout_s, ca_file=options.ca_file)
 
     def send(self, message: Message, *, now: datetime) -> None:
         """Post a message. DeliveryError when it is not taken.
@@ -194,10 +188,6 @@ class Webhook:
         if answer.status == _TOO_LARGE and fewest < shown:
             answer, _ = self._post(message, fewest, now)
         require_accepted(answer, who=self._client.who, now=now)
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()
 
     def _post(self, message: Message, most: int, now: datetime) -> tuple[HttpAnswer, int]:
         """The answer to at most so many alerts, and how many they were."""

@@ -161,6 +161,6 @@ def open_web_access(settings: Settings, old: Access | None = None) -> Access:
     Settings that rankwatch cannot follow exactly are logged. What has not changed since the ``old`` one was opened goes on.
     """
     access = open_access(settings.access, name=settings.web_config_file, old=old)
-    for key, instead in access.notes:
+    for key, instead in access.options.notes:
         log.warning("web configuration: setting not followed exactly", key=key, instead=instead)
     return access

@@ -85,8 +85,7 @@ class TokenBucket:
 class Access:
     """Access in force. Without arguments: everybody who reaches the port, unencrypted.
 
-    ``options`` are what it was opened from. ``notes``: keys of the file that are not honoured to the letter, and what is done
-    instead.
+    ``options`` are what it was opened from.
     """
 
     credentials: Credentials = field(default_factory=lambda: Credentials({}))
@@ -94,19 +93,13 @@ class Access:
     bucket: TokenBucket | None = None
     certificates: CertificateStore | None = None
     names: frozenset[str] | None = None
-    options: AccessOptions | None = None
-    notes: tuple[tuple[str, str], ...] = ()
+    options: AccessOptions = field(default_factory=AccessOptions)
 
     @property
     def tls(self) -> TlsOptions | None:
         """How connections are encrypted; None when they are not."""
-        tls = None if self.options is None else self.options.tls_server_config
-        return tls if tls is not None and tls.is_on else None
-
-    @property
-    def authenticates(self) -> bool:
-        """Whether strangers are kept out: by passwords, or by certificates that are asked for and verified."""
-        return self.options is not None and self.options.authenticates
+        tls = self.options.tls_server_config
+        return tls if tls.is_on else None
 
     @property
     def scheme(self) -> str:
@@ -127,29 +120,19 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
 
     Of the ``old`` one, passwords that were right and what is left of the rate are kept while their options stay the same.
     """
-    if options is None:
-        return Access()
-    tls = options.tls_server_config
+    options, old = options or AccessOptions(), old or Access()
+    tls, users, rate = options.tls_server_config, options.basic_auth_users, options.rate_limit
     return Access(
-        credentials=_credentials(options, old),
+        credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
         headers={name: value for name, value in options.http_server_config.headers.items() if value},
-        bucket=_bucket(options.rate_limit, old),
+        bucket=old.bucket if old.options.rate_limit == rate else _bucket(rate),
         certificates=_open_certificates(tls, name) if tls.is_on else None,
         names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
         options=options,
-        notes=options.notes,
     )
 
 
-def _credentials(options: AccessOptions, old: Access | None) -> Credentials:
-    if old is not None and old.options is not None and old.options.basic_auth_users == options.basic_auth_users:
-        return old.credentials
-    return Credentials(options.basic_auth_users)
-
-
-def _bucket(rate: RateOptions, old: Access | None) -> TokenBucket | None:
-    if old is not None and old.options is not None and old.options.rate_limit == rate:
-        return old.bucket
+def _bucket(rate: RateOptions) -> TokenBucket | None:
     return TokenBucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None
 
 

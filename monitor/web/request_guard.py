@@ -55,7 +55,7 @@ class RequestGuard:
             return _say(431, "request header too large")
         if refusal := await self._identify(access.credentials, scope):
             return refusal
-        if scope["path"] == RELOAD and not access.authenticates:
+        if scope["path"] == RELOAD and not access.options.authenticates:
             return _say(403, "reloading needs a web configuration file with basic_auth_users or verified client certificates")
         if access.bucket is not None and scope["path"] not in PROBES and not access.bucket.take():
             return _say(429, "too many requests", {"Retry-After": "1"})

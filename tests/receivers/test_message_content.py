@@ -127,7 +127,7 @@ def test_all_users_come_first_then_who_is_farthest_out() -> None:
 def test_a_thousand_changes_are_eight_in_full_and_the_rest_by_name() -> None:
     other = start(alert="ListsMissing", segment="shop=0001", dedup_key="m", value=None)
     found = content(message(*many(999), other))
-    assert (len(found.changes), found.others) == (8, 992)
+    assert len(found.changes) == 8
     assert found.title == "SimilarityLow and 1 other alert firing on home-feed (999 segments)"
     assert found.changes[0].heading == "SimilarityLow firing in shop=0998"
     assert found.more == ("And 992 more: SimilarityLow in 991 segments, ListsMissing in shop=0001.",)

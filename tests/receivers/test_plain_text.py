@@ -12,7 +12,6 @@ def account(**fields: Any) -> MessageContent:
         "severity": Severity.CRITICAL,
         "title": "SimilarityLow firing on feed",
         "changes": (ChangeContent(heading="SimilarityLow firing", reason="0.2, below 0.3", facts=(("users", "1,874"),)),),
-        "others": 0,
         "why": (),
         "shares": (),
         "entered": (),

@@ -159,7 +159,7 @@ def test_a_reload_lets_in_by_what_was_open_already_and_names_the_file_that_it_ca
     world.write(basic_auth_users=json.loads(world.web.read_text())["basic_auth_users"], http_server_config={"http2": True})
     second = open_web_access(load_settings(world.config, {}), first)
     assert second.credentials is first.credentials
-    assert second.notes
+    assert second.options.notes
 
     (world.folder / "web.key").unlink()
     with pytest.raises(ConfigError) as caught:

@@ -1,6 +1,6 @@
 """The content of a message, the same for every channel, and the text, labels and keys that it is made of."""
 
-from monitor.receivers.message.content import content_of
-from monitor.receivers.message.sections import ChangeContent, MessageContent, SideBySide
+from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
+from monitor.receivers.message.explanation_text import SideBySide
 
 __all__ = ["ChangeContent", "MessageContent", "SideBySide", "content_of"]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from monitor.alerts.verdicts import format_apart, format_value
-from monitor.model import ALL, Briefing, Message, RuleKind, Severity, Transition, format_instant
-from monitor.receivers.message.explanation_text import cause_shares, example_lists, item_lines, why_sentences
+from monitor.model import ALL, Briefing, Message, MessageStatus, RuleKind, Severity, Transition, format_instant
+from monitor.receivers.message.explanation_text import SideBySide, cause_shares, example_lists, item_lines, why_sentences
 from monitor.receivers.message.safe_text import bounded_line, clean, commands_of, links_of
-from monitor.receivers.message.sections import ChangeContent, MessageContent
 
 MAX_CHANGES = 8
 """Changes that are reported in full; the rest is counted."""
@@ -19,6 +19,40 @@ _LONGEST_TITLE = 200
 _LONGEST_REASON = 500
 _LONGEST_FACT = 300
 _LOUDEST = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeContent:
+    """One start, acknowledgement or end: a heading, its reason in a sentence, and facts as (name, value)."""
+
+    heading: str
+    reason: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageContent:
+    """What a message reports of an incident. Every text is one line of printable characters, bounded; nothing in it is markup.
+
+    Text that runs from right to left is followed by a left-to-right mark, which is the one character here that does not print;
+    links and commands have none. ``title``: at most 200 characters. ``changes``: what began, was acknowledged or ended, in a
+    repetition what still fires; the first few. ``more``: sentences on the others, and on what goes on firing. ``why``:
+    sentences. ``shares``: parts of the drop and how much of it each is. ``entered``, ``left``: items whose place in lists grew
+    and shrank most. ``links``: (name, URL), ``commands``: to be pasted in a shell.
+    """
+
+    status: MessageStatus
+    severity: Severity
+    title: str
+    changes: tuple[ChangeContent, ...]
+    why: tuple[str, ...]
+    shares: tuple[tuple[str, str], ...]
+    entered: tuple[str, ...]
+    left: tuple[str, ...]
+    examples: tuple[SideBySide, ...]
+    links: tuple[tuple[str, str], ...]
+    commands: tuple[str, ...]
+    more: tuple[str, ...] = ()
 
 
 def ordered_changes(message: Message) -> tuple[Transition, ...]:
@@ -161,7 +195,7 @@ def content_of(message: Message, external_url: str) -> MessageContent:
     than not. ``external_url`` is where this daemon's own pages are reached.
     """
     changes = ordered_changes(message)
-    explained = _explained_change(changes)
+    explained = next((change for change in changes if change.explanation is not None), None)
     briefing = message.briefing if explained is not None and message.briefing is not None else Briefing()
     explanation = briefing.explanation
     return MessageContent(
@@ -169,7 +203,6 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         severity=message.severity,
         title=title_of(message, changes),
         changes=tuple(change_content(change, message) for change in changes[:MAX_CHANGES]),
-        others=max(len(changes) - MAX_CHANGES, 0),
         more=further_changes(message, changes),
         why=() if explained is None else why_sentences(explained, explanation),
         shares=() if explanation is None else cause_shares(explanation),
@@ -179,7 +212,3 @@ def content_of(message: Message, external_url: str) -> MessageContent:
         links=links_of(changes[0], external_url),
         commands=commands_of(changes[0]),
     )
-
-
-def _explained_change(changes: Sequence[Transition]) -> Transition | None:
-    return next((change for change in changes if change.explanation is not None), None)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import zip_longest
 
 from monitor.attribution import write_falls
 from monitor.model import ALL, Briefing, ExampleLists, Explanation, ExposedItem, Part, Transition
 from monitor.presentation import drop_bounds, explanation_title
 from monitor.receivers.message.safe_text import bounded_line, clean
-from monitor.receivers.message.sections import SideBySide
 
 MAX_ITEMS = 5
 """Items shown that rose, and that fell."""
@@ -33,6 +33,17 @@ _PARTS: Mapping[Part, str] = {
     Part.MISSING: "other users answered",
 }
 _NOTHING = frozenset({"0 %", "0.0000"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideBySide:
+    """A user's lists: rows of rank, the baseline's item and the candidate's, empty where a list has ended.
+
+    Items are marked as gone, new, or with the rank they were at; a last row without a rank counts what is not shown.
+    """
+
+    user: str
+    rows: tuple[tuple[str, str, str], ...]
 
 
 def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple[str, ...]:

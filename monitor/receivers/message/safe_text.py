@@ -13,15 +13,11 @@ from monitor.model import ALL, Transition, format_instant
 MAX_LINE = 2000
 
 
-def status_of(transition: Transition) -> str:
-    """``firing`` or ``resolved``."""
-    return "firing" if transition.is_start else "resolved"
-
-
 def summary_of(transition: Transition) -> str:
     """One line: which alert, where, and why it fires or no longer does."""
     where = transition.comparison if transition.segment == ALL else f"{transition.comparison} ({transition.segment})"
-    return clean(f"{transition.alert} {status_of(transition)} on {where}: {transition.reason}")
+    status = "firing" if transition.is_start else "resolved"
+    return clean(f"{transition.alert} {status} on {where}: {transition.reason}")
 
 
 def description_of(transition: Transition) -> str:
