@@ -46,6 +46,7 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
         for name, began in beginnings.items()
         if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
     ]
+    # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
     return max(recent)[1] if recent else _new(start.comparison, start.severity, start.slot)
 
 
@@ -58,6 +59,7 @@ def _new(comparison: str, severity: Severity, slot: datetime) -> str:
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:
     if state.state is not State.FIRING:
         return state
+    # The same firing as before this run, so the acknowledgement still holds.
     if before is not None and before.dedup_key == state.dedup_key:
         return replace(state, incident=before.incident, acknowledged_by=before.acknowledged_by)
     return replace(state, incident=named.get((state.alert, state.segment)))

@@ -51,6 +51,7 @@ def judge_learned(rule: SeriesRule, limit: LearnedLimit, reading: Reading, expec
         runs = 0 if expectation is None else expectation.runs
         learning = f"learning what is normal: {runs} of {MIN_HEALTHY_RUNS} healthy runs"
         return undecided(Outcome.TOO_FEW, learning, reading.users, is_learning=True)
+    # Without a sampling error any value could be chance.
     if expectation.z is None:
         users = count_users(reading.users, reading.segment)
         uncertain = f"{rule.subject.statistic} of {rule.subject.metric} over {users} is too uncertain to be judged"
@@ -106,6 +107,7 @@ def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: t
     for name, value in summary.statistics.items():
         if (level := Statistic.parse(name).quantile) is not None:
             known[level] = value
+    # The scores in between are taken to lie on straight lines between the stored quantiles.
     levels = sorted(known)
     rank = quantile * (summary.n + missing)
     found = np.interp([(rank - missing) / summary.n, rank / summary.n], levels, [known[level] for level in levels])

@@ -43,6 +43,7 @@ def advance(
     that is not newer than ``judged_slot`` returns the state as it was. A rule whose threshold or ``for`` was changed goes on
     from the stored state: what fires keeps firing, under its key and its severity.
     """
+    # A slot that is run again, or an older one, must not count a breach twice.
     if previous is not None and evaluation.slot <= previous.judged_slot:
         return previous, None
     was, streak = (previous.state, previous.streak) if previous else (State.QUIET, 0)
@@ -56,6 +57,7 @@ def advance(
 def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[State, int]:
     if verdict.outcome not in (Outcome.OK, Outcome.BREACH):
         return (State.QUIET, 0) if verdict.is_ignored else (state, streak)
+    # While an alert fires the streak counts recovered runs, before that breaches.
     if state is State.FIRING:
         recovered = streak + 1 if verdict.outcome is Outcome.OK and verdict.is_recovered else 0
         return (State.QUIET, 0) if recovered >= rule.resolve_after else (state, recovered)
@@ -67,6 +69,7 @@ def _step(state: State, streak: int, verdict: Verdict, rule: Rule) -> tuple[Stat
 def _state(
     rule: Rule, verdict: Verdict, previous: AlertState | None, evaluation: Evaluation, state: State, streak: int
 ) -> AlertState:
+    # What fires keeps its start, key and severity: receivers know it under these.
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
     return AlertState(

@@ -82,6 +82,7 @@ def _whole(pattern: str) -> str:
 def _search(pattern: str, text: str) -> bool:
     from pyarrow import array, compute  # noqa: PLC0415 - takes a while, and only regular expressions need it
 
+    # Arrow takes valid UTF-8 only, and names from outside may hold lone surrogates.
     storable = text.encode("utf-8", "replace").decode()
     return bool(compute.match_substring_regex(array([storable]), pattern=pattern)[0].as_py())
 

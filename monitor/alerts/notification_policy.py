@@ -125,6 +125,7 @@ class Dispatch:
         What is routed to others and was not sent before is dropped, unless this receiver is the fallback of one that rejected
         it.
         """
+        # A start that may have arrived must get its end, or it would stay open there for ever.
         arrived = {each.transition.dedup_key for each in deliveries if each.transition.is_start and each.may_be_known}
         delivered: set[str | None] = {*self.snapshot.delivered, *arrived}
         decisions = []
@@ -173,6 +174,7 @@ class Dispatch:
         return _send(delivery) if reason is None else _hold(delivery, reason)
 
     def _end(self, delivery: Delivery, delivered: Collection[str | None]) -> Decision:
+        # Until the alert on all users ends, the segment still counts as firing for the receiver.
         whole = None if self.treatment.is_ungrouped else self._standing_for(delivery.transition)
         if whole is not None and whole.dedup_key in delivered:
             return _hold(delivery, f"waits for the end of {whole.alert} for all users")
@@ -218,6 +220,7 @@ def _drop(delivery: Delivery, reason: str) -> Decision:
 
 def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
     """In the order they were stored, but alerts on all users before segments of the same run."""
+    # An alert on all users stands for its segments, so it is decided on first.
     return sorted(
         deliveries,
         key=lambda each: (each.transition.slot, each.transition.segment != ALL, each.transition_id),

@@ -16,6 +16,7 @@ def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison
     Under ``segments: each`` a segment is never outdated, however long it has had no users. Quiet states are left out: there is
     nothing to end, and they would go on from where they are if their rule came back.
     """
+    # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
     return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
 

@@ -93,6 +93,7 @@ def evaluate_rules(
     on_drift = [
         each for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)
     ]
+    # Where a segment has verdicts on similarity, those on coverage do not decide whether it had data.
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
     on_conditions = [
         each for rule in comparison.judging.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)

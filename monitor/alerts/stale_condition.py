@@ -53,6 +53,7 @@ def judge_stale(
     The rule on staleness fires; the next ok run ends it, and nothing else does. Where staleness is ignored, pending and firing
     alerts end instead. The same arguments give the same answer, and what was stored of it changes no more.
     """
+    # Two clocks must agree: a wall clock that jumps is no run that failed.
     if not wait.is_over(now):
         return (), ()
     moves = [*_fire(comparison, states, wait, now), *_give_up(comparison, states, wait, now)]

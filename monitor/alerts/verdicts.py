@@ -92,6 +92,7 @@ def read_coverage(
         if status in (RunStatus.OK, RunStatus.INSUFFICIENT):
             return undecided(Outcome.NO_DATA, f"nobody{_of(segment)} was asked")
         return undecided(Outcome.ERROR, with_cause("the run ended before its coverage was known", run_reason))
+    # Coverage is judged in failed runs too: missing lists are often why they fail.
     if row.asked < rule.min_users:
         few = f"only {count_users(row.asked, segment)} were asked, fewer than the {rule.min_users:,} needed"
         return undecided(Outcome.TOO_FEW, few, row.asked)
@@ -176,6 +177,7 @@ def judge_standstill(
     if users < rule.min_users:
         few = f"only {count_users(users, ALL)} had a list in the last run too, fewer than the {rule.min_users:,} needed"
         return undecided(Outcome.TOO_FEW, few, users)
+    # A rhythm needs two changes to be known.
     if standstill.limit is None:
         seen = f"{standstill.changes} of {MIN_CHANGES} changes seen"
         learning = f"learning how often the lists of the {rule.arm} change: {seen}"
@@ -233,6 +235,7 @@ def _describe_coverage(share: CoverageShare, count: int, asked: str) -> str:
 
 def format_value(value: float, *limits: float) -> str:
     """Shortest form of three or more figures that stands on the same side of every limit as the value itself."""
+    # Rounding must never show a value on the wrong side of its limit.
     for figures in range(3, 17):
         text = f"{value:.{figures}g}"
         if all((float(text) > limit) - (float(text) < limit) == (value > limit) - (value < limit) for limit in limits):

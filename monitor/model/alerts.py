@@ -89,6 +89,7 @@ class Standstill:
     @property
     def limit(self) -> int | None:
         """The most missed changes that are normal; None while too few changes were seen to know."""
+        # Half as much again as the longest normal standstill, so that one late training is no alert.
         return None if self.changes < MIN_CHANGES else ALWAYS_MISSED + math.ceil(1.5 * self.longest)
 
 

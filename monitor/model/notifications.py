@@ -78,6 +78,28 @@ class Notification:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeliveryCounts:
+    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
+
+    ``asked_s``: the pause that it asked for, whatever else waits for it.
+    """
+
+    sent: int = 0
+    retry: int = 0
+    dead: int = 0
+    held: int = 0
+    dropped: int = 0
+    retry_at: datetime | None = None
+    asked_s: float = 0.0
+
+    def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
+        names = ("sent", "retry", "dead", "held", "dropped")
+        counts = {name: getattr(self, name) + getattr(other, name) for name in names}
+        retry_at, asked_s = other.retry_at or self.retry_at, max(self.asked_s, other.asked_s)
+        return DeliveryCounts(**counts, retry_at=retry_at, asked_s=asked_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
     """What is known of the run in which something began to fire, beyond its transitions.
 
@@ -142,13 +164,11 @@ class Message:
 
     @property
     def status(self) -> MessageStatus:
-        """``resolved`` when nothing of the incident fires any more, ``acknowledged`` when all that fires of it has become so.
-
-        An acknowledgement of a part would stop those who are paged for the rest.
-        """
+        """``resolved`` once nothing of the incident fires, ``acknowledged`` when all of it that fires has become so."""
         if not self.firing:
             return MessageStatus.RESOLVED
         is_told = bool(self.changes) and all(change.is_acknowledgement for change in self.changes)
+        # An acknowledgement of a part must not stop those who are paged for the rest.
         looked_after = self.acknowledged | {change.dedup_key for change in self.changes}
         is_whole = all(start.dedup_key in looked_after for start in self.firing)
         return MessageStatus.ACKNOWLEDGED if is_told and is_whole else MessageStatus.FIRING

@@ -81,6 +81,7 @@ def _fill(
         return BackfilledRun(run=run, trouble=str(error))
     if lists is None:
         return BackfilledRun(run=run, trouble="its lists were deleted meanwhile")
+    # The run was compared at its own k; the configuration may have another by now.
     k = run.k or comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics, table)
     summaries = summarize_scores(comparison.judging.similarity_rules, k, lists.segments, scores, metrics)

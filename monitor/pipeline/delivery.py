@@ -22,7 +22,7 @@ from monitor.alerts import (
     next_attempt,
 )
 from monitor.errors import DeliveryError
-from monitor.model import Delivery, DeliveryStatus, FiringSnapshot, Message, Notification, Transition
+from monitor.model import Delivery, DeliveryCounts, DeliveryStatus, FiringSnapshot, Message, Notification, Transition
 from monitor.ports import Clock, Outbox, Publisher, Receiver
 
 LEASE = timedelta(seconds=60)
@@ -36,33 +36,6 @@ _REPETITIONS_SLOWED = 4
 _CLAIMED = 2000
 _BATCH = 250
 _PAUSE_S = 0.25
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeliveryCounts:
-    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
-
-    ``asked_s``: the pause that it asked for, whatever else waits for it.
-    """
-
-    sent: int = 0
-    retry: int = 0
-    dead: int = 0
-    held: int = 0
-    dropped: int = 0
-    retry_at: datetime | None = None
-    asked_s: float = 0.0
-
-    def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
-        return DeliveryCounts(
-            sent=self.sent + other.sent,
-            retry=self.retry + other.retry,
-            dead=self.dead + other.dead,
-            held=self.held + other.held,
-            dropped=self.dropped + other.dropped,
-            retry_at=other.retry_at or self.retry_at,
-            asked_s=max(self.asked_s, other.asked_s),
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +66,7 @@ class OutboxSender:
             claimed = self.outbox.claim_deliveries(
                 self.receiver.name, owner=self.owner, now=now, until=now + LEASE, limit=_CLAIMED
             )
+            # What was claimed and is not sent is free again when its lease runs out.
             if not claimed or not self.is_sure():
                 break
             counts += self._deliver(claimed, now, should_stop)
@@ -181,6 +155,7 @@ class OutboxSender:
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
             return DeliveryCounts(retry=len(deliveries), retry_at=self.clock.now())
+        # Marked first: if the process dies while it sends, the message may have arrived.
         self.outbox.mark_sending(deliveries, owner=self.owner, until=self.clock.now() + LEASE)
         try:
             self.receiver.send(message, now=self.clock.now())
@@ -201,6 +176,7 @@ class OutboxSender:
 
     def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
         """Postpone, mark as dead, or send by halves what was rejected because of a part of it."""
+        # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
             return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
         self.publisher.delivery_failed(self.receiver.name, error.trouble)
@@ -210,6 +186,7 @@ class OutboxSender:
             self.outbox.record(*(_dead(each, now, error, fallback) for each in deliveries))
             self._count("dead", len(deliveries))
             return DeliveryCounts(dead=len(deliveries))
+        # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
         self.outbox.record(

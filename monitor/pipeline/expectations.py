@@ -83,11 +83,13 @@ def compute_expectations(
     lessons = read_lessons(series, past)
     evidence, was_drifting = _gather(find_firings(series, past), lessons.steady, shares)
     alarms = find_alarms(series, past, {rule.alert for rule in learning_rules(comparison)})
+    # A run in alarm, in a drift or close to a drop must not become part of what is normal.
     counts = ~alarms & ~was_drifting & ~find_waiting(lessons.z)
     values, errors = (np.where(counts, each, np.nan) for each in (lessons.values, lessons.errors))
     reference = refer(values, errors, phases=find_phases(past, found.slot))
     expected = _build(series, figures, reference, evidence, (shares, correlate(values)))
     usual = find_median(np.where(counts, lessons.lost, np.nan))
+    # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
     return tuple(
         replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
@@ -125,6 +127,7 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
     drifting = np.zeros(fired.shape, dtype=np.bool_)
     for row, now in enumerate(z):
         evidence = update_evidence(evidence, now)
+        # Only where evidence ends is it known which runs belonged to the drift.
         is_last = fired[row] | (row == len(z) - 1)
         if is_last.any():
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)

@@ -50,6 +50,7 @@ def judge_findings(comparison: Comparison, found: Findings, memory: Memory, at: 
     states, transitions = evaluate_rules(
         comparison, found, memory.states, at, expectations=expectations, standstills=standstills
     )
+    # Incidents are assigned last: they depend on which firings begin together.
     states, transitions = assign_incidents(states, transitions, memory.states, group_for=comparison.judging.group_for)
     scales = ChangeScales(
         comparison=comparison, summaries=found.measured.summaries, expectations=expectations, past=memory.past

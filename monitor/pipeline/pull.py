@@ -91,6 +91,7 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
     took: dict[Arm, float] = {}
+    # All calls begin before any is waited for: arms asked one after the other would be of different moments.
     pulling = {
         arm: BackgroundCall(partial(_pull, source, request, arm, took), name=f"{comparison.name}-{arm}")
         for arm, source in ((Arm.BASELINE, arms.baseline), (Arm.CANDIDATE, arms.candidate))
@@ -108,6 +109,7 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
         weights=weights.answer,
         relevance=relevance.answer,
         again=again.answer,
+        # A call that never came back took as long as it was waited for.
         seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),

@@ -132,6 +132,7 @@ class Rejudgement:
             return ()
         measured = MeasuredRun(coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores)
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
+        # As in the daemon, a changed configuration begins to learn anew.
         memory = Memory(states=tuple(self.states.values()), past=tuple(self.past[run.config_hash]))
         comparison = self.comparison if is_whole else _without_conditions(self.comparison)
         judgement = judge_findings(comparison, found, memory, at=run.slot)

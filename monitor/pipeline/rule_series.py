@@ -78,6 +78,7 @@ class RuleSeries(Generic[RuleT_co]):
         value = summary.value(rule.subject.statistic) if summary.n >= rule.min_users else None
         if value is None or not isinstance(rule, SimilarityRule):
             return np.nan, np.nan
+        # The error of a share depends on the share itself; that of its angle does not.
         if rule.is_share:
             return _as_angle(value, summary.n)
         error = estimate_error(summary, rule.statistic)
@@ -146,6 +147,7 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
             numbers = np.stack([past[row].lessons[rule.alert].numbers for row in rows], axis=1)
             found[:, np.array(rows)[:, np.newaxis], [columns[segments[place]] for place in known]] = numbers[:, :, known]
         mine, judged = list(columns.values()), describe_series(rule)
+        # Runs from before the rule, or from before it watched this, have summaries in place of a lesson.
         for row in [row for row, run in enumerate(past) if not run.teaches(rule.alert, judged)]:
             figures = Figures.of(past[row].summaries)
             found[:2, row, mine] = measure_all([series[column] for column in mine], figures)

@@ -42,6 +42,7 @@ _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, Coverag
 
 def memory_request(comparison: Comparison, slot: datetime) -> MemoryRequest:
     """What a run of the slot needs of earlier ones: the runs that rules learn from, or the few that show what was normal."""
+    # Summaries are large, so without rules that learn only as many runs are read as a message averages over.
     rules, runs = learning_rules(comparison), REMEMBERED
     if needs_recent(comparison):
         rules, runs = comparison.judging.similarity_rules, RECENT
@@ -64,7 +65,7 @@ def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, cl
     """
     watch = Stopwatch(clock)
     try:
-        measurement = measure_slot(comparison, arms, claim.slot, watch, last=memory.last_lists, splits=memory.splits)
+        measurement = measure_slot(comparison, arms, claim.slot, memory, watch)
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.judging.min_paired_share)
@@ -146,6 +147,7 @@ def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
 def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus, str | None]:
     """The status of a measured run, and in words why too little was compared, or what an ok run left out."""
     whole = measurement.coverage.all
+    # Nobody compared is a failure even where no share is required.
     if whole.paired > 0 and whole.paired >= min_paired_share * whole.asked:
         return RunStatus.OK, "; ".join(measurement.left_out) or None
     obstacles = "; ".join([*measurement.troubles, *_obstacles(measurement)])

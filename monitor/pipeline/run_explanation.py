@@ -105,6 +105,7 @@ def explain_run(
     kinds = classify(pairing.batch)
     shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
     split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
+    # After a change of the metric earlier splits are of another scale.
     known = [each for each in past if each.metric == split.metric]
     farthest = find_farthest(metric, comparison.measuring.k)
     examples = min(SHOWN_EXAMPLES, comparison.measuring.evidence_users)

@@ -23,6 +23,7 @@ from monitor.model import (
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
+    Memory,
     NoiseFloor,
     Pairing,
     Panel,
@@ -79,20 +80,8 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
 
 
-def measure_slot(
-    comparison: Comparison,
-    arms: Arms,
-    slot: datetime,
-    watch: Stopwatch,
-    *,
-    last: KeptLists | None = None,
-    splits: Sequence[Split] = (),
-) -> Measurement:
-    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage.
-
-    ``last`` are the lists of the comparison's last run, for what compares an arm with itself; ``splits`` what earlier healthy
-    runs left, oldest first, to explain this one by.
-    """
+def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Memory, watch: Stopwatch) -> Measurement:
+    """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage."""
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
     with watch.stage("users"):
@@ -104,19 +93,19 @@ def measure_slot(
         pairing = _pair(panel, answers, measuring.k)
         troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
     with watch.stage("score"):
-        scored = _score(measuring, panel, pairing, answers, last)
+        scored = _score(measuring, panel, pairing, answers, memory.last_lists)
         metrics, scores = scored.metrics, scored.scores
-        del answers
+        del answers  # the pulled lists are the largest thing that a run holds
     with watch.stage("summarize"):
         segments = rows_of_segments(panel, pairing.panel_rows)
         summaries = summarize_scores(comparison.judging.similarity_rules, measuring.k, segments, scores, metrics, scored.bounds)
         evidence = gather_evidence(comparison, pairing, scores, metrics)
     with watch.stage("arms"):
         catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
-        arm_scores = _measure_arms(measuring, pairing, scores, segments, last)
+        arm_scores = _measure_arms(measuring, pairing, scores, segments, memory.last_lists)
         lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
     with watch.stage("explain"):
-        split, found = _explain(comparison, pairing, scores.users, segments, metrics, splits)
+        split, found = _explain(comparison, pairing, scores.users, segments, metrics, memory.splits)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
     measured = MeasuredRun(

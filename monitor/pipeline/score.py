@@ -95,6 +95,7 @@ def gather_evidence(
     """Lists of the worst and of ordinary users by the metric of the first rule, or the first metric that was measured."""
     if not metrics:
         return ()
+    # Examples are chosen by one metric, or each would show other users.
     by_name = {str(metric): metric for metric in metrics}
     watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in by_name)
     metric = by_name[next(watched, str(metrics[0]))]
@@ -138,6 +139,7 @@ def measure_floor(
     ``pulls``: the baseline, and the baseline again. Left out are metrics that need relevance, and those that need scores or
     weights which are not known of both.
     """
+    # Users without a second list keep a row, so that both series stay aligned.
     again = pair(panel, *pulls, k, item_weights=weights)
     rows = np.full(len(panel), -1, dtype=np.intp)
     rows[again.panel_rows] = np.arange(len(again.panel_rows))

@@ -34,11 +34,13 @@ def _was_firing(rule: StandstillRule, last: PastRun | None) -> bool:
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
     """One run more. A standstill that fired was not normal, so its length is not learned."""
+    # Without lists of the last run nothing is known of either arm.
     if len(churn) < len(Arm):
         return before
     own, others = churn[before.arm], churn[other_arm(before.arm)]
     if others >= MOVED and own <= STILL * others:
         return replace(before, missed=before.missed + 1)
+    # Neither arm was trained.
     if own < MOVED:
         return before
     longest = before.longest if was_firing else max(before.longest, before.missed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from monitor.errors import MonitorError
-from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, SampleSize
+from monitor.model import Arm, Comparison, Coverage, CoverageReason, Evidence, Memory, SampleSize
 from monitor.pipeline.run_measurement import Stopwatch, measure_slot
 from monitor.service.clock import SystemClock
 from monitor.service.runner import Watched
@@ -32,7 +32,7 @@ def preview_users(watched: Watched, count: int) -> Preview:
     few = replace(whole, measuring=measuring)
     slot = watched.schedule.latest(SystemClock().now())
     try:
-        found = measure_slot(few, watched.arms, slot, Stopwatch(SystemClock()))
+        found = measure_slot(few, watched.arms, slot, Memory(), Stopwatch(SystemClock()))
     except MonitorError as error:
         return Preview(comparison=few, slot=slot, coverage=None, evidence=(), troubles=(str(error),), notes={})
     return Preview(
