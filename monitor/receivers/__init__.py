@@ -16,7 +16,7 @@ from monitor.receivers.alertmanager import AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions
 from monitor.receivers.email import EmailOptions
 from monitor.receivers.pagerduty import PagerDutyOptions
-from monitor.receivers.pings import PingOptions, RunPings, ignore_outcome
+from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import SlackOptions
 from monitor.receivers.webhook import WebhookOptions, verify
 
@@ -59,7 +59,7 @@ def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> 
 
 
 def open_pings(
-    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] = ignore_outcome
+    options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
 ) -> tuple[RunWatcher, ...]:
     """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
     return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)
