@@ -298,6 +298,9 @@ class Maintenance(Protocol):
     def ping(self) -> None:
         """DatabaseError unless the database answers and its schema fits."""
 
+    def probe_write(self) -> None:
+        """Write what is stored already, and flush it; DatabaseError when the database cannot be written at this moment."""
+
     def prune(self, cutoffs: Cutoffs, *, now: datetime, on_step: Callable[[str], object] = str) -> Pruned:
         """Delete what is older, by slot; ``on_step`` is called with what is being deleted. In many small transactions.
 

@@ -1,4 +1,4 @@
-"""The clocks that the service hands out."""
+"""The clocks that the service hands out, and jumps of the wall clock."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 SKEW = timedelta(seconds=30)
 """By how much the clocks of two machines may differ before one of them counts as wrong."""
+LEAST_JUMP = timedelta(seconds=5)
+"""Less is no jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +38,18 @@ class SlotClock:
     def monotonic(self) -> float:
         """Real seconds."""
         return time.monotonic()
+
+
+class JumpFinder:
+    """Compares wall clock and steady clock from look to look, so that a slow correction never adds up to a jump."""
+
+    def __init__(self) -> None:
+        self._before: tuple[datetime, float] | None = None
+
+    def look(self, now: datetime, steady_s: float) -> timedelta | None:
+        """By how much the wall clock went ahead (below zero: back) since the last look, None when it went along."""
+        before, self._before = self._before, (now, steady_s)
+        if before is None:
+            return None
+        jump = (now - before[0]) - timedelta(seconds=steady_s - before[1])
+        return jump if abs(jump) > LEAST_JUMP else None

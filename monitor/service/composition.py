@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 
 import structlog
 
@@ -41,19 +40,6 @@ class Wiring:
     def receiver_names(self) -> tuple[str, ...]:
         """Names of those that each announced transition is delivered to."""
         return tuple(receiver.name for receiver in self.receivers)
-
-    @property
-    def intervals(self) -> dict[str, timedelta]:
-        """For each comparison the longest time between two of its slots."""
-        return {name: watched.schedule.longest for name, watched in self.watched.items()}
-
-    @property
-    def stale_after(self) -> dict[str, timedelta]:
-        """For each comparison how long no run may end ok before it counts as stale."""
-        return {
-            name: watched.comparison.judging.stale_after * watched.schedule.longest + watched.comparison.measuring.deadline
-            for name, watched in self.watched.items()
-        }
 
     def close_sources(self, timeout_s: float = -1) -> None:
         """Close every comparison's sources, each once its run has ended, or after the time limit if there is one."""
@@ -98,8 +84,8 @@ def set_known_names(publisher: PrometheusPublisher, wiring: Wiring, *, pings: Se
     publisher.watch(
         tuple(wiring.watched),
         wiring.receiver_names,
-        intervals=wiring.intervals,
-        stale_after=wiring.stale_after,
+        intervals={name: watched.schedule.longest for name, watched in wiring.watched.items()},
+        stale_after={name: watched.staleness_limit for name, watched in wiring.watched.items()},
         pings=pings,
         max_series=wiring.settings.max_series,
     )

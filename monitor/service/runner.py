@@ -1,11 +1,11 @@
-"""Runs one slot of one comparison: claim, execute, store, publish."""
+"""Runs one slot of one comparison: claim, execute, store, publish. Later measures relevance that arrived after the run."""
 
 from __future__ import annotations
 
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -16,6 +16,7 @@ import structlog
 
 from monitor.errors import ConfigError, DatabaseError, MonitorError
 from monitor.model import Claim, Comparison, RunResult, RunStatus, format_instant
+from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.ports import Clock, Publisher, RunWatcher, Store
@@ -44,6 +45,11 @@ class Watched:
     schedule: Schedule
     in_use: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
+    @property
+    def staleness_limit(self) -> timedelta:
+        """How long no run may end ok before it counts as stale."""
+        return self.comparison.judging.stale_after * self.schedule.longest + self.comparison.measuring.deadline
+
     def close(self, timeout_s: float = -1) -> None:
         """Close the sources once no run uses them any more; with a time limit, at its end whatever uses them."""
         is_free = self.in_use.acquire(timeout=timeout_s)
@@ -60,6 +66,22 @@ def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Wa
         msg = f"no comparison named {name!r}: the configuration has {', '.join(watched)}"
         raise ConfigError(msg)
     return (watched[name],)
+
+
+def backfill_runs(
+    watched: Watched, store: Store, clock: Clock, *, start: datetime | None = None, end: datetime | None = None
+) -> Iterator[BackfilledRun]:
+    """The outcome for each run of the comparison that waits for relevance; nothing without a source of it."""
+    if watched.arms.relevance is None:
+        return
+    filling = backfill_relevance(watched.comparison, store, watched.arms.relevance, clock, start=start, end=end)
+    while True:
+        # Held for one run at a time, so that the next slot need not wait for all of them.
+        with watched.in_use:
+            filled = next(filling, None)
+        if filled is None:
+            return
+        yield filled
 
 
 @dataclass(slots=True, kw_only=True)

@@ -94,7 +94,7 @@ def _run(config: Path) -> Iterator[str]:
     """Run every slot in order; the lines of all scrapes."""
     publisher = PrometheusPublisher(version="1.2.3")
     with open_one_shot(config, reconciles=False) as service:
-        names = tuple(service.watched)
+        names = tuple(service.wiring.watched)
         publisher.watch(names, [], intervals={name: timedelta(days=1) for name in names})
         for day in range((END - BEGIN).days + 1):
             slot = BEGIN + timedelta(days=day)

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.model import State
-from monitor.service.daemon.job_threads import Places
+from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.threads import Places
 from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
-from monitor.service.daemon.watchdog import JumpFinder
 from monitor.settings import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
@@ -90,7 +90,7 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._upkeep.latest
+    latest = watched.daemon._jobs.latest
     return latest[0].run.slot if latest else None
 
 

@@ -174,9 +174,9 @@ def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadersh
 
     one = leadership(AWAY, THEIRS, *[THEIRS] * 1000)
     one.start()
-    assert one.is_alive
+    assert one.loop.is_alive
     one.stop()
-    assert not one.is_alive
+    assert not one.loop.is_alive
 
 
 def test_a_stop_gives_the_lease_back_once(boottime: Boottime) -> None:

@@ -8,8 +8,7 @@ import pytest
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
 from monitor.model import Message, MessageStatus, Treatment
-from monitor.service.daemon.outage import CALM_S, OutageMonitor
-from monitor.service.daemon.outage_alert import REFUSED_PAUSE_S, REPEAT_S, OutageAlert
+from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
 from service.stepped_daemon import SteppedClock
 
 AWAY = DatabaseError("PostgreSQL database x at y:5432 cannot be reached", permanent=False, trouble=DatabaseTrouble.UNREACHABLE)
@@ -56,7 +55,7 @@ def world() -> World:
     publisher.watch([], receivers=["pager"])
     database = OutageMonitor(clock=clock, publisher=publisher)
     two_minutes = timedelta(minutes=2)
-    alert = OutageAlert(database=database, clock=clock, publisher=publisher, place="x", alert_after=lambda: two_minutes)
+    alert = OutageAlert(database=database, place="x", alert_after=lambda: two_minutes)
     return World(clock, database, alert, publisher)
 
 

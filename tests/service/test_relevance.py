@@ -74,7 +74,7 @@ class Shop:
     @property
     def service(self) -> OneShot:
         publisher = PrometheusPublisher(version=__version__)
-        return OneShot(watched=self.wiring.watched, receivers=(), store=self.store, publisher=publisher, clock=self.clock)
+        return OneShot(wiring=self.wiring, store=self.store, publisher=publisher, clock=self.clock)
 
     def run(self, day: datetime) -> RunResult:
         self.clock.today = max(self.clock.today, day)

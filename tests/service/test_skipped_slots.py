@@ -41,7 +41,7 @@ class Clock:
 
 def chooser(store: Stored) -> SlotChooser:
     only: Any = store
-    return SlotChooser(runner=Runner(store=only, clock=Clock()), store=only, clock=Clock())
+    return SlotChooser(runner=Runner(store=only, clock=Clock()))
 
 
 def watched() -> Watched:

@@ -1,7 +1,7 @@
 """What upkeep deletes is counted and logged."""
 
 from contextlib import closing
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,22 +11,12 @@ from structlog.testing import CapturingLogger
 from factories import SLOT
 from monitor.export import PrometheusPublisher
 from monitor.service.daemon import upkeep
-from monitor.service.daemon.upkeep import Upkeep
 from monitor.settings import RetentionOptions
 from monitor.storage import open_store
 from storage.worked import run
 
 DAY = timedelta(days=1)
-
-
-class _Clock:
-    """Stands still."""
-
-    def now(self) -> datetime:
-        return SLOT + 50 * DAY
-
-    def monotonic(self) -> float:
-        return 0.0
+NOW = SLOT + 50 * DAY
 
 
 def samples(publisher: PrometheusPublisher) -> dict[str, float]:
@@ -41,7 +31,7 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(tmp_path: Path, monkeypat
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         for days in (0, 1, 48):  # the last one confirms the clock
             run(store, SLOT + days * DAY)
-        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=timedelta(days=49)))
+        upkeep.prune(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
     shown = samples(publisher)
     assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 6
@@ -56,10 +46,10 @@ def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, monkeypat
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(postgres_url, create=True)) as store:
         for days in (6, 5, 4, 3):
-            run(store, _Clock().now() - days * DAY)
+            run(store, NOW - days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_2024_02_21"))
-        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions(scores=5 * DAY))
+        upkeep.prune(store, publisher, NOW, RetentionOptions(scores=5 * DAY))
 
     (told,) = [call for call in logs.calls if call.method_name == "warning"]
     assert told.args == ("old rows put off",)
@@ -72,7 +62,7 @@ def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(tmp_path: Pa
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         run(store, SLOT - 700 * DAY)
-        Upkeep(store=store, publisher=publisher, clock=_Clock()).prune(RetentionOptions())
+        upkeep.prune(store, publisher, NOW, RetentionOptions())
         assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (logged,) = logs.calls

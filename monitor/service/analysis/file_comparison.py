@@ -143,7 +143,10 @@ def compare_files(
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
     progress("summarizing", len(batch), len(batch))
-    listed, length = count_listed(batch), _typical_length(batch)
+    listed, length = (
+        count_listed(batch),
+        typical_length(np.append(batch.baseline_lengths, batch.candidate_lengths).astype(np.int64)),
+    )
     size = _catalogue(catalogue, listed)
     evidence = gather_evidence(comparison, pairing, scores, metrics)
     segments = rows_of_segments(panel, pairing.panel_rows)
@@ -235,10 +238,6 @@ def _counting(progress: ReportProgress, users: int) -> Callable[[int], None]:
         progress("measuring", users, done)
 
     return count
-
-
-def _typical_length(batch: PairBatch) -> int | None:
-    return typical_length(np.concatenate([batch.baseline_lengths, batch.candidate_lengths]).astype(np.int64))
 
 
 def _catalogue(given: int | None, listed: int) -> int:

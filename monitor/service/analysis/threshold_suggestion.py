@@ -40,14 +40,6 @@ _FAR_FUTURE = datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdTarget:
-    """One statistic of one metric in one segment, as a rule whose threshold is to be found."""
-
-    series: RuleSeries[SimilarityRule]
-    worst: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Suggestion:
     """A threshold, or in words why there is none.
 
@@ -95,13 +87,13 @@ def suggest_thresholds(
     ConfigError when there is no such run.
     """
     past = newest_runs(comparison, history)
-    looks = _targets(comparison, past, statistics, segments)
+    looks = _looks(comparison, past, statistics, segments)
     budget = Budget(
         runs=max(1.0, comparison.judging.runs_a_false_page),
-        segments=[*dict.fromkeys(look.series.segment for look in looks)],
-        looks={_name(look): 1.0 for look in looks},
+        segments=[*dict.fromkeys(series.segment for series in looks)],
+        looks={_name(series.rule): 1.0 for series in looks},
     )
-    found = [_suggest(look, past, budget, interval) for look in looks]
+    found = [_suggest(series, past, budget, interval, _worst(series.rule, comparison.measuring.k)) for series in looks]
     return _with_caught(comparison, _uniquely_named(found), history)
 
 
@@ -133,13 +125,20 @@ def _uniquely_named(found: Sequence[Suggestion]) -> list[Suggestion]:
     return named
 
 
-def _name(look: ThresholdTarget) -> str:
-    return f"{look.series.rule.statistic} of {look.series.rule.metric}"
+def _name(rule: SimilarityRule) -> str:
+    return f"{rule.statistic} of {rule.metric}"
 
 
-def _targets(
+def _worst(rule: SimilarityRule, k: int) -> float:
+    """The last value there is on the side that the rule watches, on the scale that is judged."""
+    low, high = (0.0, np.pi / 2) if rule.is_share else parse(rule.metric).bounds(k)
+    return low if rule.direction is Direction.BELOW else high
+
+
+def _looks(
     comparison: Comparison, past: Sequence[PastRun], statistics: Sequence[str], segments: Sequence[str]
-) -> list[ThresholdTarget]:
+) -> list[RuleSeries[SimilarityRule]]:
+    """Each statistic of each metric in each segment, as a rule whose threshold is to be found."""
     seen: dict[str, set[str]] = defaultdict(set)
     for run in past:
         for summary in run.summaries:
@@ -150,45 +149,43 @@ def _targets(
         known = seen.get(str(metric), set())
         wanted = sorted(known, key=lambda name: (name != ALL, name)) if "each" in segments else segments
         if metric.need is not Need.RELEVANCE:
-            found += [_target(comparison, metric, name, segment) for name in names for segment in wanted if segment in known]
+            found += [
+                RuleSeries(_rule(metric, name, segment), segment) for name in names for segment in wanted if segment in known
+            ]
     if not found:
         msg = f"no run of {comparison.name} has summaries of the segments {', '.join(segments)}"
         raise ConfigError(msg)
     return found
 
 
-def _target(comparison: Comparison, metric: Metric, statistic: Statistic, segment: str) -> ThresholdTarget:
+def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
     """The rule watches the side on which lists drift apart."""
     is_share = statistic.floor is not None
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
-    low, high = (0.0, np.pi / 2) if is_share else metric.bounds(comparison.measuring.k)
-    rule = _rule(str(metric), statistic, segment, direction)
-    return ThresholdTarget(series=RuleSeries(rule, segment), worst=low if direction is Direction.BELOW else high)
-
-
-def _rule(metric: str, statistic: Statistic, segment: str, direction: Direction) -> SimilarityRule:
     words = re.findall(r"[A-Za-z0-9]+", f"{metric} {statistic} {'' if segment == ALL else segment}")
     return SimilarityRule(
         alert="".join(word[0].upper() + word[1:] for word in words)[:100],
-        metric=metric,
+        metric=str(metric),
         statistic=statistic,
         limit=FixedLimit(direction=direction, value=0.0, resolve_at=0.0),
         segments="all" if segment == ALL else (segment,),
     )
 
 
-def _suggest(look: ThresholdTarget, past: Sequence[PastRun], budget: Budget, interval: timedelta) -> Suggestion:
-    healthy, note = pick_healthy(past, look.series)
+def _suggest(
+    look: RuleSeries[SimilarityRule], past: Sequence[PastRun], budget: Budget, interval: timedelta, worst: float
+) -> Suggestion:
+    healthy, note = pick_healthy(past, look)
     typical = int(np.median([each.n for each in healthy])) if healthy else 0
-    series = RuleSeries(replace(look.series.rule, min_users=max(1, typical // 2)), look.series.segment)
+    series = replace(look, rule=replace(look.rule, min_users=max(1, typical // 2)))
     values, errors = np.array([series.measure(each) for each in healthy]).reshape(len(healthy), 2).T[..., np.newaxis]
     reference = refer(values, errors)
     runs = int(reference.runs[0])
     if runs < MIN_HEALTHY_RUNS:
         return _none(series, runs, _why_so_few(series, healthy, runs))
-    share = budget.share(series.segment, _name(look))
+    share = budget.share(series.segment, _name(look.rule))
     largest = np.nanmax(errors, axis=0)
-    found = propose(reference, largest, share, direction=series.rule.direction, worst=look.worst)
+    found = propose(reference, largest, share, direction=series.rule.direction, worst=worst)
     if found.least_share[0] > share:
         best = budget.runs * share / float(found.least_share[0]) * interval
         every = f"one false page in {_days(budget.runs * interval)}"

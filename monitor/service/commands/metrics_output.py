@@ -107,8 +107,6 @@ class MetricsOutput:
 
     def write(self, service: OneShot, comparison: str | None) -> Iterator[MonitorError | OSError]:
         """Write the stored state of the selected comparison, or of all; what went wrong."""
-        if self.textfile is None and self.gateway is None:
-            return
         for output in (self._write_textfile, self._push):
             try:
                 output(service, comparison)

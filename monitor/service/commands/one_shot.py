@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from monitor import __version__
-from monitor.alerts import NotificationPolicy
 from monitor.errors import ConfigError, DeliveryError, MonitorError, SlotTakenError
 from monitor.export import PrometheusPublisher
 from monitor.model import RunResult, format_instant
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
-from monitor.ports import Clock, Receiver, RunWatcher, Store
+from monitor.ports import Clock, Store
 from monitor.service.clock import SlotClock, SystemClock
-from monitor.service.composition import reconcile, set_known_names, wire
+from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
-from monitor.service.relevance_backfill import backfill_runs
-from monitor.service.runner import Runner, Watched, select_watched, whoami
+from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
 from monitor.settings import load_settings
 from monitor.storage import open_store
 
@@ -34,15 +32,12 @@ DATABASE_PATIENCE_S = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneShot:
-    """Runs slots outside the daemon, against the same database. ``pings`` watch each run that is not replayed."""
+    """Runs slots outside the daemon, against the same database. Pings watch each run that is not replayed."""
 
-    watched: Mapping[str, Watched]
-    receivers: tuple[Receiver, ...]
+    wiring: Wiring
     store: Store
     publisher: PrometheusPublisher
-    policy: NotificationPolicy = field(default_factory=NotificationPolicy)
     clock: Clock = field(default_factory=SystemClock)
-    pings: tuple[RunWatcher, ...] = ()
 
     def run_once(self, comparison: str | None, slot: datetime | None) -> Iterator[RunResult | MonitorError]:
         """Run one slot of each selected comparison, the newest where none is given; a slot that was run before is run again.
@@ -52,7 +47,7 @@ class OneShot:
         """
         if slot is not None:
             self._require_past(slot, "--slot")
-        for watched in select_watched(self.watched, comparison):
+        for watched in select_watched(self.wiring.watched, comparison):
             try:
                 yield self._run(watched, slot or watched.schedule.latest(self.clock.now()), is_announced=True)
             except MonitorError as error:
@@ -64,7 +59,7 @@ class OneShot:
         ConfigError when the end lies in the future.
         """
         self._require_past(end, "--to")
-        selected = select_watched(self.watched, comparison)
+        selected = select_watched(self.wiring.watched, comparison)
         for watched in selected:
             if (end - start) / watched.schedule.interval > MOST_SLOTS:
                 msg = f"{watched.comparison.name} has more than {MOST_SLOTS:,} slots in that period: replay it in parts"
@@ -84,7 +79,7 @@ class OneShot:
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
         """Back-fill relevance that has arrived since, run by run; ConfigError when the comparison has no source of it."""
-        (watched,) = select_watched(self.watched, comparison)
+        (watched,) = select_watched(self.wiring.watched, comparison)
         if watched.arms.relevance is None:
             msg = f"comparison {comparison!r} has no `relevance:` in the configuration, so no run of it waits for labels"
             raise ConfigError(msg)
@@ -92,19 +87,29 @@ class OneShot:
 
     def deliver(self) -> None:
         """Deliver what is pending, for at most DRAIN_S in all; DeliveryError when something is still pending then."""
-        senders = [self._sender(receiver) for receiver in self.receivers]
+        senders = [
+            OutboxSender(
+                outbox=self.store.outbox,
+                receiver=receiver,
+                clock=self.clock,
+                publisher=self.publisher,
+                owner=whoami(),
+                policy=self.wiring.policy,
+            )
+            for receiver in self.wiring.receivers
+        ]
         # Under cron there is no loop that sends firing alerts again to the receivers that want that.
         troubles = [trouble for sender in senders if (trouble := _resend(sender))]
         drain(senders, budget_s=DRAIN_S)
         pending = self.store.outbox.pending(self.clock.now())
-        if late := [f"{pending[each.name][0]} to {each.name}" for each in self.receivers if each.name in pending]:
+        if late := [f"{pending[each.name][0]} to {each.name}" for each in self.wiring.receivers if each.name in pending]:
             troubles.append(f"messages not delivered: {', '.join(late)}; they stay pending: the daemon or run-once tries again")
         if troubles:
             raise DeliveryError("; ".join(troubles), permanent=False)
 
     def publish(self, comparison: str | None) -> tuple[str, ...]:
         """Publish what is stored of the selected comparisons; their names. DatabaseError when it cannot be read."""
-        names = tuple(watched.comparison.name for watched in select_watched(self.watched, comparison))
+        names = tuple(watched.comparison.name for watched in select_watched(self.wiring.watched, comparison))
         show_stored(self.store, self.publisher, names, self.clock.now())
         return names
 
@@ -115,8 +120,8 @@ class OneShot:
             raise ConfigError(msg)
 
     def _run(self, watched: Watched, slot: datetime, *, is_announced: bool, judged_at: Clock | None = None) -> RunResult:
-        receivers = tuple(receiver.name for receiver in self.receivers) if is_announced else ()
-        pings = self.pings if judged_at is None else ()
+        receivers = self.wiring.receiver_names if is_announced else ()
+        pings = self.wiring.pings if judged_at is None else ()
         runner = Runner(
             store=self.store, clock=self.clock, publisher=self.publisher, patience_s=DATABASE_PATIENCE_S, pings=pings
         )
@@ -136,16 +141,6 @@ class OneShot:
             "if it was killed: the slot is taken over then"
         )
 
-    def _sender(self, receiver: Receiver) -> OutboxSender:
-        return OutboxSender(
-            outbox=self.store.outbox,
-            receiver=receiver,
-            clock=self.clock,
-            publisher=self.publisher,
-            owner=whoami(),
-            policy=self.policy,
-        )
-
 
 @contextmanager
 def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
@@ -162,14 +157,7 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
             reconcile(wiring, store, SystemClock())
         publisher = PrometheusPublisher(version=__version__)
         set_known_names(publisher, wiring)
-        yield OneShot(
-            watched=wiring.watched,
-            receivers=wiring.receivers,
-            store=store,
-            publisher=publisher,
-            policy=wiring.policy,
-            pings=wiring.pings,
-        )
+        yield OneShot(wiring=wiring, store=store, publisher=publisher)
 
 
 def _resend(sender: OutboxSender) -> str | None:

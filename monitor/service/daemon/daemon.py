@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from monitor import __version__
 from monitor.errors import DatabaseError, MonitorError
 from monitor.export import PrometheusPublisher
-from monitor.ports import Clock
+from monitor.pipeline.delivery import OutboxSender
+from monitor.ports import Clock, Receiver
 from monitor.service.clock import SystemClock
 from monitor.service.composition import (
     open_web_access,
@@ -29,11 +30,9 @@ from monitor.service.composition import (
 from monitor.service.daemon.delivery_loops import DeliveryLoops
 from monitor.service.daemon.jobs import DaemonJobs
 from monitor.service.daemon.leadership import DaemonRole
-from monitor.service.daemon.outage import OutageMonitor, open_in_time
-from monitor.service.daemon.outage_alert import OutageAlert
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, open_in_time
 from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
-from monitor.service.daemon.upkeep import Upkeep
 from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
 from monitor.settings import Settings, load_settings
@@ -115,8 +114,8 @@ class Daemon:
             self._put_in_force()
             self._watchdog.start()
             opened.callback(self._watchdog.stop)
-            self._role.watch()
-            opened.callback(self._role.stop_watching, STOP_S)
+            self._role.loop.start()
+            opened.callback(self._role.loop.stop, STOP_S)
             # From here on `stop` closes all this, in reverse order.
             self._opened = opened.pop_all()
         log.info("rankwatch started", version=__version__, url=self.url, comparisons=len(self._wiring.watched))
@@ -127,22 +126,28 @@ class Daemon:
         store.database.on_error = self._database.failed
         self._role = DaemonRole(store, clock, publisher, lasts=self._wiring.settings.lease, on_change=self._follow_lease)
         self._runner = Runner(store=store, clock=clock, publisher=publisher)
-        self._upkeep = Upkeep(store=store, publisher=publisher, clock=clock)
-        self._loops = DeliveryLoops(
-            outbox=store.outbox,
-            clock=clock,
-            publisher=publisher,
-            owner=self._runner.owner,
-            is_sure=lambda: self._role.leadership.is_sure,
-        )
-        slots = SlotChooser(runner=self._runner, store=store, clock=clock)
+        self._loops = DeliveryLoops(sender_of=self._sender_of)
+        slots = SlotChooser(runner=self._runner)
         self._scheduler = JobScheduler(
             clock,
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
             on_end=self._wake_watchdog,
         )
-        self._jobs = self._make_jobs(slots)
+        outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
+        self._jobs = DaemonJobs(
+            publisher=publisher,
+            runner=self._runner,
+            loops=self._loops,
+            outage_alert=outage_alert,
+            slots=slots,
+            wiring=lambda: self._wiring,
+            leads=lambda: self._role.leads,
+            is_stopping=self._stopping.is_set,
+            run_now=self._scheduler.run_now,
+            open=self._open,
+            database=self._database,
+        )
         self._watchdog = Watchdog(
             jobs=self._scheduler,
             runs=store.runs,
@@ -154,29 +159,15 @@ class Daemon:
             renew_store=store.database.renew,
         )
 
-    def _make_jobs(self, slots: SlotChooser) -> DaemonJobs:
-        outage_alert = OutageAlert(
-            database=self._database,
+    def _sender_of(self, receiver: Receiver) -> OutboxSender:
+        return OutboxSender(
+            outbox=self._store.outbox,
+            receiver=receiver,
             clock=self._clock,
             publisher=self._publisher,
-            place=self._store.place,
-            alert_after=self._alert_after,
-        )
-        return DaemonJobs(
-            store=self._store,
-            clock=self._clock,
-            publisher=self._publisher,
-            runner=self._runner,
-            upkeep=self._upkeep,
-            loops=self._loops,
-            outage_alert=outage_alert,
-            slots=slots,
-            wiring=lambda: self._wiring,
-            leads=lambda: self._role.leads,
-            is_stopping=self._stopping.is_set,
-            run_now=self._scheduler.run_now,
-            open=self._open,
-            database=self._database,
+            owner=self._runner.owner,
+            policy=self._wiring.policy,
+            is_sure=lambda: self._role.leadership.is_sure,
         )
 
     def _wake_watchdog(self) -> None:
@@ -194,7 +185,7 @@ class Daemon:
         return create_app(
             metrics=self._publisher.render,
             health=self,
-            latest=lambda: self._upkeep.latest,
+            latest=lambda: self._jobs.latest or (),
             notice=self._role.leadership.describe,
             reload=self.reload,
         )
@@ -256,7 +247,7 @@ class Daemon:
         if self._role.leads:
             # The old loops may have dropped deliveries by the old routes since the store was reconciled.
             reconcile_logged(self._wiring, self._store, self._clock)
-            self._loops.start(self._wiring.receivers, self._wiring.policy)
+            self._loops.start(self._wiring.receivers)
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
@@ -309,4 +300,4 @@ class Daemon:
             return str(error)
         if trouble := self._role.leadership.trouble:
             return trouble
-        return None if self._upkeep.has_published else "nothing was read from the database yet"
+        return "nothing was read from the database yet" if self._jobs.latest is None else None

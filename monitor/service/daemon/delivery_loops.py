@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from monitor.alerts import NotificationPolicy, asked_pause_s
+from monitor.alerts import asked_pause_s
 from monitor.errors import DeliveryError, MonitorError
 from monitor.pipeline.delivery import OutboxSender
-from monitor.ports import Clock, Outbox, Publisher, Receiver
-from monitor.service.daemon.loop_thread import LoopThread
+from monitor.ports import Receiver
+from monitor.service.daemon.threads import LoopThread
 
 STALLED_S = 300.0
 """Without progress for so long a loop counts as hung: no message and no statement may take that long."""
@@ -38,7 +38,7 @@ class DeliveryLoop:
     _next_resend_s: float = float("-inf")
 
     def __post_init__(self) -> None:
-        self.thread = LoopThread(f"deliver-{self.receiver.name}", self._step)
+        self.thread = LoopThread(f"deliver-{self.receiver.name}", self._step, again_s=FAILED_POLL_S)
 
     @property
     def receiver(self) -> Receiver:
@@ -72,9 +72,7 @@ class DeliveryLoop:
         except MonitorError as error:
             log.warning("receiver not notified", receiver=self.receiver.name, reason=str(error))
             self._pause(asked_pause_s(error.retry_after_s) if isinstance(error, DeliveryError) else 0.0)
-        except Exception:
-            log.exception("delivery loop failed; it goes on", receiver=self.receiver.name, again_in_s=FAILED_POLL_S)
-        return FAILED_POLL_S
+            return FAILED_POLL_S
 
     def take_turn(self) -> float:
         """Deliver, repeat and resend what is due, unless the receiver asked for a pause; seconds until the next look."""
@@ -106,35 +104,16 @@ class DeliveryLoop:
 
 @dataclass(slots=True, kw_only=True)
 class DeliveryLoops:
-    """The delivery loops of one wiring, one a receiver. Safe to share between threads.
+    """The delivery loops of one wiring, one a receiver, each over its ``sender_of`` it. Safe to share between threads."""
 
-    ``is_sure``: whether nobody else can be sending by now.
-    """
-
-    outbox: Outbox
-    clock: Clock
-    publisher: Publisher
-    owner: str
-    is_sure: Callable[[], bool] = lambda: True
+    sender_of: Callable[[Receiver], OutboxSender]
     _loops: tuple[DeliveryLoop, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def start(self, receivers: Iterable[Receiver], policy: NotificationPolicy) -> None:
-        """Begin with these receivers and this notification policy."""
-        senders = [
-            OutboxSender(
-                outbox=self.outbox,
-                receiver=receiver,
-                clock=self.clock,
-                publisher=self.publisher,
-                owner=self.owner,
-                policy=policy,
-                is_sure=self.is_sure,
-            )
-            for receiver in receivers
-        ]
+    def start(self, receivers: Iterable[Receiver]) -> None:
+        """Begin with these receivers."""
         with self._lock:
-            self._loops = tuple(map(_begin_loop, senders))
+            self._loops = tuple(_begin_loop(self.sender_of(receiver)) for receiver in receivers)
 
     def wake(self) -> None:
         """Let all look for due deliveries at once."""
@@ -154,16 +133,17 @@ class DeliveryLoops:
     def renew_stalled(self) -> None:
         """Put a new loop in the place of each that hangs or has died."""
         with self._lock:
-            self._loops = tuple(self._renewed(loop) if loop.is_stalled else loop for loop in self._loops)
-
-    def _renewed(self, hung: DeliveryLoop) -> DeliveryLoop:
-        log.error("delivery hung; restarted", receiver=hung.receiver.name)
-        self.publisher.restarted("delivery")
-        hung.thread.ask_to_stop()
-        return _begin_loop(hung.sender)
+            self._loops = tuple(_renewed(loop) if loop.is_stalled else loop for loop in self._loops)
 
 
 def _begin_loop(sender: OutboxSender) -> DeliveryLoop:
     loop = DeliveryLoop(sender=sender)
     loop.start()
     return loop
+
+
+def _renewed(hung: DeliveryLoop) -> DeliveryLoop:
+    log.error("delivery hung; restarted", receiver=hung.receiver.name)
+    hung.sender.publisher.restarted("delivery")
+    hung.thread.ask_to_stop()
+    return _begin_loop(hung.sender)

@@ -9,20 +9,17 @@ from functools import partial
 
 import structlog
 
-from monitor.errors import MonitorError
-from monitor.model import RunResult
-from monitor.ports import Clock, Publisher
+from monitor.errors import DatabaseError, MonitorError
+from monitor.model import LatestRun, RunResult, format_instant
+from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
-from monitor.service.daemon.outage import OutageMonitor, look_again
-from monitor.service.daemon.outage_alert import OutageAlert
+from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
-from monitor.service.daemon.upkeep import Upkeep
-from monitor.service.relevance_backfill import backfill_logged
-from monitor.service.runner import STORING, Runner
-from monitor.storage import SqlStore
+from monitor.service.daemon.upkeep import prune, publish_sizes, show_stored
+from monitor.service.runner import STORING, Runner, backfill_runs
 
 REFRESH = timedelta(seconds=15)
 """How often what other daemons stored, the outbox and abandoned runs are looked up."""
@@ -45,14 +42,12 @@ log = structlog.get_logger(__name__)
 class DaemonJobs:
     """Each method is one job, in a thread of its own. ``wiring`` is the one in force at the moment.
 
-    ``open`` opens a database that was away at the start; ``run_now`` makes a job due at once.
+    Errors are logged, those of a defect by the scheduler. ``open`` opens a database that was away at the start; ``run_now``
+    makes a job due at once. ``latest`` is what was last published of the store, None before anything was.
     """
 
-    store: SqlStore
-    clock: Clock
     publisher: Publisher
     runner: Runner
-    upkeep: Upkeep
     loops: DeliveryLoops
     database: OutageMonitor
     outage_alert: OutageAlert
@@ -62,10 +57,11 @@ class DaemonJobs:
     is_stopping: Callable[[], bool]
     run_now: Callable[[str], None]
     open: Callable[[], object]
+    latest: tuple[LatestRun, ...] | None = None
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
+        self.staleness = StalenessMonitor(alerts=self.runner.store.alerts, clock=self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """All jobs of this wiring; without a database only those that need none, as a standby only those that read it.
@@ -88,7 +84,9 @@ class DaemonJobs:
     def _plans_of_leader(self) -> dict[str, JobPlan]:
         plans = {
             "-prune": JobPlan(call=self.prune, when=PRUNE, limit=6 * PRUNE, first=FIRST_PRUNE, is_put_off_by_jump=True),
-            "-size": JobPlan(call=self.upkeep.size, when=PRUNE, limit=PRUNE, first=timedelta(0)),
+            "-size": JobPlan(
+                call=partial(publish_sizes, self.runner.store, self.publisher), when=PRUNE, limit=PRUNE, first=timedelta(0)
+            ),
             "-loops": JobPlan(call=self.loops.renew_stalled, when=REFRESH, limit=timedelta(minutes=2)),
         }
         for name, watched in self.wiring().watched.items():
@@ -101,7 +99,7 @@ class DaemonJobs:
         return plans
 
     def run_slot(self, name: str) -> None:
-        """Run this comparison's newest slot, unless it was run already, here or elsewhere. What goes wrong is logged."""
+        """Run this comparison's newest slot, unless it was run already, here or elsewhere."""
         wiring = self.wiring()
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
@@ -112,9 +110,6 @@ class DaemonJobs:
         except MonitorError as error:
             log.error("run not done", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
             return
-        except Exception:  # a defect in one comparison must cost no other one its slot
-            log.exception("run not done", comparison=name)
-            return
         if result is not None:
             for reason, count in choice.skipped.items():
                 self.publisher.slots_skipped(name, reason, count)
@@ -123,7 +118,7 @@ class DaemonJobs:
     def _follow_up(self, name: str, result: RunResult, wiring: Wiring) -> None:
         if wiring is not self.wiring():
             # A run that began before a reload may have raised alerts of rules that were removed since.
-            reconcile_logged(self.wiring(), self.store, self.clock)
+            reconcile_logged(self.wiring(), self.runner.store, self.runner.clock)
         self.refresh()
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
@@ -135,16 +130,25 @@ class DaemonJobs:
         watched = wiring.watched.get(name)
         if watched is None or self.is_stopping():
             return
-
-        def is_over() -> bool:
-            return self.is_stopping() or self.wiring() is not wiring
-
-        if backfill_logged(watched, self.store, self.clock, should_stop=is_over):
+        measured = 0
+        try:
+            for filled in backfill_runs(watched, self.runner.store, self.runner.clock):
+                slot = format_instant(filled.run.slot)
+                if filled.trouble is not None:
+                    log.warning("relevance not measured", comparison=name, slot=slot, reason=filled.trouble)
+                elif filled.summaries:
+                    measured += 1
+                    log.info("relevance measured", comparison=name, slot=slot)
+                if self.is_stopping() or self.wiring() is not wiring:
+                    break
+        except MonitorError as error:
+            log.error("relevance not measured", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
+        if measured:
             self.refresh()
 
     def probe(self) -> None:
         """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
-        ended = look_again(self.store, self.database)
+        ended = look_again(self.runner.store, self.database)
         if ended is not None:
             self.run_now("-refresh")
         if ended is not None and ended.may_have_cost_runs:
@@ -154,13 +158,19 @@ class DaemonJobs:
     def refresh(self) -> None:
         """Publish what is stored now; abandon expired runs and judge staleness."""
         # Both are read once: a reload or a change of leader may come between.
-        wiring, leads = self.wiring(), self.leads()
-        if self.upkeep.refresh(tuple(wiring.watched), leads=leads, at_work=tuple(self.runner.claims)):
-            for name in wiring.watched:
-                self.run_now(name)
-        if leads and self.staleness.look(wiring.watched.values(), self.upkeep.latest, wiring.receiver_names):
+        wiring, leads, store, now = self.wiring(), self.leads(), self.runner.store, self.runner.clock.now()
+        abandoned = 0
+        try:
+            # Runs at work here are spared: only a clock that jumped can have them expire.
+            abandoned = store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
+            self.latest = show_stored(store, self.publisher, tuple(wiring.watched), now)
+        except DatabaseError as error:
+            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
+        for name in wiring.watched if abandoned else ():
+            self.run_now(name)
+        if leads and self.staleness.look(wiring.watched.values(), self.latest or (), wiring.receiver_names):
             self.loops.wake()
 
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
-        self.upkeep.prune(self.wiring().settings.retention)
+        prune(self.runner.store, self.publisher, self.runner.clock.now(), self.wiring().settings.retention)

@@ -14,7 +14,7 @@ from monitor.export import PrometheusPublisher
 from monitor.model import Lease, Occupied
 from monitor.ports import Clock, Leases
 from monitor.service.composition import Wiring, reconcile
-from monitor.service.daemon.loop_thread import LoopThread
+from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import whoami
 from monitor.storage import SqlStore, open_leases
 
@@ -35,7 +35,8 @@ def since_boot() -> float:
 class Leadership:
     """Acquires and renews the lease in a thread of its own; calls ``on_change`` when it was won or lost.
 
-    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby.
+    ``lasts``: of the lease; a third of it lies between renewals, a fifteenth between looks of a standby. ``lease``: as far as
+    is known, None as a standby; ``trouble``: why it could not be taken, renewed or looked at the last time, None when it could.
     """
 
     def __init__(
@@ -49,42 +50,26 @@ class Leadership:
         self._leases, self._on_change = leases, on_change
         self._lasts_s = lasts.total_seconds()
         self._boottime = boottime
-        self._lease: Lease | None = None
+        self.lease: Lease | None = None
+        self.trouble: str | None = None
+        self.loop = LoopThread("leadership", self.step, again_s=self._lasts_s / 15)
         self._leader: Lease | Occupied | None = None
         self._sure_until = boottime()
-        self._trouble: str | None = None
-        self._loop = LoopThread("leadership", self.step)
-        self._is_started = False
-
-    @property
-    def lease(self) -> Lease | None:
-        """The lease as far as is known; None as a standby."""
-        return self._lease
 
     @property
     def is_sure(self) -> bool:
         """Whether nobody else can have taken the lease: it was renewed within its time. To be asked before anything is sent."""
         # A frozen leader is kept from writing by the store's fence; sending has no fence but this.
-        return self._lease is not None and self._boottime() < self._sure_until
+        return self.lease is not None and self._boottime() < self._sure_until
 
     @property
     def epoch(self) -> int | None:
         """Epoch of whoever leads, as last seen; None before anything was seen."""
         return self._leader.epoch if self._leader else None
 
-    @property
-    def trouble(self) -> str | None:
-        """Why the lease could not be taken, renewed or looked at the last time; None when it could."""
-        return self._trouble
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the thread still runs."""
-        return self._loop.is_alive
-
     def describe(self) -> str | None:
         """For people, on which daemon they look at a standby; None on the leader."""
-        if self._lease is not None:
+        if self.lease is not None:
             return None
         leader = (
             f"{self._leader.holder} (host:process) leads under epoch {self._leader.epoch}" if self._leader else "nobody leads"
@@ -96,7 +81,7 @@ class Leadership:
 
         DatabaseError when it is not to be had: another daemon has the SQLite file.
         """
-        if self._is_started:
+        if self.loop.is_alive:
             return
         try:
             self._advance()
@@ -104,13 +89,12 @@ class Leadership:
             if error.permanent:
                 raise
             self._note(error)
-        self._is_started = True
-        self._loop.start()
+        self.loop.start()
 
     def stop(self) -> None:
         """Give the lease back, so that another daemon takes it at once, and close. May be called twice, and without a start."""
-        self._loop.stop(ANSWER_S)
-        lease, self._lease = self._lease, None
+        self.loop.stop(ANSWER_S)
+        lease, self.lease = self.lease, None
         if lease is not None:
             try:
                 self._leases.release(lease)
@@ -124,15 +108,13 @@ class Leadership:
             return self._advance()
         except DatabaseError as error:
             self._note(error)
-        except Exception:
-            log.exception("lease not looked at; it goes on")
-        return self._lasts_s / 15
+            return self._lasts_s / 15
 
     def _advance(self) -> float:
         began = self._boottime()
         # Counted from before the statement: the time that the database took to answer has passed already.
-        rest_s = self._acquire(began) if self._lease is None else self._renew(self._lease, began)
-        self._trouble = None
+        rest_s = self._acquire(began) if self.lease is None else self._renew(self.lease, began)
+        self.trouble = None
         return rest_s
 
     def _acquire(self, began: float) -> float:
@@ -143,7 +125,7 @@ class Leadership:
             return min(self._lasts_s / 15, max(self._leader.free_in_s, 0.01))
         log.info("leading", epoch=self._leader.epoch, before=self._leader.before)
         self._sure_until = began + self._lasts_s
-        self._lease = self._leader
+        self.lease = self._leader
         self._on_change()
         return self._lasts_s / 3
 
@@ -153,20 +135,21 @@ class Leadership:
             self._sure_until = began + self._lasts_s
             return self._lasts_s / 3
         log.warning("lease lost: another daemon has taken it", epoch=lease.epoch)
-        self._lease = None
+        self.lease = None
         self._on_change()
         return 0.0
 
     def _note(self, error: DatabaseError) -> None:
-        if str(error) != self._trouble:
-            log.warning("lease not renewed" if self._lease else "lease not taken", reason=str(error))
-        self._trouble = str(error)
+        if str(error) != self.trouble:
+            log.warning("lease not renewed" if self.lease else "lease not taken", reason=str(error))
+        self.trouble = str(error)
 
 
 class DaemonRole:
     """Whether this daemon leads or stands by: lets the store write while the lease is held, calls ``on_change`` to follow it.
 
-    ``on_change`` runs in a thread of its own, so that renewing never waits for it, and again until it succeeds.
+    ``on_change`` runs in ``loop``, a thread of its own, so that renewing never waits for it, and again until it succeeds.
+    Stopping that thread keeps the lease.
     """
 
     def __init__(
@@ -181,9 +164,9 @@ class DaemonRole:
         self._store, self._clock, self._publisher, self._lasts = store, clock, publisher, lasts
         self._on_change = on_change
         self._led: Lease | None = None
-        self._loop = LoopThread("follow-lease", self._step)
+        self.loop = LoopThread("follow-lease", self._step, again_s=AGAIN_S)
         leases = open_leases(store.database.url, holder=whoami(), lasts=lasts)
-        self.leadership = Leadership(leases, lasts=lasts, on_change=self._loop.wake)
+        self.leadership = Leadership(leases, lasts=lasts, on_change=self.loop.wake)
         store.maintenance.stand_by()
         publisher.led_by(lambda: (self.leadership.is_sure, self.leadership.epoch))
 
@@ -196,14 +179,6 @@ class DaemonRole:
         """Try to win the lease, and lead if it was won; may be called again where the database failed."""
         self.leadership.start()
         self.follow(wiring)
-
-    def watch(self) -> None:
-        """Call ``on_change`` from now on."""
-        self._loop.start()
-
-    def stop_watching(self, timeout_s: float) -> None:
-        """Call ``on_change`` no more; the lease is kept."""
-        self._loop.stop(timeout_s)
 
     def follow(self, wiring: Wiring) -> bool:
         """Stand down if the lease was lost, lead if it was won; False when there was nothing to do."""
@@ -229,7 +204,7 @@ class DaemonRole:
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted."""
-        is_alive = self.leadership.is_alive and self._loop.is_alive
+        is_alive = self.leadership.loop.is_alive and self.loop.is_alive
         return None if is_alive else "what keeps the lease has stopped"
 
     def _step(self) -> float:
@@ -238,6 +213,4 @@ class DaemonRole:
                 self._on_change()
         except MonitorError as error:
             log.warning("change of leader not followed yet", reason=str(error), again_in_s=AGAIN_S)
-        except Exception:
-            log.exception("change of leader not followed yet", again_in_s=AGAIN_S)
         return AGAIN_S

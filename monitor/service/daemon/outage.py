@@ -1,18 +1,33 @@
-"""Outages of the database: when one began, by the steady clock, and whether it has ended."""
+"""Outages of the database: when one began, by the steady clock, whether it has ended, and the alert DatabaseAway about it."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
-from monitor.errors import DatabaseError, DatabaseTrouble
-from monitor.ports import Clock, Publisher
+from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
+from monitor.model import Direction, Message, Severity, State, Transition
+from monitor.ports import Clock, Publisher, Receiver, Store
 from monitor.storage import SqlStore
+
+CALM_S = 60.0
+"""How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
+OPENING_S = 20.0
+"""Longer than the driver takes to give up on a connection."""
+ALERT, WATCHED = "DatabaseAway", "rankwatch"
+"""What stands for the names of alert and comparison."""
+REPEAT_S = 4 * 3600.0
+FIRST_PAUSE_S = 5.0
+LONGEST_PAUSE_S = 120.0
+REFUSED_PAUSE_S = 600.0
+"""How long after a permanent rejection the receiver is tried again: an outage is worth another attempt."""
 
 log = structlog.get_logger(__name__)
 
@@ -30,10 +45,6 @@ class Outage:
     def may_have_cost_runs(self) -> bool:
         """Whether runs that failed meanwhile are worth another attempt; a rejected statement would be rejected again."""
         return self.trouble not in {DatabaseTrouble.OTHER, DatabaseTrouble.SCHEMA}
-
-
-CALM_S = 60.0
-"""How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,10 +97,6 @@ class OutageMonitor:
         return before
 
 
-OPENING_S = 20.0
-"""Longer than the driver takes to give up on a connection."""
-
-
 def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     """Open the database, with our tables if it has none; False when it does not answer, DatabaseError when it rejects us."""
     try:
@@ -102,7 +109,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
     return True
 
 
-def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
+def look_again(store: Store, database: OutageMonitor) -> Outage | None:
     """Read from the database, and write while it is away; the outage that has ended."""
     is_away, failures = database.outage is not None, database.failures
     try:
@@ -113,3 +120,120 @@ def look_again(store: SqlStore, database: OutageMonitor) -> Outage | None:
         return None  # recorded where it was raised
     is_newest = database.failures == failures  # what failed after this began says more
     return database.answered() if is_away and is_newest else None
+
+
+@dataclass(slots=True, kw_only=True)
+class _ReceiverState:
+    """``sent``: the firing that the receiver was sent last; ``is_sure``: False when it is unknown whether it arrived."""
+
+    sent: Transition | None = None
+    sent_s: float = 0.0
+    is_sure: bool = True
+    failures: int = 0
+    rests_until_s: float = float("-inf")
+
+
+@dataclass(slots=True, kw_only=True)
+class OutageAlert:
+    """Notifies each receiver by itself; call ``notify`` for each every few seconds, from one thread a receiver.
+
+    ``place`` names the database, ``alert_after`` is how long an outage lasts before anybody is notified. What was sent is kept
+    in memory.
+    """
+
+    database: OutageMonitor
+    place: str
+    alert_after: Callable[[], timedelta]
+    _states: dict[str, _ReceiverState] = field(default_factory=dict)
+
+    def notify(self, receiver: Receiver) -> None:
+        """Send the start, repetition or end that is due to this receiver, if any. A failure is logged and tried again."""
+        state, steady_s = self._states.setdefault(receiver.name, _ReceiverState()), self.database.clock.monotonic()
+        message = self._due_message(state, receiver)
+        if message is None:
+            return
+        try:
+            receiver.send(message, now=self.database.clock.now())
+        except DeliveryError as error:
+            self._note_failure(state, message, error)
+            self.database.publisher.delivery_failed(receiver.name, error.trouble)
+            self.database.publisher.notified(receiver.name, "retry")
+            log.error("receiver not notified of the outage", receiver=receiver.name, reason=str(error))  # noqa: TRY400 - says all
+            return
+        state.failures = 0
+        self.database.publisher.notified(receiver.name, "sent")
+        state.sent, state.sent_s, state.is_sure = next(iter(message.firing), None), steady_s, True
+        log.warning("receiver notified of the outage", receiver=receiver.name, status=message.status)
+
+    def _due_message(self, state: _ReceiverState, receiver: Receiver) -> Message | None:
+        sent, outage, steady_s = state.sent, self.database.lasting, self.database.clock.monotonic()
+        if steady_s < state.rests_until_s:
+            return None
+        if outage is None:
+            return None if sent is None else _outage_message(end_of(sent, self.database.clock.now(), self.place))
+        if sent is None:
+            is_long = steady_s - outage.since_s >= self.alert_after().total_seconds()
+            is_due = is_long and self.database.outage is not None
+            return _outage_message(start_of(outage, self.database.clock.now(), self.place)) if is_due else None
+        every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
+        if state.is_sure and steady_s - state.sent_s < every_s:
+            return None
+        return _outage_message(sent, is_repetition=state.is_sure)
+
+    def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
+        steady_s = self.database.clock.monotonic()
+        pause_s = REFUSED_PAUSE_S if error.permanent else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
+        state.failures = min(state.failures + 1, 16)
+        state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
+        if message.firing and error.may_be_known and state.sent is None:
+            state.sent, state.sent_s, state.is_sure = message.firing[0], steady_s, False
+        if not message.firing and error.permanent:
+            state.sent = None  # the receiver will not take the end: the next outage starts a new incident for it
+
+
+def start_of(outage: Outage, now: datetime, place: str) -> Transition:
+    """The outage as a firing."""
+    # One key a database, in every outage and from every daemon: several daemons, or one that was restarted, page once.
+    key = hashlib.sha256(f"{ALERT} {place}".encode()).hexdigest()[:32]
+    return Transition(
+        comparison=WATCHED,
+        alert=ALERT,
+        segment="all",
+        slot=outage.since,
+        at=now,
+        from_state=State.QUIET,
+        to_state=State.FIRING,
+        reason=f"{outage.reason}; until it is back nothing is compared, stored or alerted on",
+        value=None,
+        direction=Direction.ABOVE,
+        threshold=0.0,
+        users=0,
+        metric="database",
+        statistic="away",
+        severity=Severity.CRITICAL,
+        since=min(outage.since, now),
+        dedup_key=key,
+        incident=key,
+    )
+
+
+def end_of(start: Transition, now: datetime, place: str) -> Transition:
+    """The end of that firing."""
+    return replace(
+        start,
+        from_state=State.FIRING,
+        to_state=State.QUIET,
+        at=max(now, start.at),
+        reason=f"{place} is back: what fell due meanwhile is run once, and pending notifications are delivered",
+    )
+
+
+def _outage_message(change: Transition, *, is_repetition: bool = False) -> Message:
+    return Message(
+        incident=change.incident or ALERT,
+        comparison=WATCHED,
+        severity=Severity.CRITICAL,
+        changes=() if is_repetition else (change,),
+        firing=(change,) if change.is_start else (),
+        is_repetition=is_repetition,
+    )

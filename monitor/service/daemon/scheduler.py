@@ -26,7 +26,7 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
-from monitor.service.daemon.job_threads import Places, ThreadPerJob
+from monitor.service.daemon.threads import Places, ThreadPerJob
 from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
 from monitor.settings import Schedule
 

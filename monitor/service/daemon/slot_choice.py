@@ -11,7 +11,6 @@ from functools import partial
 import structlog
 
 from monitor.model import format_instant
-from monitor.ports import Clock, Store
 from monitor.service.clock import SKEW
 from monitor.service.runner import Runner, Watched
 
@@ -33,14 +32,11 @@ class SlotChoice:
 class SlotChooser:
     """Chooses slots for the daemon. Slots that were run while a clock was ahead of this one are run again, each once.
 
-    By comparison: ``ahead`` is the newest slot that was
-    stored when the clock was found to be behind, ``repeated`` the last one that was run again, ``overlapped`` the slots that
-    fell due while the comparison was at work.
+    By comparison: ``ahead`` is the newest slot that was stored when the clock was found to be behind, ``repeated`` the last one
+    that was run again, ``overlapped`` the slots that fell due while the comparison was at work.
     """
 
     runner: Runner
-    store: Store
-    clock: Clock
     ahead: dict[str, datetime] = field(default_factory=dict)
     repeated: dict[str, datetime] = field(default_factory=dict)
     overlapped: dict[str, set[datetime]] = field(default_factory=dict)
@@ -48,9 +44,9 @@ class SlotChooser:
 
     def choose(self, watched: Watched) -> SlotChoice:
         """The comparison's newest slot; DatabaseError when the store cannot be read."""
-        name, now = watched.comparison.name, self.clock.now()
+        name, now = watched.comparison.name, self.runner.clock.now()
         slot = watched.schedule.latest(now)
-        last = self.runner.patiently(partial(self.store.runs.last_slot, name))
+        last = self.runner.patiently(partial(self.runner.store.runs.last_slot, name))
         if last is not None and last > now + SKEW:
             # This clock is behind the one that stored the newest slot: it was set back, or that one ran ahead.
             self.ahead[name] = last
@@ -81,7 +77,8 @@ class SlotChooser:
             comparison=name,
             newest=format_instant(self.ahead[name]),
         )
-        self.runner.patiently(partial(self.store.alerts.rewind, name, slot=slot, now=self.clock.now()))
+        now = self.runner.clock.now()
+        self.runner.patiently(partial(self.runner.store.alerts.rewind, name, slot=slot, now=now))
         self.repeated[name] = slot
         return True
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -12,10 +12,9 @@ from monitor.alerts import Staleness, assign_incidents, judge_stale
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
 from monitor.ports import AlertStore, Clock
+from monitor.service.clock import JumpFinder
 from monitor.service.runner import Watched
 
-JUMP_S = 5.0
-"""How far the two clocks may go apart between two looks: more means a clock that was set, or a suspended machine."""
 PAUSE_S = 60.0
 """A longer time between two looks means that this process was stopped, or that another daemon led."""
 
@@ -23,23 +22,11 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """One moment by both clocks."""
-
-    wall: datetime
-    monotonic: float
-
-    def went_wrong(self, later: Moment) -> bool:
-        """Whether time has not passed evenly until the later moment."""
-        passed = later.monotonic - self.monotonic
-        return passed > PAUSE_S or abs((later.wall - self.wall).total_seconds() - passed) > JUMP_S
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FreshnessWatch:
-    """One comparison: since when it is watched without a break, and the newest slot that was known to be ok then."""
+    """One comparison: since when, by both clocks, it is watched without a break, and the newest slot known to be ok then."""
 
-    start: Moment
+    start: datetime
+    start_s: float
     last_ok: datetime | None
 
 
@@ -49,7 +36,8 @@ class StalenessMonitor:
 
     alerts: AlertStore
     clock: Clock
-    last: Moment | None = None
+    looked_s: float = float("inf")
+    jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
 
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
@@ -57,25 +45,28 @@ class StalenessMonitor:
 
         To be called at least every PAUSE_S, and only by the leader.
         """
-        now = Moment(wall=self.clock.now(), monotonic=self.clock.monotonic())
-        if self.last is not None and self.last.went_wrong(now):
+        now, now_s = self.clock.now(), self.clock.monotonic()
+        # A jump means a clock that was set, or a suspended machine.
+        if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
-        self.last = now
+        self.looked_s = now_s
         last_ok = {each.run.comparison: each.last_ok_slot for each in latest}
-        changed = [self._look(each, last_ok, now, receivers) for each in watched]
+        changed = [self._look(each, last_ok.get(each.comparison.name), (now, now_s), receivers) for each in watched]
         return any(changed)
 
-    def _look(self, each: Watched, last_ok: Mapping[str, datetime | None], now: Moment, receivers: tuple[str, ...]) -> bool:
-        name = each.comparison.name
+    def _look(
+        self, each: Watched, last_ok: datetime | None, moment: tuple[datetime, float], receivers: tuple[str, ...]
+    ) -> bool:
+        name, (now, now_s) = each.comparison.name, moment
         watch = self.watches.get(name)
-        if watch is None or watch.last_ok != last_ok.get(name):
-            watch = self.watches[name] = FreshnessWatch(start=now, last_ok=last_ok.get(name))
-        wait = measure_wait(each, watch, now.monotonic)
-        if not wait.is_over(now.wall):
+        if watch is None or watch.last_ok != last_ok:
+            watch = self.watches[name] = FreshnessWatch(start=now, start_s=now_s, last_ok=last_ok)
+        wait = measure_wait(each, watch, now_s)
+        if not wait.is_over(now):
             return False
         try:
             before = self.alerts.states(name)
-            states, transitions = judge_stale(each.comparison, before, wait, now.wall)
+            states, transitions = judge_stale(each.comparison, before, wait, now)
             if transitions:
                 states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.judging.group_for)
                 self.alerts.store_states(states, transitions, receivers=receivers)
@@ -90,14 +81,14 @@ class StalenessMonitor:
 def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> Staleness:
     """How long no run has succeeded, in slots of the schedule, each with the time that its run may take."""
     schedule, deadline = watched.schedule, watched.comparison.measuring.deadline
-    since = due = watch.last_ok or watch.start.wall
+    since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
-    needed: timedelta = schedule.next(watch.start.wall) + deadline - watch.start.wall
+    needed: timedelta = schedule.next(watch.start) + deadline - watch.start
     return Staleness(
         since=since,
         has_succeeded=watch.last_ok is not None,
         overdue_at=due + deadline,
-        seen_s=monotonic - watch.start.monotonic,
+        seen_s=monotonic - watch.start_s,
         needed_s=needed.total_seconds(),
     )

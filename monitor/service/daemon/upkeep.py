@@ -1,16 +1,14 @@
-"""Upkeep beside runs: publish what is stored, abandon expired runs, prune old rows."""
+"""Upkeep of the database beside runs: publish what is stored and how much room it takes, prune old rows."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
 
 from monitor.errors import DatabaseError
 from monitor.model import LatestRun
-from monitor.ports import Clock, Publisher, Store
+from monitor.ports import Publisher, Store
 from monitor.service.clock import SKEW
 from monitor.settings import RetentionOptions
 
@@ -34,53 +32,27 @@ def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...]
     return latest
 
 
-@dataclass(slots=True, kw_only=True)
-class Upkeep:
-    """Reads and prunes the store. ``latest`` is what was last published; ``has_published``: whether anything was read yet."""
+def publish_sizes(store: Store, publisher: Publisher) -> None:
+    """Publish how much room the database takes; a failure is logged."""
+    try:
+        publisher.database_sizes(store.maintenance.sizes())
+    except DatabaseError as error:
+        log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
-    store: Store
-    publisher: Publisher
-    clock: Clock
-    latest: tuple[LatestRun, ...] = ()
-    has_published: bool = False
 
-    def refresh(self, comparisons: tuple[str, ...], *, leads: bool = True, at_work: Collection[int] = ()) -> int:
-        """Publish what is stored of these comparisons, by this daemon or another, and the outbox.
-
-        Returns how many expired runs were abandoned: their slots are free again. Runs ``at_work`` here are spared, as only a
-        clock that jumped can have them expire. A standby abandons none.
-        """
-        now = self.clock.now()
-        try:
-            abandoned = self.store.runs.abandon_expired(now, sparing=at_work) if leads else 0
-            self.latest = show_stored(self.store, self.publisher, comparisons, now)
-        except DatabaseError as error:
-            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
-            return 0
-        self.has_published = True
-        return abandoned
-
-    def size(self) -> None:
-        """Publish how much room the database takes."""
-        try:
-            self.publisher.database_sizes(self.store.maintenance.sizes())
-        except DatabaseError as error:
-            log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
-
-    def prune(self, retention: RetentionOptions) -> None:
-        """Delete what is older than the retention says, and show what the rest takes."""
-        now = self.clock.now()
-        try:
-            pruned = self.store.maintenance.prune(retention.cutoffs(now), now=now)
-        except DatabaseError as error:
-            log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
-            return
-        if pruned.refused:
-            log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
-        else:
-            self.publisher.pruned(pruned, at=now)
-        if pruned.rows:
-            log.info("old rows deleted", **pruned.rows)
-        for reason in pruned.put_off:
-            log.warning("old rows put off", reason=reason)
-        self.size()
+def prune(store: Store, publisher: Publisher, now: datetime, retention: RetentionOptions) -> None:
+    """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
+    try:
+        pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
+    except DatabaseError as error:
+        log.error("old rows not deleted", reason=str(error))  # noqa: TRY400 - its text says all
+        return
+    if pruned.refused:
+        log.warning("old rows not deleted: nothing confirms this machine's clock", reason=pruned.refused)
+    else:
+        publisher.pruned(pruned, at=now)
+    if pruned.rows:
+        log.info("old rows deleted", **pruned.rows)
+    for reason in pruned.put_off:
+        log.warning("old rows put off", reason=reason)
+    publish_sizes(store, publisher)

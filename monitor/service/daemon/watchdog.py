@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from functools import partial
 
 import structlog
@@ -14,9 +13,10 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble
 from monitor.model import Claim
 from monitor.ports import Clock, Publisher, RunStore
-from monitor.service.daemon.loop_thread import LoopThread
+from monitor.service.clock import JumpFinder
 from monitor.service.daemon.outage import OutageMonitor
 from monitor.service.daemon.scheduler import JobScheduler
+from monitor.service.daemon.threads import LoopThread
 from monitor.service.runner import Runner
 
 LOOK_S = 0.5
@@ -24,25 +24,8 @@ SILENT_S = 30.0
 """Without a complete look for so long the process ought to be restarted: nothing inside is left to do it."""
 MARKING_S = 30.0
 """How long the database has to mark a run as abandoned."""
-LEAST_JUMP = timedelta(seconds=5)
-"""Less is no jump: leap seconds, small corrections, a loop that was held up between reading two clocks."""
 
 log = structlog.get_logger(__name__)
-
-
-class JumpFinder:
-    """Compares wall clock and steady clock from look to look, so that a slow correction never adds up to a jump."""
-
-    def __init__(self) -> None:
-        self._before: tuple[datetime, float] | None = None
-
-    def look(self, now: datetime, steady_s: float) -> timedelta | None:
-        """By how much the wall clock went ahead (below zero: back) since the last look, None when it went along."""
-        before, self._before = self._before, (now, steady_s)
-        if before is None:
-            return None
-        jump = (now - before[0]) - timedelta(seconds=steady_s - before[1])
-        return jump if abs(jump) > LEAST_JUMP else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,7 +50,7 @@ class Watchdog:
     _loop: LoopThread = field(init=False)
 
     def __post_init__(self) -> None:
-        self._loop = LoopThread("watchdog", self._step)
+        self._loop = LoopThread("watchdog", self.look, again_s=LOOK_S)
         self._looked_s = self.clock.monotonic()
 
     def start(self) -> None:
@@ -88,16 +71,8 @@ class Watchdog:
         """Whether the last good look was less than SILENT_S ago."""
         return self.clock.monotonic() - self._looked_s < SILENT_S
 
-    def _step(self) -> float:
-        try:
-            self.look()
-            self._looked_s = self.clock.monotonic()
-        except Exception:
-            log.exception("watchdog failed; it goes on")
-        return LOOK_S
-
-    def look(self) -> None:
-        """Reschedule after a jump of the wall clock, and restart what hangs."""
+    def look(self) -> float:
+        """Reschedule after a jump of the wall clock, and restart what hangs; seconds until the next look."""
         # First, as a scheduler that hangs may hold locks that everything below waits for.
         if self.jobs.is_stuck():
             log.error("scheduler hung; restarted")
@@ -113,6 +88,8 @@ class Watchdog:
         for name in set(self.jobs.overdue()) - self._rescued:
             self._rescued.add(name)
             threading.Thread(target=self._rescue, args=(name,), name=f"rescue-{name}", daemon=True).start()
+        self._looked_s = self.clock.monotonic()
+        return LOOK_S
 
     def _rescue(self, name: str) -> None:
         try:

@@ -44,12 +44,6 @@ LEFT_OUT_TEXTS = {
     LeftOut.NOT_THE_NEWEST: "older, and asked the same users",
 }
 
-_BY_STATUS = {
-    RunStatus.INSUFFICIENT: LeftOut.INSUFFICIENT,
-    RunStatus.FAILED: LeftOut.FAILED,
-    RunStatus.ABANDONED: LeftOut.ABANDONED,
-}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSelection:
@@ -80,7 +74,7 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
     if run.config_hash != comparison.config_hash:
         return LeftOut.OTHER_CONFIGURATION
     if run.status is not RunStatus.OK:
-        return _BY_STATUS[run.status]
+        return LeftOut(run.status.value)
     sample = comparison.measuring.sample
     if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
@@ -88,7 +82,7 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
 
 
 def _trouble(finished: Sequence[Run]) -> str | None:
-    return next((run.reason for run in reversed(finished) if run.status in _BY_STATUS and run.reason), None)
+    return next((run.reason for run in reversed(finished) if run.status is not RunStatus.OK and run.reason), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
