@@ -1,4 +1,4 @@
-"""Alembic's entry: migrates over the connection that monitor.storage.schema_version hands it, inside that connection's transaction."""
+"""Alembic's entry: migrates over the connection of monitor.storage.schema_version, inside that connection's transaction."""
 
 from typing import Literal
 

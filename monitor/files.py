@@ -20,7 +20,7 @@ _NO_FILE = "it is no file"
 def read_bounded(path: str | os.PathLike[str], most: int, *, may_be_pipe: bool = False, pipe_s: float = PIPE_S) -> bytes:
     """Content of a regular file of at most ``most`` bytes; of a pipe too where that may be, read within ``pipe_s`` seconds.
 
-    OSError, whose ``strerror`` is the reason in words, when there is none that can be read: FileNotFoundError when nothing is there,
+    OSError, whose ``strerror`` is the reason in words, when none can be read: FileNotFoundError when nothing is there,
     ``errno`` EFBIG when there is more. Directories, devices and sockets are no files; nothing of them is waited for.
     """
     try:
