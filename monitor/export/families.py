@@ -10,7 +10,7 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeHistogramMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from monitor.export.series import SERIES
+from monitor.export.series import SERIES, Kind, Series
 from monitor.redaction import escape_controls
 
 LabelValues = tuple[str, ...]
@@ -56,29 +56,25 @@ class Gauges:
     def families(self) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order."""
         return tuple(
-            _distribution(name, self._distributions[name]) if name in self._distributions else _gauge(name, self._samples[name])
+            _family(SERIES[name], {**self._samples.get(name, {}), **self._distributions.get(name, {})})
             for name in SERIES
             if self._samples.get(name) or name in self._distributions
         )
 
 
-def _distribution(name: str, samples: dict[LabelValues, Distribution]) -> Metric:
-    series = SERIES[name]
-    family = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
-    for labels, one in samples.items():
-        family.add_metric([_written(each) for each in labels], list(one.buckets), one.total)
-    return family
-
-
-def _gauge(name: str, samples: dict[LabelValues, float]) -> Metric:
-    series = SERIES[name]
-    family = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
+def _family(series: Series, samples: Mapping[LabelValues, float | Distribution]) -> Metric:
+    distributions = GaugeHistogramMetricFamily(series.name, series.help, labels=series.labels)
+    gauge = GaugeMetricFamily(series.name, series.help, labels=series.labels, unit=series.unit)
     for labels, value in samples.items():
         if len(labels) != len(series.labels):
             msg = f"{series.name} has the labels {series.labels}, got {len(labels)} values"
             raise ValueError(msg)
-        family.add_metric([_written(each) for each in labels], value)
-    return family
+        written = [_written(each) for each in labels]
+        if isinstance(value, Distribution):
+            distributions.add_metric(written, list(value.buckets), value.total)
+        else:
+            gauge.add_metric(written, value)
+    return distributions if series.kind is Kind.GAUGE_HISTOGRAM else gauge
 
 
 _SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")

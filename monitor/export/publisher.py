@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
+import os
+import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
@@ -15,7 +19,6 @@ from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
-from monitor.export.build import build_labels
 from monitor.export.daemon_metrics import DaemonMetrics
 from monitor.export.families import counter, without_created
 from monitor.export.run_metrics import run_families
@@ -44,17 +47,15 @@ CONFIRMED = frozenset(
 """Full names of the series that show the state in the database."""
 
 
-def render_registry(registry: CollectorRegistry, accept: str, accept_encoding: str) -> tuple[bytes, dict[str, str]]:
-    """The page and its headers. An Accept header that makes no sense gets the plain text format."""
+def find_revision() -> str:
+    """The commit, as the image says in RANKWATCH_REVISION, or as pip noted it when it installed from a repository."""
+    if given := os.environ.get("RANKWATCH_REVISION"):
+        return given
     try:
-        encoder, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):  # a version such as "1.x"
-        encoder, content_type = choose_encoder("")
-    body = encoder(registry)
-    headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
-    if accepts_gzip(accept_encoding):
-        return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
-    return body, headers
+        noted = json.loads(distribution("rankwatch").read_text("direct_url.json") or "{}")
+    except (PackageNotFoundError, ValueError):
+        return "unknown"
+    return str(noted.get("vcs_info", {}).get("commit_id", "unknown"))
 
 
 def accepts_gzip(accept_encoding: str) -> bool:
@@ -107,7 +108,8 @@ class PrometheusPublisher(DaemonMetrics):
         self._monotonic = clock.monotonic if clock else lambda: 0.0
         self._doubted_at_s: float | None = None
         build = SERIES["build_info"]
-        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=build_labels(version))
+        labels = {"version": version, "revision": find_revision(), "python_version": platform.python_version()}
+        self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
         self._latest: tuple[LatestRun, ...] = ()
@@ -163,8 +165,15 @@ class PrometheusPublisher(DaemonMetrics):
         return [family for family in families if family.name not in CONFIRMED]
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
-        """The page for these request headers, and the response's headers."""
-        return render_registry(self._registry, accept, accept_encoding)
+        """The page for these request headers, and its own. An Accept header that makes no sense gets the plain text format."""
+        try:
+            encoder, content_type = choose_encoder(accept)
+        except (TypeError, ValueError):  # a version such as "1.x"
+            encoder, content_type = choose_encoder("")
+        body, headers = encoder(self._registry), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        if accepts_gzip(accept_encoding):
+            return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
+        return body, headers
 
     def final(self) -> tuple[Metric, ...]:
         """What a process leaves behind when it ends: see `monitor.export.batch_export`."""

@@ -7,7 +7,7 @@ treatment follow from the entry.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from monitor.errors import ConfigError
 from monitor.options import OneOf
@@ -15,7 +15,6 @@ from monitor.ports import Receiver, RunWatcher
 from monitor.receivers.alertmanager import AlertmanagerOptions
 from monitor.receivers.apprise import AppriseOptions
 from monitor.receivers.email import EmailOptions
-from monitor.receivers.fields import ReceiverEntry
 from monitor.receivers.pagerduty import PagerDutyOptions
 from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import SlackOptions
@@ -26,7 +25,6 @@ __all__ = [
     "ReceiverOptions",
     "open_pings",
     "open_receivers",
-    "receiver_names",
     "verify",
 ]
 
@@ -42,36 +40,26 @@ class ReceiverOptions(OneOf):
     webhook: WebhookOptions | None = None
 
     @property
-    def entry(self) -> ReceiverEntry:
-        """The options of the kind that is given."""
-        kinds: Iterator[ReceiverEntry | None] = (getattr(self, kind) for kind in type(self).model_fields)
-        return next(entry for entry in kinds if entry is not None)
-
-    @property
     def receiver_names(self) -> tuple[str, ...]:
         """Names of the receivers that this entry opens."""
-        return self.entry.receiver_names
-
-
-def receiver_names(options: Sequence[ReceiverOptions]) -> tuple[str, ...]:
-    """Names of all receivers, in order. ConfigError when two share one; one line for each such name."""
-    names = [name for each in options for name in each.receiver_names]
-    if shared := sorted(name for name, count in Counter(names).items() if count > 1):
-        raise ConfigError("\n".join(f"two receivers are called {name}: give one of them another name" for name in shared))
-    return tuple(names)
+        names: tuple[str, ...] = self.given.receiver_names
+        return names
 
 
 def open_receivers(options: Sequence[ReceiverOptions], *, external_url: str) -> tuple[Receiver, ...]:
     """Open every receiver, one for each Alertmanager peer, in the order of the configuration. Nothing is sent yet.
 
-    ``external_url`` is where this daemon's own pages are reached; messages link there. ConfigError when two share a name.
+    ``external_url`` is where this daemon's own pages are reached; messages link there. ConfigError when two share a name, with
+    one line for each such name.
     """
-    receiver_names(options)
-    return tuple(receiver for each in options for receiver in each.entry.open(external_url))
+    counts = Counter(name for each in options for name in each.receiver_names)
+    if shared := sorted(name for name, count in counts.items() if count > 1):
+        raise ConfigError("\n".join(f"two receivers are called {name}: give one of them another name" for name in shared))
+    return tuple(receiver for each in options for receiver in each.given.open(external_url))
 
 
 def open_pings(
     options: Sequence[PingOptions], *, on_outcome: Callable[[str, str], None] | None = None
 ) -> tuple[RunWatcher, ...]:
     """One dead-man ping for each entry. Nothing is sent yet. ``on_outcome`` gets the outcome of each, see `RunPings`."""
-    return tuple(RunPings(entry, on_outcome=on_outcome) if on_outcome else RunPings(entry) for entry in options)
+    return tuple(RunPings(entry, on_outcome=on_outcome) for entry in options)

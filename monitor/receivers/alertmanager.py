@@ -27,11 +27,8 @@ PATH = "/api/v2/alerts"
 
 
 def _check_peer(url: str) -> str:
-    if urlsplit(url).query:
-        msg = "must not hold a ?query: write http://host:9093, with the path prefix if there is one"
-        raise ValueError(msg)
-    if urlsplit(url).path.rstrip("/").endswith(PATH):
-        msg = f"must not end in {PATH}: write http://host:9093, with the path prefix if there is one"
+    if urlsplit(url).query or urlsplit(url).path.rstrip("/").endswith(PATH):
+        msg = f"must not hold a ?query and must not end in {PATH}: write http://host:9093, with the path prefix if there is one"
         raise ValueError(msg)
     return url
 

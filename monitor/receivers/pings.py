@@ -57,10 +57,6 @@ _LONGEST_REASON = 1000
 log = structlog.get_logger(__name__)
 
 
-def _ignore_outcome(_name: str, _outcome: str) -> None:
-    """The default: outcomes of pings are not counted."""
-
-
 class RunPings:
     """A `monitor.ports.RunWatcher`. ``rest`` waits so many seconds, and returns whether it was called off.
 
@@ -73,7 +69,7 @@ class RunPings:
         *,
         rests_s: Sequence[float] = RETRY_WAITS_S,
         rest: Callable[[float], bool] | None = None,
-        on_outcome: Callable[[str, str], None] = _ignore_outcome,
+        on_outcome: Callable[[str, str], None] | None = None,
     ) -> None:
         self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
@@ -109,12 +105,16 @@ class RunPings:
                 return
             if len(self._waiting) == _WAITING:
                 log.warning("ping dropped: too many wait", ping=self._options.name)
-                self._on_outcome(self._options.name, "dropped")
+                self._report("dropped")
             self._waiting.append((ping_url(self._options.url.get_secret_value(), suffix, run_uuid(claim)), body))
             self._changed.notify_all()
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name=f"ping-{self._options.name}", daemon=True)
                 self._thread.start()
+
+    def _report(self, outcome: str) -> None:
+        if self._on_outcome is not None:
+            self._on_outcome(self._options.name, outcome)
 
     def _work(self) -> None:
         while (ping := self._next()) is not None:
@@ -122,7 +122,7 @@ class RunPings:
                 self._send(*ping)
             except Exception:
                 log.exception("ping not sent; the next ones will be", ping=self._options.name)
-                self._on_outcome(self._options.name, "failed")
+                self._report("failed")
 
     def _next(self) -> tuple[str, str] | None:
         """URL and body of the oldest that waits; None once it is over."""
@@ -138,10 +138,10 @@ class RunPings:
             except DeliveryError as error:
                 if error.permanent or rest_s is None or self._rest(rest_s):
                     log.warning("ping not sent", ping=self._options.name, reason=str(error))
-                    self._on_outcome(self._options.name, "failed")
+                    self._report("failed")
                     return
             else:
-                self._on_outcome(self._options.name, "sent")
+                self._report("sent")
                 return
 
     def _post(self, url: str, body: str) -> None:

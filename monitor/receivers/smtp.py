@@ -30,6 +30,13 @@ _ADVICE = {
     "all recipients": "check `to`",
     "the message": "it refuses this message",
 }
+_REASONS: Mapping[type[Exception], str] = {
+    ssl.SSLCertVerificationError: "has no certificate that can be trusted: check the host, or give its authority as ca_file",
+    ssl.SSLError: "did not speak TLS: check `port` and `tls`",
+    socket.gaierror: "has a host name that cannot be resolved: check `host`",
+    ConnectionRefusedError: "refused the connection: check that it runs and listens there",
+}
+"""What an error that lies beneath another means, the first that is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,15 +193,8 @@ class SmtpClient:
         chain = list(_chain(error))
         if any(isinstance(link, (TimeoutError, OverdueError)) for link in chain):
             return f"did not answer within {self.timeout_s:g} s"
-        if any(isinstance(link, ssl.SSLCertVerificationError) for link in chain):
-            return "has no certificate that can be trusted: check the host, or give its authority as ca_file"
-        if any(isinstance(link, ssl.SSLError) for link in chain):
-            return "did not speak TLS: check `port` and `tls`"
-        if any(isinstance(link, socket.gaierror) for link in chain):
-            return "has a host name that cannot be resolved: check `host`"
-        if any(isinstance(link, ConnectionRefusedError) for link in chain):
-            return "refused the connection: check that it runs and listens there"
-        return "broke the connection or did not speak SMTP"
+        found = (reason for kind, reason in _REASONS.items() if any(isinstance(link, kind) for link in chain))
+        return next(found, "broke the connection or did not speak SMTP")
 
 
 def trust_context(ca_file: str | None) -> ssl.SSLContext:

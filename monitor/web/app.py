@@ -67,7 +67,7 @@ def create_app(
         routes=[
             Route("/", index),
             Route("/comparisons/{name}", comparison),
-            Route("/metrics", _MetricsPage(metrics).answer),
+            Route("/metrics", _scraper(metrics)),
             Route("/-/healthy", _probe(health.unhealthy, "healthy")),
             Route("/-/ready", _probe(health.unready, "ready")),
             Route(RELOAD, _reloader(reload), methods=["POST"]),
@@ -77,24 +77,19 @@ def create_app(
     return app
 
 
-class _MetricsPage:
+def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
     """Renders in few threads; refuses scrapes that would wait behind too many."""
+    threads, under_way = CapacityLimiter(_RENDERERS), CapacityLimiter(_SCRAPES)
 
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._threads = CapacityLimiter(_RENDERERS)
-        self._open = 0
-
-    async def answer(self, request: Request) -> Response:
-        if self._open >= _SCRAPES:
+    async def page(request: Request) -> Response:
+        if not under_way.available_tokens:
             return PlainTextResponse("too many scrapes at once\n", 503, headers={**_HEADERS, "Retry-After": "1"})
         accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
-        self._open += 1
-        try:
-            body, headers = await run_sync(self._metrics, accept, encoding, limiter=self._threads, abandon_on_cancel=True)
-        finally:
-            self._open -= 1
+        async with under_way:
+            body, headers = await run_sync(metrics, accept, encoding, limiter=threads, abandon_on_cancel=True)
         return Response(body, headers={**_HEADERS, **headers})
+
+    return page
 
 
 def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awaitable[Response]]:

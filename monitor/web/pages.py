@@ -5,7 +5,7 @@ A new page is a template, a function here, and its route in `monitor.web.app`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import cache, partial
 from urllib.parse import quote
@@ -13,7 +13,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
-from monitor.model import AlertState, CoverageRow, Explanation, LatestRun, format_instant
+from monitor.model import AlertState, CoverageRow, LatestRun, format_instant
 from monitor.presentation import arm_rows, drop_bounds, explanation_tables, explanation_title, score_by_chance
 from monitor.redaction import escape_controls
 
@@ -25,36 +25,19 @@ def render_index(latest: Sequence[LatestRun], notice: str | None = None) -> str:
 
 def render_comparison(latest: LatestRun) -> str:
     """One comparison: its newest run, alerts, explanation, similarity, arms and coverage by segment."""
-    arms = arm_rows(latest.arm_scores)
-    return (
-        _templates()
-        .get_template("comparison.html")
-        .render(
-            latest=latest,
-            run=latest.run,
-            states=map(_state_row, latest.states),
-            explanation=None if latest.explanation is None else _explanation(latest.explanation),
-            summaries=_summary_rows(latest),
-            arms=(
-                (each.segment, each.metric, _number(each.baseline), _number(each.candidate), _count(each.n)) for each in arms
-            ),
-            coverage=map(_coverage_row, latest.coverage.rows if latest.coverage else ()),
-        )
-    )
+    arms = ((each, _number(each.baseline), _number(each.candidate)) for each in arm_rows(latest.arm_scores))
+    shown = {
+        "states": map(_state_row, latest.states),
+        "summaries": _summary_rows(latest),
+        "arms": ((each.segment, each.metric, baseline, candidate, _count(each.n)) for each, baseline, candidate in arms),
+        "coverage": map(_coverage_row, latest.coverage.rows if latest.coverage else ()),
+    }
+    return _templates().get_template("comparison.html").render(latest=latest, run=latest.run, **shown)
 
 
 def _state_row(state: AlertState) -> tuple[str, ...]:
     verdict = f"{state.outcome}: {state.reason}"
     return (state.alert, state.segment, state.state, _instant(state.since), state.severity, verdict)
-
-
-def _explanation(explanation: Explanation) -> Mapping[str, object]:
-    return {
-        "title": explanation_title(explanation),
-        "sentence": explanation.sentence,
-        "tables": explanation_tables(explanation),
-        "bounds": drop_bounds(explanation),
-    }
 
 
 def _summary_rows(latest: LatestRun) -> Iterator[tuple[str, ...]]:
@@ -102,4 +85,5 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(count=_count, firing=_firing, instant=_instant, path_part=partial(quote, safe=""))
+    environment.filters.update((each.__name__, each) for each in (drop_bounds, explanation_tables, explanation_title))
     return environment

@@ -14,7 +14,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 import published
-from monitor.export import SERIES, Kind, PrometheusPublisher, build, series_reference
+from monitor.export import SERIES, Kind, PrometheusPublisher, series_reference
+from monitor.export import publisher as module
 from monitor.ports import Publisher
 from servers import require
 
@@ -85,8 +86,8 @@ def test_without_that_variable_the_revision_is_what_pip_noted(
     noted: str | None, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RANKWATCH_REVISION", raising=False)
-    monkeypatch.setattr(build, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
-    assert build.find_revision() == revision
+    monkeypatch.setattr(module, "distribution", lambda _: SimpleNamespace(read_text=lambda _: noted))
+    assert module.find_revision() == revision
 
 
 def test_process_and_interpreter_are_shown(publisher: PrometheusPublisher) -> None:

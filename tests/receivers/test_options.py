@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from monitor import receivers
 from monitor.errors import ConfigError
 from monitor.options import Options
-from monitor.receivers import ReceiverOptions, open_receivers, receiver_names
+from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.fields import ReceiverEntry
 
 ROOT = Path(__file__).parents[2]
@@ -73,8 +73,10 @@ def test_pagerduty_and_slack_are_opened_with_secrets_from_files(tmp_path: Path) 
 
 
 def test_a_single_peer_and_a_named_entry_go_by_their_plain_names() -> None:
-    assert receiver_names(parsed({"alertmanager": AM}, {"webhook": {**HOOK, "name": "pager"}})) == ("alertmanager", "pager")
-    assert receiver_names(parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})) == ("eu-0", "eu-1")
+    entries = parsed({"alertmanager": AM}, {"webhook": {**HOOK, "name": "pager"}})
+    assert [entry.receiver_names for entry in entries] == [("alertmanager",), ("pager",)]
+    (entry,) = parsed({"alertmanager": {"name": "eu", "urls": ["http://a", "http://b"]}})
+    assert entry.receiver_names == ("eu-0", "eu-1")
 
 
 def test_receivers_that_share_a_name_are_refused_all_at_once() -> None:
