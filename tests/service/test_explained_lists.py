@@ -136,6 +136,8 @@ def test_short_lists_come_first(day: int, replayed: Replayed) -> None:
         assert ": everywhere, lists cut short; " in told["sentence"]
     else:  # a prefix is as good as the whole list to rbo
         assert told["sentence"].startswith("100 % of lists cut short (0 % before); ")
+        lengths = [cause["amount"] for cause in told["causes"] if cause["part"] == "length"]
+        assert math.fsum(lengths) == pytest.approx(0, abs=1e-9)
 
 
 @pytest.mark.parametrize("day", BAD)
