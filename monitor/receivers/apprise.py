@@ -38,7 +38,22 @@ def open_service(name: str, url: str) -> apprise.Apprise:
         raise ConfigError(msg) from None
     # Apprise logs what it cannot read, and answers of services, which may hold what is secret.
     logging.getLogger("apprise").setLevel(_SILENT)
-    service = apprise.Apprise(asset=_asset())
+    # No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of the text.
+    asset = apprise.AppriseAsset(
+        plugin_paths=(),
+        storage_mode=apprise.PersistentStoreMode.MEMORY,
+        http_redirects=False,
+        allow_templates=False,
+        interpret_emojis=False,
+        interpret_escapes=False,
+        pgp_autogen=False,
+        pem_autogen=False,
+        secure_logging=True,
+        app_id="rankwatch",
+        app_desc="rankwatch",
+        app_url="",
+    )
+    service = apprise.Apprise(asset=asset)
     if not service.add(url) or len(service) != 1:
         msg = f"{name} is no URL that Apprise can read: see its list of services for the form"
         raise ConfigError(msg)
@@ -63,26 +78,6 @@ def notify_service(service: apprise.Apprise, *, title: str, body: str, is_bad: b
         timeout=timeout_s,
     )
     return result.status.name.lower()
-
-
-def _asset() -> apprise.AppriseAsset:
-    """No plugins from files, nothing kept on disk, no redirects, no templates, no emoji or escapes made of the text."""
-    import apprise  # noqa: PLC0415 - likewise
-
-    return apprise.AppriseAsset(
-        plugin_paths=(),
-        storage_mode=apprise.PersistentStoreMode.MEMORY,
-        http_redirects=False,
-        allow_templates=False,
-        interpret_emojis=False,
-        interpret_escapes=False,
-        pgp_autogen=False,
-        pem_autogen=False,
-        secure_logging=True,
-        app_id="rankwatch",
-        app_desc="rankwatch",
-        app_url="",
-    )
 
 
 _ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]

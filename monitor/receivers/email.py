@@ -23,7 +23,7 @@ from monitor.model import Message, MessageStatus, Severity
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Timeout, of_secret, repeated
 from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.idempotency import DeliveredRecipients, idempotency_key
-from monitor.receivers.message.plain_text import STATUS_WORDS, plain_text
+from monitor.receivers.message.plain_text import plain_text
 from monitor.receivers.message.safe_text import clean
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def compose_mail(
 def mail_subject(message: Message) -> str:
     """Status, severity, comparison, and a mark of the incident."""
     name = clean(message.comparison, _LONGEST_NAME)
-    return f"[{STATUS_WORDS[message.status]}] {message.severity}: {name} (rankwatch incident {_digest(message.incident)[:8]})"
+    return f"[{message.status.upper()}] {message.severity}: {name} (rankwatch incident {_digest(message.incident)[:8]})"
 
 
 def _digest(text: str) -> str:

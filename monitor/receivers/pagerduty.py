@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, SecretStr
 
 from monitor.errors import DeliveryError
-from monitor.model import Message, MessageStatus, Severity, format_instant
+from monitor.model import Message, MessageStatus, format_instant
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
 from monitor.receivers.message import ChangeContent, MessageContent, content_of
@@ -65,7 +65,6 @@ _ACTIONS = {
     MessageStatus.ACKNOWLEDGED: "acknowledge",
     MessageStatus.RESOLVED: "resolve",
 }
-_SEVERITIES = {Severity.CRITICAL: "critical", Severity.WARNING: "warning", Severity.INFO: "info"}
 
 
 def pagerduty_event(message: Message, routing_key: str, external_url: str) -> dict[str, object]:
@@ -90,7 +89,7 @@ def _payload(message: Message, account: MessageContent) -> dict[str, object]:
     return {
         "summary": bounded_line(f"{account.title}: {account.changes[0].reason}", MAX_SUMMARY),
         "source": comparison.strip() or "rankwatch",
-        "severity": _SEVERITIES[message.severity],
+        "severity": message.severity.value,
         "timestamp": format_instant(lead.at),
         "component": clean(lead.segment, _MAX_NAME),
         "group": comparison,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
@@ -67,11 +67,10 @@ class RunPings:
         self,
         options: PingOptions,
         *,
-        rests_s: Sequence[float] = RETRY_WAITS_S,
         rest: Callable[[float], bool] | None = None,
         on_outcome: Callable[[str, str], None] | None = None,
     ) -> None:
-        self._options, self._rests_s, self._on_outcome = options, rests_s, on_outcome
+        self._options, self._on_outcome = options, on_outcome
         self._waiting: deque[tuple[str, str]] = deque(maxlen=_WAITING)
         self._changed = threading.Condition()
         self._is_closing = False
@@ -132,7 +131,7 @@ class RunPings:
 
     def _send(self, url: str, body: str) -> None:
         """Try until it is taken, refused for good, or the rests are used up; then log why not."""
-        for rest_s in (*self._rests_s, None):
+        for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)
             except DeliveryError as error:

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from monitor.model import LatestRun
 from monitor.web.pages import render_comparison, render_index
-from monitor.web.request_guard import IS_AUTHENTICATED, RELOAD
+from monitor.web.request_guard import IS_AUTHENTICATED, PLAIN_HEADERS, RELOAD
 
 Metrics = Callable[[str, str], tuple[bytes, Mapping[str, str]]]
 """Makes the metrics page for the request's Accept and Accept-Encoding: its body and headers. Called in a worker thread."""
@@ -31,8 +31,7 @@ Reload = Callable[[], bool]
 _HEALTH_S = 5.0
 _RENDERERS = 2
 _SCRAPES = 32
-_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_HTML = {**_HEADERS, "Content-Security-Policy": "default-src 'none'"}
+_HTML = {**PLAIN_HEADERS, "Content-Security-Policy": "default-src 'none'"}
 
 
 class Health(Protocol):
@@ -60,7 +59,7 @@ def create_app(
         name = request.path_params["name"]
         found = next((each for each in latest() if each.run.comparison == name), None)
         if found is None:
-            return PlainTextResponse("no such comparison, or no run of it has ended yet\n", 404, headers=_HEADERS)
+            return PlainTextResponse("no such comparison, or no run of it has ended yet\n", 404, headers=PLAIN_HEADERS)
         return HTMLResponse(render_comparison(found), headers=_HTML)
 
     app = Starlette(
@@ -83,11 +82,11 @@ def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(request: Request) -> Response:
         if not under_way.available_tokens:
-            return PlainTextResponse("too many scrapes at once\n", 503, headers={**_HEADERS, "Retry-After": "1"})
+            return PlainTextResponse("too many scrapes at once\n", 503, headers={**PLAIN_HEADERS, "Retry-After": "1"})
         accept, encoding = (request.headers.get(name, "") for name in ("accept", "accept-encoding"))
         async with under_way:
             body, headers = await run_sync(metrics, accept, encoding, limiter=threads, abandon_on_cancel=True)
-        return Response(body, headers={**_HEADERS, **headers})
+        return Response(body, headers={**PLAIN_HEADERS, **headers})
 
     return page
 
@@ -100,9 +99,9 @@ def _probe(ask: Callable[[], str | None], word: str) -> Callable[[Request], Awai
         with move_on_after(_HEALTH_S):
             reason = await run_sync(ask, limiter=threads, abandon_on_cancel=True)
         if reason is None:
-            return PlainTextResponse(f"{word}\n", headers=_HEADERS)
+            return PlainTextResponse(f"{word}\n", headers=PLAIN_HEADERS)
         why = f": {reason}" if request.scope[IS_AUTHENTICATED] else ""
-        return PlainTextResponse(f"not {word}{why}\n", 503, headers=_HEADERS)
+        return PlainTextResponse(f"not {word}{why}\n", 503, headers=PLAIN_HEADERS)
 
     return page
 
@@ -112,7 +111,9 @@ def _reloader(reload: Reload) -> Callable[[Request], Awaitable[Response]]:
 
     async def page(_: Request) -> Response:
         if await run_sync(reload, limiter=threads):
-            return PlainTextResponse("configuration reloaded\n", headers=_HEADERS)
-        return PlainTextResponse("not reloaded, the old configuration stays in force: see the log\n", 500, headers=_HEADERS)
+            return PlainTextResponse("configuration reloaded\n", headers=PLAIN_HEADERS)
+        return PlainTextResponse(
+            "not reloaded, the old configuration stays in force: see the log\n", 500, headers=PLAIN_HEADERS
+        )
 
     return page

@@ -26,7 +26,7 @@ IS_AUTHENTICATED = "rankwatch.is_known"
 _MOST_HEADERS = 100
 _MOST_WAITING = 32
 _MOST_WAITING_OF_ONE = 4
-_PLAIN = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+PLAIN_HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 
 class RequestGuard:
@@ -87,7 +87,7 @@ class RequestGuard:
 
 
 def _say(status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
-    return PlainTextResponse(f"{text}\n", status, headers={**_PLAIN, **(headers or {})})
+    return PlainTextResponse(f"{text}\n", status, headers={**PLAIN_HEADERS, **(headers or {})})
 
 
 def _read_basic(header: bytes) -> tuple[bytes, bytes] | None:

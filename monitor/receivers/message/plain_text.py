@@ -7,7 +7,6 @@ from itertools import chain
 
 from monitor.receivers.message import ChangeContent, MessageContent, SideBySide
 
-STATUS_WORDS = {"firing": "FIRING", "acknowledged": "ACKNOWLEDGED", "resolved": "RESOLVED"}
 _WIDEST_ITEM = 40
 
 

@@ -255,7 +255,8 @@ class Daemon:
         try:
             if not open_in_time(self._store, self._database):
                 return False
-            self._role.begin(self._wiring)
+            self._role.leadership.start()
+            self._role.follow(self._wiring)
         except DatabaseError as error:
             if error.permanent:
                 raise

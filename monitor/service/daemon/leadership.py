@@ -175,11 +175,6 @@ class DaemonRole:
         """Whether the store may write: as far as is known nobody else leads."""
         return self._led is not None
 
-    def begin(self, wiring: Wiring) -> None:
-        """Try to win the lease, and lead if it was won; may be called again where the database failed."""
-        self.leadership.start()
-        self.follow(wiring)
-
     def follow(self, wiring: Wiring) -> bool:
         """Stand down if the lease was lost, lead if it was won; False when there was nothing to do."""
         lease = self.leadership.lease
