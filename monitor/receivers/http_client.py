@@ -80,7 +80,7 @@ class HttpClient:
     """
 
     def __init__(self, url: str, *, who: str, timeout_s: float, ca_file: str | None = None) -> None:
-        from monitor.receivers import http_transport  # noqa: PLC0415 - urllib3 is imported where something is posted
+        from monitor.receivers import http_transport  # noqa: PLC0415 - requests is imported where something is posted
 
         self._http = http_transport
         self._url, self._timeout_s, self._ca_file = url, timeout_s, ca_file
@@ -127,9 +127,10 @@ class HttpClient:
         """In a thread of its own: what is given up ends here when its connection is cut."""
         body = None
         try:
-            response = exchange.transport.send(method, headers, exchange.body, exchange.deadline)
-            exchange.answer = HttpAnswer(status=response.status, headers=response.headers)
-            body = self._http.read_answer(response, exchange.deadline)
+            request = self._http.prepare(method, self._url, headers, exchange.body)
+            response = exchange.transport.send(request, timeout=exchange.deadline)
+            exchange.answer = HttpAnswer(status=response.status_code, headers=response.headers)
+            body = self._http.read_answer(response.raw, exchange.deadline)
         finally:
             exchange.transport.finish(keep=body is not None)
         return replace(exchange.answer, body=body)

@@ -1,7 +1,7 @@
-"""One HTTP request over a connection of urllib3 that another thread may cut.
+"""One HTTP request over requests, by a connection that another thread may cut.
 
-A client of its own cannot do without this: time-outs begin anew with each byte, and nothing can end a request before the
-headers have come. Here the connection's socket is at hand, and is shut down at the deadline.
+The adapter that requests brings cannot do without this: its time-outs begin anew with each byte, and nothing can end it before
+the headers have come. Here the connection's socket is at hand, and is shut down at the deadline.
 """
 
 from __future__ import annotations
@@ -15,16 +15,17 @@ from contextlib import suppress
 from http.client import HTTPException
 from urllib.parse import urlsplit
 
-import certifi
+import requests
+from requests.adapters import BaseAdapter, HTTPAdapter
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
 from urllib3 import HTTPResponse
 from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.exceptions import HTTPError, LocationParseError, NameResolutionError
-from urllib3.util import parse_url
+from urllib3.exceptions import HTTPError, NameResolutionError
 
 from monitor.deadline import Deadline, OverdueError
 
-VENDOR_ERRORS = (HTTPError, HTTPException, OSError, UnicodeError)
-"""What urllib3 and the standard library raise when there is no answer."""
+VENDOR_ERRORS = (requests.RequestException, HTTPError, HTTPException, OSError, UnicodeError)
+"""What requests, urllib3 and the standard library raise when there is no answer."""
 _MAX_ANSWER_BYTES = 256 * 1024
 MAX_BODY_BYTES = 16 * 1024
 """What is kept of an answer's body, to be shown to people."""
@@ -44,11 +45,12 @@ class RequestBody(io.BytesIO):
         return piece
 
 
-class Transport:
-    """One connection to the host of a URL, kept alive from request to request."""
+class Transport(BaseAdapter):
+    """Transport adapter of requests over one connection, kept alive from request to request."""
 
     def __init__(self, url: str, ca_file: str | None) -> None:
-        self._url, parts, authorities = url, urlsplit(url), ca_file or certifi.where()
+        super().__init__()
+        parts, authorities = urlsplit(url), ca_file or DEFAULT_CA_BUNDLE_PATH
         is_tls, host = parts.scheme == "https", parts.hostname or ""
         self._connection = (
             HTTPSConnection(host, parts.port, ca_certs=authorities) if is_tls else HTTPConnection(host, parts.port)
@@ -57,24 +59,22 @@ class Transport:
         self._is_cut = self._is_done = False
         self._sock: socket.socket | None = None  # the connection forgets its own once it knows that the answer ends it
 
-    def send(self, method: str, headers: Mapping[str, str], body: RequestBody, deadline: Deadline) -> HTTPResponse:
+    def send(self, request: requests.PreparedRequest, *_: object, timeout: Deadline, **__: object) -> requests.Response:  # type: ignore[override]  # one deadline in place of two time-outs
         """Send the request and wait for status and headers. OverdueError when it was cut before it was sent."""
         connection, self._is_done = self._connection, False
         if not connection.is_connected:  # or no longer
             connection.close()
             # Half the time for each address of the name, so that one that is dead leaves time for another.
-            connection.timeout = deadline.remaining_s / 2
+            connection.timeout = timeout.remaining_s / 2
             connection.connect()
         self._sock = connection.sock
         if self._is_cut:
             raise OverdueError
-        connection.timeout = deadline.remaining_s
+        connection.timeout = timeout.remaining_s
         self._sock.settimeout(connection.timeout)
-        size = body.getbuffer().nbytes
-        own = {"Accept-Encoding": "identity", "User-Agent": "rankwatch", "Content-Length": str(size)}
-        path, sent = parse_url(self._url).request_uri, {**own, **headers}
-        connection.request(method, path, body if size else None, sent, preload_content=False, decode_content=False)
-        return connection.getresponse()
+        method, headers = request.method or "", dict(request.headers)
+        connection.request(method, request.path_url, request.body, headers, preload_content=False, decode_content=False)
+        return HTTPAdapter().build_response(request, connection.getresponse())
 
     def cut(self) -> None:
         """End what is under way; its thread sees a closed connection."""
@@ -98,6 +98,13 @@ class Transport:
         self._connection.close()
 
 
+def prepare(method: str, url: str, headers: Mapping[str, str], body: RequestBody) -> requests.PreparedRequest:
+    """The request with these headers; nothing of an answer will be compressed."""
+    own = {"Accept-Encoding": "identity", "User-Agent": "rankwatch"}
+    data = body if body.getbuffer() else None  # an empty stream would be sent in chunks
+    return requests.Request(method, url, headers={**own, **headers}, data=data).prepare()
+
+
 def read_answer(raw: HTTPResponse, deadline: Deadline) -> bytes | None:
     """The beginning of a body that is read to its end as it comes; None where it is too late, too large or broken."""
     kept, size = bytearray(), 0
@@ -119,7 +126,7 @@ def failure_reason(error: Exception, timeout_s: float) -> str:
         return f"did not answer within {timeout_s:g} s"
     if any(isinstance(link, ssl.SSLError) for link in chain):
         return "has no certificate that can be trusted: check the URL's host, or give its authority as ca_file"
-    if any(isinstance(link, (NameResolutionError, UnicodeError, LocationParseError)) for link in chain):
+    if any(isinstance(link, (NameResolutionError, UnicodeError, requests.exceptions.InvalidURL)) for link in chain):
         return "has a host name that cannot be resolved: check the URL"
     if any(isinstance(link, ConnectionRefusedError) for link in chain):
         return "refused the connection: check that it runs and listens there"
@@ -127,7 +134,7 @@ def failure_reason(error: Exception, timeout_s: float) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and what lies beneath it, as urllib3 wraps it."""
+    """The error and what lies beneath it, as requests and urllib3 wrap it."""
     seen: set[int] = set()
     waiting: list[object] = [error]
     while waiting:
