@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import os
+import select
 import signal
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -27,13 +26,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     from monitor.settings import load_settings
 
     _follow_log_settings(load_settings(config))
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-
-    def remember(number: int, _: FrameType | None) -> None:
-        signals.put(number)
-
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, remember)
+    signals = _receive_signals()
     daemon = Daemon(config, on_reload=_follow_log_settings)
     daemon.start()
     typer.echo(f"rankwatch serves {daemon.url}/ for people and {daemon.url}/metrics for Prometheus", err=True)
@@ -43,13 +36,25 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     daemon.stop()
 
 
+def _receive_signals() -> int:
+    """A pipe from which the numbers of the daemon's signals are read, a byte each."""
+    signals, written = os.pipe()
+    os.set_blocking(written, False)
+    # Python runs handlers between bytecodes: a signal that comes just before the main thread blocks in a queue or an event
+    # would wait there for another one. A byte written at once is never missed.
+    signal.set_wakeup_fd(written, warn_on_full_buffer=False)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    return signals
+
+
 def _follow_log_settings(settings: Settings) -> None:
     from monitor.service.logs import configure
 
     configure(settings.log.format, settings.log.level)
 
 
-def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
+def _obey(daemon: Daemon, signals: int) -> None:
     """Handle signals, and feed systemd's watchdog while the daemon is healthy, until asked to stop."""
     from monitor.service import systemd
 
@@ -66,14 +71,10 @@ def _obey(daemon: Daemon, signals: queue.SimpleQueue[int]) -> None:
             systemd.notify("WATCHDOG=1")
 
 
-def _received(signals: queue.SimpleQueue[int], timeout_s: float) -> set[int]:
+def _received(signals: int, timeout_s: float) -> set[int]:
     """What has come, once anything has or the time is over: many of a kind are one, and none waits behind another."""
-    received: set[int] = set()
-    with contextlib.suppress(queue.Empty):
-        received.add(signals.get(timeout=timeout_s))
-        while True:
-            received.add(signals.get_nowait())
-    return received
+    is_readable, _, _ = select.select([signals], [], [], timeout_s)
+    return set(os.read(signals, 1 << 20)) if is_readable else set()
 
 
 def demo(

@@ -1,6 +1,6 @@
 """What hangs is noticed by the steady clock and begun anew, and what it does later changes nothing."""
 
-import queue
+import os
 import signal
 import socket
 import threading
@@ -207,25 +207,25 @@ def test_a_watchdog_whose_looks_fail_goes_on_and_does_not_count_as_looking() -> 
 class Ailing:
     """A daemon that is unwell twice, and well after that, until it is told to end."""
 
-    def __init__(self, signals: "queue.SimpleQueue[int]") -> None:
+    def __init__(self, signals: int) -> None:
         self.asked = 0
         self.signals = signals
 
     def unhealthy(self) -> str | None:
         self.asked += 1
         if self.asked == 5:
-            self.signals.put(signal.SIGTERM)
+            os.write(self.signals, bytes([signal.SIGTERM]))
         return "the scheduler has stopped" if self.asked <= 2 else None
 
 
 def test_systemd_is_fed_only_while_the_daemon_is_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
     monkeypatch.setenv("WATCHDOG_USEC", "20000")
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
+    signals, sent = os.pipe()
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "notify"))
         listener.settimeout(0.1)
-        ailing = Ailing(signals)
+        ailing = Ailing(sent)
         _obey(ailing, signals)  # type: ignore[arg-type]
         assert ailing.asked == 5
         assert [listener.recv(100) for _ in range(3)] == [b"WATCHDOG=1"] * 3

@@ -1,4 +1,4 @@
-import queue
+import os
 import signal
 import socket
 from dataclasses import dataclass, field
@@ -55,14 +55,13 @@ def test_the_watchdog_is_fed_at_half_its_time(
 class Reloading:
     """Counts how often it reads its configuration; meanwhile somebody may ask for more."""
 
-    queue: queue.SimpleQueue[int]
+    signals: int
     asked_meanwhile: list[int] = field(default_factory=list)
     reloads: int = 0
 
     def reload(self) -> bool:
         self.reloads += 1
-        for number in self.asked_meanwhile:
-            self.queue.put(number)
+        os.write(self.signals, bytes(self.asked_meanwhile))
         return False
 
     def unhealthy(self) -> str | None:
@@ -70,10 +69,9 @@ class Reloading:
 
 
 def test_a_storm_of_reloads_is_one_and_keeps_neither_the_watchdog_nor_the_end_waiting(channel: socket.socket) -> None:
-    signals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    daemon = Reloading(signals, asked_meanwhile=[signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP])
-    for _ in range(500):
-        signals.put(signal.SIGHUP)
+    signals, sent = os.pipe()
+    daemon = Reloading(sent, asked_meanwhile=[signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP])
+    os.write(sent, bytes([signal.SIGHUP] * 500))
 
     with channel:
         _obey(cast("Daemon", daemon), signals)
