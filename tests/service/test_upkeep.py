@@ -31,7 +31,7 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(tmp_path: Path, monkeypat
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         for days in (0, 1, 48):  # the last one confirms the clock
             run(store, SLOT + days * DAY)
-        upkeep.prune(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
+        upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
     shown = samples(publisher)
     assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 6
@@ -49,7 +49,7 @@ def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, monkeypat
             run(store, NOW - days * DAY)
         with store.database.write() as connection:
             connection.execute(text("CREATE VIEW theirs AS SELECT * FROM scores_2024_02_21"))
-        upkeep.prune(store, publisher, NOW, RetentionOptions(scores=5 * DAY))
+        upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=5 * DAY))
 
     (told,) = [call for call in logs.calls if call.method_name == "warning"]
     assert told.args == ("old rows put off",)
@@ -62,7 +62,7 @@ def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(tmp_path: Pa
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
         run(store, SLOT - 700 * DAY)
-        upkeep.prune(store, publisher, NOW, RetentionOptions())
+        upkeep.prune_old(store, publisher, NOW, RetentionOptions())
         assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (logged,) = logs.calls

@@ -18,7 +18,7 @@ from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
-from monitor.service.daemon.upkeep import prune, publish_sizes, show_stored
+from monitor.service.daemon.upkeep import prune_old, publish_sizes, show_stored
 from monitor.service.runner import STORING, Runner, backfill_runs
 
 REFRESH = timedelta(seconds=15)
@@ -173,4 +173,4 @@ class DaemonJobs:
 
     def prune(self) -> None:
         """Delete what is older than the configuration says."""
-        prune(self.runner.store, self.publisher, self.runner.clock.now(), self.wiring().settings.retention)
+        prune_old(self.runner.store, self.publisher, self.runner.clock.now(), self.wiring().settings.retention)

@@ -40,7 +40,7 @@ def publish_sizes(store: Store, publisher: Publisher) -> None:
         log.error("database not measured", reason=str(error))  # noqa: TRY400 - its text says all
 
 
-def prune(store: Store, publisher: Publisher, now: datetime, retention: RetentionOptions) -> None:
+def prune_old(store: Store, publisher: Publisher, now: datetime, retention: RetentionOptions) -> None:
     """Delete what is older than the retention says, and publish what the rest takes; a failure is logged."""
     try:
         pruned = store.maintenance.prune(retention.cutoffs(now), now=now)
