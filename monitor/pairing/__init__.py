@@ -3,5 +3,3 @@
 from monitor.pairing.batches import unweighted_note
 from monitor.pairing.kept_lists import keep_lists
 from monitor.pairing.pairs import pair
-
-__all__ = ["keep_lists", "pair", "unweighted_note"]

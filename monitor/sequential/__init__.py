@@ -9,26 +9,3 @@ from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capi
 from monitor.sequential.detector import Detector, detect
 from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_sample, gate_samples, reject
 from monitor.sequential.samples import Scale, Tally, UserDraw, UserSample, tally
-
-__all__ = [
-    "STAKES",
-    "WEIGHTS",
-    "Detector",
-    "GateReason",
-    "GateResult",
-    "GateVerdict",
-    "Scale",
-    "Tally",
-    "UserDraw",
-    "UserSample",
-    "bounds",
-    "bounds_of_draws",
-    "detect",
-    "follow_capital",
-    "gate_sample",
-    "gate_samples",
-    "log_capital",
-    "log_capital_of_draws",
-    "reject",
-    "tally",
-]

@@ -25,33 +25,6 @@ if TYPE_CHECKING:
     from monitor.settings.schedule import Cron, Every, Schedule
     from monitor.settings.translation import policy_of, to_comparison, to_schedule
 
-__all__ = [
-    "DEFAULT_LISTEN",
-    "ComparisonOptions",
-    "Cron",
-    "DatabaseSettings",
-    "Every",
-    "LogOptions",
-    "RetentionOptions",
-    "RuleOptions",
-    "Schedule",
-    "Settings",
-    "config_hash",
-    "config_path",
-    "example_text",
-    "json_schema",
-    "listen_address",
-    "load_database_settings",
-    "load_settings",
-    "load_with_rules",
-    "parse_settings",
-    "policy_of",
-    "settings_reference",
-    "split_address",
-    "to_comparison",
-    "to_schedule",
-]
-
 _HOMES = {
     "comparison_options": ("ComparisonOptions",),
     "configuration": ("LogOptions", "RetentionOptions", "Settings"),

@@ -9,15 +9,6 @@ from monitor.sources.file.options import (
 )
 from monitor.sources.kinds import Reader, SourceKind
 
-__all__ = [
-    "FILE",
-    "FileItemTitlesOptions",
-    "FileItemWeightsOptions",
-    "FileRelevanceOptions",
-    "FileSourceOptions",
-    "FileUsersOptions",
-]
-
 _SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(

@@ -3,8 +3,6 @@
 from monitor.sources.http.options import HttpSourceOptions
 from monitor.sources.kinds import Reader, SourceKind
 
-__all__ = ["HTTP", "HttpSourceOptions"]
-
 HTTP = SourceKind(
     lists=Reader(
         HttpSourceOptions, "monitor.sources.http.source:HttpSource", "A recommender asked over HTTP, one request a user."

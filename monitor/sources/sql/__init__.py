@@ -11,15 +11,6 @@ from monitor.sources.sql.options import (
     bound_names,
 )
 
-__all__ = [
-    "SQL",
-    "SqlItemTitlesOptions",
-    "SqlItemWeightsOptions",
-    "SqlRelevanceOptions",
-    "SqlSourceOptions",
-    "SqlUsersOptions",
-]
-
 _SOURCE = "monitor.sources.sql.source"
 _ABOUT = "A database: a query or a whole table."
 
