@@ -45,7 +45,7 @@ class ListingGroup(TyperGroup):
 @contextmanager
 def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
     """The store that the configuration names, closed at the end, and the names of the configured comparisons."""
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import opened_store
 
     settings = load_database_settings(config)
@@ -78,6 +78,17 @@ def author_name(by: str | None) -> str:
         msg = "your account has no name: give yours with --by"
         raise typer.BadParameter(msg)
     return author.strip()
+
+
+def parse_address(text: str, name: str) -> tuple[str, int]:
+    """Read ``host:port``; wrong usage, which says of what argument or option, where it is none."""
+    from monitor.settings.addresses import split_address
+
+    try:
+        return split_address(text)
+    except ValueError as error:
+        msg = f"{name} {error}"
+        raise typer.BadParameter(msg) from None
 
 
 def parse_instant(text: str) -> datetime:

@@ -28,7 +28,7 @@ from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.service.gate import Certificate, JudgedSegment, Question
-    from monitor.settings import Settings
+    from monitor.settings.configuration import Settings
 
 _CLICK_USAGE = 2
 """What usage errors end with elsewhere."""
@@ -105,7 +105,8 @@ def gate(  # noqa: PLR0913 - the command's options
     4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
     """
     from monitor.service.gate import make_question
-    from monitor.settings import load_settings, to_comparison
+    from monitor.settings.loader import load_settings
+    from monitor.settings.translation import to_comparison
 
     settings = load_settings(config)
     question = make_question(
