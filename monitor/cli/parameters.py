@@ -121,8 +121,9 @@ def parse_span(text: str) -> timedelta:
     try:
         span = parse_duration(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not isinstance(span, timedelta) or not span:
+        msg = f"{text!r}: {error}"
+        raise typer.BadParameter(msg) from None
+    if not span:
         msg = f"{text!r} must be more than nothing"
         raise typer.BadParameter(msg)
     return span
