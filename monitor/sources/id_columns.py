@@ -82,7 +82,6 @@ def _is_unicode(text: str) -> bool:
     return True
 
 
-
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
     """SourceError naming the first column that is not there, those that are, and the likeliest one."""
     for name in names:
