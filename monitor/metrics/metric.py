@@ -107,8 +107,8 @@ class Similarity(Metric, ABC):
 
     low = 0.0
     high = 1.0
-    identical = 1.0
-    disjoint = 0.0
+    identical: ClassVar[float | None] = 1.0
+    disjoint: ClassVar[float | None] = 0.0
     one_empty = 0.0
 
 
