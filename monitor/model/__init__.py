@@ -11,7 +11,6 @@ from monitor.model.alerts import (
     Verdict,
 )
 from monitor.model.comparison import Comparison, JudgingPlan, MeasuringPlan, SampleSize
-from monitor.model.derived_metrics import DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.explanation import (
     Cause,
     Change,
@@ -26,7 +25,6 @@ from monitor.model.explanation import (
     UserGroup,
 )
 from monitor.model.instants import format_instant
-from monitor.model.lease import Lease, Occupied
 from monitor.model.memory import PARTS, Lesson, Memory, MemoryRequest, PastRun, to_lessons
 from monitor.model.notifications import (
     Briefing,
@@ -95,7 +93,9 @@ from monitor.model.runs import (
     Histogram,
     KeptLists,
     LatestRun,
+    Lease,
     MeasuredRun,
+    Occupied,
     PullRequest,
     Run,
     RunRecord,
@@ -105,4 +105,4 @@ from monitor.model.runs import (
     Summary,
     UserScore,
 )
-from monitor.model.statistics import CoverageShare, Lack, Statistic
+from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -66,14 +66,11 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing.
-
-    ``notes``: for a reason, in words and without secrets, what happened the first time.
-    """
+    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(default_factory=dict)
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened the first time, without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,19 +133,18 @@ class ByArm:
     baseline: Floats
     candidate: Floats
 
+    def map(self, change: Callable[[Floats], Floats]) -> ByArm:
+        """The same change made to both."""
+        return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What is known of the relevance of n pairs' items, in the shape of the lists.
+    """What is known of the relevance of n pairs' items, in the shape of the lists."""
 
-    ``grades``: of the item at each place, at least 0, and 0 where a list has ended. ``ideal``: each user's highest grades,
-    descending, as many as places, 0 behind them, whether the items were listed or not. ``relevant`` int32 (n,): items that the
-    user graded above 0; 0 means that nothing is known of the user, and measures of relevance are undefined.
-    """
-
-    grades: ByArm
-    ideal: Floats
-    relevant: Codes
+    grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
+    ideal: Floats  # each user's highest grades, descending, as many as places, 0 behind them, listed items or not
+    relevant: Codes  # int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,25 +169,20 @@ class PairBatch:
 
     def take(self, rows: slice | Rows) -> PairBatch:
         """The batch of these rows, in this order; a slice copies nothing."""
+
+        def cut(places: Floats) -> Floats:
+            return places[rows]
+
         labels = self.labels
         return PairBatch(
             baseline=self.baseline[rows],
             candidate=self.candidate[rows],
             baseline_lengths=self.baseline_lengths[rows],
             candidate_lengths=self.candidate_lengths[rows],
-            scores=_take(self.scores, rows),
-            weights=_take(self.weights, rows),
-            labels=labels
-            and Labels(
-                grades=ByArm(baseline=labels.grades.baseline[rows], candidate=labels.grades.candidate[rows]),
-                ideal=labels.ideal[rows],
-                relevant=labels.relevant[rows],
-            ),
+            scores=self.scores and self.scores.map(cut),
+            weights=self.weights and self.weights.map(cut),
+            labels=labels and Labels(grades=labels.grades.map(cut), ideal=labels.ideal[rows], relevant=labels.relevant[rows]),
         )
-
-
-def _take(values: ByArm | None, rows: slice | Rows) -> ByArm | None:
-    return values and ByArm(baseline=values.baseline[rows], candidate=values.candidate[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,14 +209,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
-
-    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a note where one arm's ids are numbers,
-    the other's text, and not one is in both; None otherwise.
-    """
+    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
 
     batch: PairBatch
     panel_rows: Rows
-    vocabulary: pd.Index | None
+    vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    unlike_ids: str | None = None
+    unlike_ids: str | None = None  # a note where one arm's ids are numbers, the other's text, and none is in both
