@@ -25,7 +25,7 @@ def batch(pairs: Sequence[Pair], k: int | None = None, *, names: Sequence[int] |
     plain = reference.batch(pairs, k)
     weights = ByArm(baseline=_weigh(plain.baseline), candidate=_weigh(plain.candidate))
     grades = ByArm(baseline=_grade(plain.baseline), candidate=_grade(plain.candidate))
-    best = [sorted(({item: float(_grade(np.array(item))) for item in [*a, *b]} | {-2: 2.0}).values())[::-1] for a, b in pairs]
+    best = [sorted(({item: float(item % 3) for item in [*a, *b]} | {-2: 2.0}).values())[::-1] for a, b in pairs]
     width, depth = plain.baseline.shape[1], max((len(ranking) for pair in pairs for ranking in pair), default=0)
     ideal = np.array([[*row[:depth], *[0.0] * width][:width] for row in best]).reshape(len(pairs), width)
     relevant = np.array([sum(grade > 0 for grade in row) for row in best], dtype=np.int32)
