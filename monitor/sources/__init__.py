@@ -39,8 +39,8 @@ __all__ = [
     "open_users",
 ]
 
+# Every kind of source, by the key that stands for it in the configuration.
 SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL}
-"""Every kind of source, by the key that stands for it in the configuration."""
 
 _T = TypeVar("_T", bound=OneOf)
 
