@@ -8,12 +8,14 @@ Both are written as an escape that starts with U+2400, on every database, and re
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, String, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -65,6 +67,8 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, change: Any) -> object:  # noqa: ANN401 - escape or unescape
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no word for it
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -141,12 +145,50 @@ class Document(TypeDecorator[Any]):
         return dialect.type_descriptor(kind)
 
     def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
-        """Escaped at any depth."""
+        """Escaped at any depth, null for what is no finite number."""
         return _walk(value, escape)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
         """As it was, tuples as lists."""
         return _walk(value, unescape)
+
+
+class Number(TypeDecorator[float]):
+    """A float, also one of numpy; NULL for NaN, which is no value."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:  # noqa: ARG002 - signature is given
+        """A plain float."""
+        return None if value is None or math.isnan(value) else float(value)
+
+
+class Count(TypeDecorator[int]):
+    """An integer, also one of numpy."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:  # noqa: ARG002 - signature is given
+        """A plain integer."""
+        # SQLite would store an integer of numpy as bytes.
+        return None if value is None else int(value)
+
+
+class Member(TypeDecorator[StrEnum]):
+    """A member of an enumeration of words."""
+
+    impl = String(20)
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:  # noqa: ANN401, ARG002
+        """The member; ValueError for one of another version."""
+        return None if value is None else self.kind(value)
 
 
 Id = BigInteger().with_variant(Integer(), "sqlite")
