@@ -146,11 +146,8 @@ class OutboxSender:
             self.outbox.record(*notes)
 
     def _brief(self, message: Message) -> Message:
-        starts = message.starts
-        if not starts:
-            return message
-        newest = max(start.slot for start in starts)
-        return replace(message, briefing=self.outbox.briefing(message.comparison, newest))
+        newest = max((start.slot for start in message.starts), default=None)
+        return message if newest is None else replace(message, briefing=self.outbox.briefing(message.comparison, newest))
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
@@ -162,11 +159,8 @@ class OutboxSender:
         except DeliveryError as error:
             return self._failed(message, deliveries, error)
         except Exception as error:
-            name = self.receiver.name
-            defect = DeliveryError(
-                f"{name} failed with {type(error).__name__}, a defect: see the log", permanent=False, may_be_known=True
-            )
-            self._failed(message, deliveries, defect)
+            what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
+            self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
             raise
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
@@ -189,13 +183,10 @@ class OutboxSender:
         # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
+        waiting = DeliveryStatus.PENDING
+        reason, may_be_known = str(error), error.may_be_known
         self.outbox.record(
-            *(
-                _notification(
-                    each, now, DeliveryStatus.PENDING, reason=str(error), again=again, may_be_known=error.may_be_known
-                )
-                for each in deliveries
-            )
+            *(_notification(each, now, waiting, reason=reason, again=again, may_be_known=may_be_known) for each in deliveries)
         )
         self._count("retry", len(deliveries))
         return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))

@@ -14,7 +14,19 @@ import pandas as pd
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import Arm, Comparison, CoverageReason, ItemWeights, Panel, Pull, PullRequest, RankingTable, RelevanceTable
+from monitor.model import (
+    Arm,
+    Comparison,
+    CoverageReason,
+    ItemWeights,
+    Pairing,
+    Panel,
+    Pull,
+    PullRequest,
+    RankingTable,
+    RelevanceTable,
+)
+from monitor.pairing import pair
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.sampling import draw
 
@@ -73,6 +85,12 @@ class Answers:
     lacks: tuple[str, ...]
     seconds: Mapping[Arm, float]
 
+    @property
+    def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
+        """What happened first, by arm and reason."""
+        pulls = {Arm.BASELINE: self.baseline, Arm.CANDIDATE: self.candidate}
+        return {(arm, reason): note for arm, pull in pulls.items() for reason, note in pull.notes.items()}
+
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
     """Draw the panel from the users' source."""
@@ -114,6 +132,11 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),
     )
+
+
+def pair_answers(panel: Panel, answers: Answers, k: int) -> Pairing:
+    """Both arms' lists, paired, with weights and relevance."""
+    return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
 
 
 def pull_titles(
