@@ -90,25 +90,18 @@ def evaluate_rules(
     answer, and a slot judged before none.
     """
     run = _look_up(comparison, found, states, expectations, standstills)
-    on_drift = [
-        each for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)
-    ]
+    rules = comparison.judging.rules
+    on_drift = [each for rule in rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)]
     # Where a segment has verdicts on similarity, those on coverage do not decide whether it had data.
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
-    on_conditions = [
-        each for rule in comparison.judging.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)
-    ]
+    on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
     for each in (*on_drift, *on_conditions):
-        evaluation = Evaluation(
-            comparison=comparison.name,
-            segment=each.segment,
-            slot=found.slot,
-            at=at,
-            learned_limit=_learned_limit(each, run),
-        )
+        learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
+        limit = None if learned is None or learned.limit is None else float(learned.limit)
+        evaluation = Evaluation(comparison=comparison.name, segment=each.segment, slot=found.slot, at=at, learned_limit=limit)
         verdict, previous = apply_ignored(each.verdict, comparison.judging.ignored), stored.get((each.rule.alert, each.segment))
         state, transition = advance(each.rule, verdict, previous, evaluation)
         moved.append(state)
@@ -198,11 +191,6 @@ def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Se
         if each.rule.kind is kind:
             verdicts[each.segment].append(each.verdict)
     return dict(verdicts)
-
-
-def _learned_limit(each: _Evaluated, run: _Run) -> float | None:
-    learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
-    return None if learned is None or learned.limit is None else float(learned.limit)
 
 
 def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:

@@ -204,7 +204,11 @@ class Runner:
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Do it, and again while the database is briefly away."""
-        for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+
+        def may_pass(error: Exception) -> bool:
+            return isinstance(error, DatabaseError) and not error.permanent
+
+        for attempt in stamina.retry_context(on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
             # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given back.
             with attempt, interrupts_held():
                 return call()
@@ -224,7 +228,3 @@ class Runner:
             )
         if self.publisher is not None:
             self.publisher.run_finished(result)
-
-
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, DatabaseError) and not error.permanent

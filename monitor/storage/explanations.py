@@ -4,32 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
 from monitor.model import (
     Briefing,
-    Cause,
     Change,
     EvidenceKind,
     ExampleLists,
     Explanation,
-    ExposedItem,
-    Part,
     PartMeans,
     RunResult,
-    SegmentFall,
-    ShareRise,
     Split,
-    UserGroup,
 )
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.run_results import evidence_of
 from monitor.storage.tables import explanations, runs, splits
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def store_explanation(connection: Connection, result: RunResult) -> None:
@@ -81,34 +79,16 @@ def _means(row: Any) -> PartMeans:  # noqa: ANN401 - a row of splits
 def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: ANN401 - a document
     """None for a document of another version that holds what this one does not know, or lacks what it needs."""
     try:
-        return _read(sentence, details)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return _reader().validate_python({**details, "sentence": sentence})
+    except (TypeError, ValueError):
         return None
 
 
-def _read(sentence: str, details: Mapping[str, Any]) -> Explanation:
-    known = {field.name: details[field.name] for field in fields(Explanation) if field.name != "sentence"}
-    read = {
-        "gained": tuple(ExposedItem(**each) for each in details["gained"]),
-        "lost": tuple(ExposedItem(**each) for each in details["lost"]),
-        "groups": tuple(_group(each) for each in details["groups"]),
-        "causes": tuple(Cause(**each | {"part": Part(each["part"])}) for each in details["causes"]),
-        "falls": tuple(_fall(each) for each in details["falls"]),
-        "rises": tuple(ShareRise(**each | {"change": each["change"] and Change(each["change"])}) for each in details["rises"]),
-    }
-    return Explanation(**known | read | {"sentence": sentence})
+@cache
+def _reader() -> TypeAdapter[Explanation]:
+    from pydantic import TypeAdapter
 
-
-def _fall(row: Mapping[str, Any]) -> SegmentFall:
-    return SegmentFall(**{**row, "parts": {Part(name): amount for name, amount in row["parts"].items()}})
-
-
-def _group(row: Mapping[str, Any]) -> UserGroup:
-    return UserGroup(**{**row, "change": Change(row["change"]), "examples": tuple(_example(each) for each in row["examples"])})
-
-
-def _example(row: Mapping[str, Any]) -> ExampleLists:
-    return ExampleLists(user=row["user"], baseline=tuple(row["baseline"]), candidate=tuple(row["candidate"]))
+    return TypeAdapter(Explanation)
 
 
 _EXAMPLES = 2

@@ -90,13 +90,10 @@ class SqlHistory:
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
-        last_lists = readable(self._last_lists, None, "lists of the last run") if request.wants_last_lists else None
+        last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
         return Memory(states=states, past=past, last_lists=last_lists, splits=splits, unreadable=tuple(unreadable))
-
-    def _last_lists(self, request: MemoryRequest) -> KeptLists | None:
-        return self.last_lists(request.comparison, before=request.before)
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:
@@ -131,10 +128,10 @@ class SqlHistory:
             found = splits_of(connection, healthy)
         return tuple(found[run_id] for run_id in healthy if run_id in found)
 
-    def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
-        """The lists of the newest ok run of a slot before this one that kept any; DatabaseError when they are damaged."""
+    def last_lists(self, request: MemoryRequest) -> KeptLists | None:
+        """The lists of the newest ok run of an earlier slot that kept any; DatabaseError when they are damaged."""
         with self._database.read() as connection:
-            run_id = last_run_with_lists(connection, comparison, before)
+            run_id = last_run_with_lists(connection, request.comparison, request.before)
             pieces = {} if run_id is None else pieces_of(connection, run_id)
         return None if run_id is None else decode_lists(run_id, pieces)
 

@@ -16,8 +16,6 @@ from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
-POWER = 0.9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:

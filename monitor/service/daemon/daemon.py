@@ -132,7 +132,7 @@ class Daemon:
             clock,
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
-            on_end=self._wake_watchdog,
+            on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
         )
         outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
@@ -155,7 +155,7 @@ class Daemon:
             publisher=publisher,
             database=self._database,
             runner=self._runner,
-            renew_sources=self._renew_sources,
+            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
             renew_store=store.database.renew,
         )
 
@@ -169,12 +169,6 @@ class Daemon:
             policy=self._wiring.policy,
             is_sure=lambda: self._role.leadership.is_sure,
         )
-
-    def _wake_watchdog(self) -> None:
-        self._watchdog.wake()
-
-    def _renew_sources(self, name: str) -> None:
-        self._wiring.renew_sources(name)
 
     def _alert_after(self) -> timedelta:
         """How long a database may be away before receivers are notified; a standby leaves that to the leader for long."""

@@ -28,7 +28,7 @@ from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, 
 from monitor.service.gate.question import EACH, Question
 from monitor.settings import Settings
 from monitor.sources import open_users
-from monitor.storage import open_store
+from monitor.storage import opened_store
 
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
@@ -148,7 +148,7 @@ def _mean(unit: float, scale: Scale) -> float | None:
 def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
     """The store, and where segments are asked for the source of users; both only read."""
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
-    with closing(open_store(settings.database, create=False)) as store:
+    with opened_store(settings.database) as store:
         found = Gate(history=store.history, question=question, clock=SystemClock())
         if question.segments == (ALL,):
             yield found

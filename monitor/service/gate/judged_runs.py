@@ -66,7 +66,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
     return RunSelection(
         runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),
         left_out=Counter(reason for reason in reasons if reason is not None),
-        trouble=_trouble(finished),
+        trouble=next((run.reason for run in reversed(finished) if run.status is not RunStatus.OK and run.reason), None),
     )
 
 
@@ -79,10 +79,6 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
     if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
-
-
-def _trouble(finished: Sequence[Run]) -> str | None:
-    return next((run.reason for run in reversed(finished) if run.status is not RunStatus.OK and run.reason), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
