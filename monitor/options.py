@@ -42,7 +42,7 @@ _LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 _TAKEN_LABELS = frozenset({"alertname", "comparison", "segment", "severity", "metric", "statistic"})
 
 
-def parse_duration(value: object) -> object:
+def parse_duration(value: object) -> timedelta:
     """Read ``15m``, ``1h30m``, ``500ms``; a timedelta passes. ValueError on anything else, bare numbers included."""
     if isinstance(value, timedelta):
         return value

@@ -15,7 +15,7 @@ from monitor.attribution.explanation import (
     explain_metric,
 )
 from monitor.attribution.groups import CHANGES, Group, classify, find_medoids, group_users, pool_kinds, share_kinds
-from monitor.attribution.item_shifts import ExposureShift, ItemShift, compare_exposure, rank_weights
+from monitor.attribution.item_shifts import ExposureShift, ItemShift, compare_exposure
 from monitor.attribution.parts import Parts, ScoreBatch, average_parts, pool_runs, split_distances
 from monitor.attribution.rises import Missing, Rise, Rises, bound_missing, find_rises
 from monitor.attribution.sentences import shorten_name, write_alert_text, write_falls, write_sentence
@@ -56,7 +56,6 @@ __all__ = [
     "pool_kinds",
     "pool_runs",
     "rank_causes",
-    "rank_weights",
     "share_kinds",
     "shorten_name",
     "split_distances",

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.exposure import compact_codes
+from monitor.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Floats
 
 _DUST = 1e-12
@@ -71,16 +72,10 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
     )
 
 
-def rank_weights(k: int) -> Floats:
-    """Weights of ranks 1 to k, 1 / log2(rank + 1): 1, 0.631, 0.5, ..."""
-    weights: Floats = 1 / np.log2(np.arange(2.0, k + 2))
-    return weights
-
-
 def _expose(codes: Codes, items: int) -> Floats:
     """Mean exposure of each item over the lists, added up rank by rank so that the order of lists changes no bit."""
     total = np.zeros(items)
-    for weight, places in zip(rank_weights(codes.shape[1]), codes.T, strict=True):
+    for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))
 

@@ -130,12 +130,11 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
     """The batch with the same change made to what is known of the candidate's items, place by place."""
     scores, weights, labels = batch.scores, batch.weights, batch.labels
     if scores is not None and moves_scores:
-        scores = ByArm(baseline=scores.baseline, candidate=change(scores.candidate, np.nan))
+        scores = replace(scores, candidate=change(scores.candidate, np.nan))
     if weights is not None:
-        weights = ByArm(baseline=weights.baseline, candidate=change(weights.candidate, np.nan))
+        weights = replace(weights, candidate=change(weights.candidate, np.nan))
     if labels is not None:
-        grades = ByArm(baseline=labels.grades.baseline, candidate=change(labels.grades.candidate, 0.0))
-        labels = replace(labels, grades=grades)
+        labels = replace(labels, grades=replace(labels.grades, candidate=change(labels.grades.candidate, 0.0)))
     return replace(batch, scores=scores, weights=weights, labels=labels)
 
 

@@ -36,7 +36,9 @@ def backtest(
     """
     from monitor.service.analysis.rule_backtest import Period
     from monitor.service.analysis.rule_backtest import backtest_rules as judge_again
-    from monitor.settings import load_database_settings, load_with_rules, to_comparison
+    from monitor.settings.excerpt import load_database_settings
+    from monitor.settings.loader import load_with_rules
+    from monitor.settings.translation import to_comparison
     from monitor.storage import opened_store
 
     first, last = parse_period(start, end)

@@ -22,7 +22,7 @@ app = typer.Typer(help="The configuration file's grammar.", no_args_is_help=True
 @app.command("schema")
 def schema() -> None:
     """Print the JSON Schema of the configuration file, for editors."""
-    from monitor.settings import json_schema
+    from monitor.settings.documentation import json_schema
 
     print_line(json.dumps(json_schema(), indent=2))
 
@@ -34,7 +34,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a commented configuration to start from."""
-    from monitor.settings import example_text
+    from monitor.settings.loader import example_text
 
     target = path or config
     try:
@@ -65,7 +65,7 @@ def check_config(
     from monitor.service.analysis.preview import preview_users
     from monitor.service.composition import wire
     from monitor.service.runner import select_watched
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
     from monitor.web.access import open_access
 
     comparison = only_one(name, comparison)

@@ -31,7 +31,7 @@ def upgrade_schema(
     as_json: AsJson = False,
 ) -> None:
     """Create the tables, or bring them up to this version. Warns where a daemon works with them meanwhile."""
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
@@ -63,7 +63,7 @@ def downgrade_schema(
     Lists before the tables that go with what is in them: back them up. Refused while a daemon works with the database, or on
     PostgreSQL a run is under way.
     """
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
@@ -85,7 +85,7 @@ def downgrade_schema(
 @app.command("current")
 def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
     """Print the schema's revision and the one this version wants."""
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     found = schema_version.current(load_database_settings(config).database.get_secret_value())
@@ -102,7 +102,7 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
 
     Exit 0 when they are exactly so, 4 with the differences otherwise.
     """
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
@@ -157,7 +157,7 @@ def prune_database(
     """
     from datetime import UTC, datetime
 
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
     settings = load_settings(config)

@@ -31,9 +31,10 @@ class HealthProbe:
     shows_certificate: bool
 
 
-def probe(wanted: HealthProbe, address: str, timeout_s: float) -> tuple[bool, str]:
+def probe(wanted: HealthProbe, timeout_s: float) -> tuple[bool, str]:
     """Whether the daemon is well, and its answer; or why there is none that rankwatch gives."""
     word = wanted.path.rpartition("/")[2]
+    address = f"[{wanted.host}]:{wanted.port}" if ":" in wanted.host else f"{wanted.host}:{wanted.port}"
     try:
         # Sockets' own time limits begin anew with every byte, and looking up a name has none.
         call = BackgroundCall(partial(_fetch, wanted, timeout_s), name="healthcheck")

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from monitor.cli.exit_codes import UNHEALTHY_EXIT
-from monitor.cli.parameters import DEFAULT_CONFIG, Config
+from monitor.cli.parameters import DEFAULT_CONFIG, Config, parse_address
 from monitor.errors import ConfigError
 from monitor.redaction import escape_controls
 
-DEFAULT_ADDRESS = "127.0.0.1:29108"
-"""Where a daemon listens that has no `listen` in its configuration."""
-_LONGEST_PORT = 5
-_MOST_SHOWN = 80
 _EVERYWHERE = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - where one asks who listens everywhere
 
 
@@ -44,50 +39,33 @@ def healthcheck(  # noqa: PLR0913 - the command's options
         msg = "--key needs --cert"
         raise typer.BadParameter(msg)
     tls = tls_context(cert, key)
-    if address is None:
-        address = _configured_address(config) if _is_there(context, config) else DEFAULT_ADDRESS
-    host, port = _split(address)
+    host, port = _place(context, address, config)
     path = "/-/ready" if ready else "/-/healthy"
     is_well, answer = probe(
-        HealthProbe(host=host, port=port, path=path, tls=tls, shows_certificate=cert is not None), address, timeout_s
+        HealthProbe(host=host, port=port, path=path, tls=tls, shows_certificate=cert is not None), timeout_s
     )
     typer.echo(escape_controls(answer), err=not is_well)
     if not is_well:
         raise typer.Exit(UNHEALTHY_EXIT)
 
 
+def _place(context: typer.Context, address: str | None, config: Path) -> tuple[str, int]:
+    """Host and port to ask: those given, else those of the configuration, else those of one without `listen`."""
+    from monitor.settings.addresses import DEFAULT_LISTEN
+
+    if address is None and _is_there(context, config):
+        from monitor.settings.excerpt import listen_address
+
+        host, port = listen_address(config)
+    else:
+        host, port = parse_address(address or DEFAULT_LISTEN, "HOST:PORT")
+    if port == 0:
+        msg = f"{address or config}: names port 0, which stands for one that nobody knows beforehand: give HOST:PORT"
+        raise ConfigError(msg)
+    return _EVERYWHERE.get(host, host), port
+
+
 def _is_there(context: typer.Context, config: Path) -> bool:
     """Whether there is a configuration to read: one that was named must be."""
     source = context.get_parameter_source("config")
     return (source is not None and source.name != "DEFAULT") or config.exists()
-
-
-def _configured_address(config: Path) -> str:
-    from monitor.settings import listen_address
-
-    host, port = listen_address(config)
-    host = _EVERYWHERE.get(host, host)
-    if port == 0:
-        msg = f"{config}: listen names a port that is known to nobody beforehand: give HOST:PORT"
-        raise ConfigError(msg)
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-def _split(address: str) -> tuple[str, int]:
-    host, colon, port = address.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    is_port = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT and 0 < int(port) < 1 << 16
-    if not (colon and is_port and _is_host(bare)) or (":" in bare and bare == host):
-        shown = address if len(address) <= _MOST_SHOWN else f"{address[:_MOST_SHOWN]}..."
-        msg = f"{shown!r} is no host:port, such as {DEFAULT_ADDRESS} or [::1]:29108"
-        raise typer.BadParameter(msg)
-    return bare or "127.0.0.1", int(port)
-
-
-def _is_host(text: str) -> bool:
-    """Whether it can be looked up: no part of the name is empty or too long."""
-    try:
-        text.encode("idna")
-    except UnicodeError:
-        return False
-    return not re.search(r"[\x00-\x20\x7f/@\[\]]", text)

@@ -78,7 +78,7 @@ def try_receivers(
 
     from monitor.service.clock import SystemClock
     from monitor.service.commands.receiver_test import send_test
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
 
     span = timedelta(0) if wait is None else parse_span(wait)
     log_errors_only()

@@ -45,7 +45,7 @@ class ListingGroup(TyperGroup):
 @contextmanager
 def opened_database(config: Path) -> Iterator[tuple[SqlStore, Sequence[str]]]:
     """The store that the configuration names, closed at the end, and the names of the configured comparisons."""
-    from monitor.settings import load_database_settings
+    from monitor.settings.excerpt import load_database_settings
     from monitor.storage import opened_store
 
     settings = load_database_settings(config)
@@ -80,6 +80,17 @@ def author_name(by: str | None) -> str:
     return author.strip()
 
 
+def parse_address(text: str, name: str) -> tuple[str, int]:
+    """Read ``host:port``; wrong usage, which says of what argument or option, where it is none."""
+    from monitor.settings.addresses import split_address
+
+    try:
+        return split_address(text)
+    except ValueError as error:
+        msg = f"{name} {error}"
+        raise typer.BadParameter(msg) from None
+
+
 def parse_instant(text: str) -> datetime:
     """Read an ISO 8601 time; without a zone it is UTC, and a bare date is midnight UTC."""
     try:
@@ -110,8 +121,9 @@ def parse_span(text: str) -> timedelta:
     try:
         span = parse_duration(text)
     except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not isinstance(span, timedelta) or not span:
+        msg = f"{text!r}: {error}"
+        raise typer.BadParameter(msg) from None
+    if not span:
         msg = f"{text!r} must be more than nothing"
         raise typer.BadParameter(msg)
     return span

@@ -67,7 +67,7 @@ def plan(  # noqa: PLR0913 - a command is all of its options
 def _stored(name: str, config: Config, metric: str | None, segment: str) -> tuple[Comparison, PlanInputs]:
     from monitor.service.analysis.sample_size import read_plan_inputs
     from monitor.service.analysis.threshold_suggestion import configured_comparison
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
     settings = load_settings(config)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from pathlib import Path
@@ -22,13 +23,13 @@ from monitor.cli.output import (
     print_table,
     write_whole,
 )
-from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant
+from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, parse_instant, parse_span
 from monitor.errors import ConfigError, InputError, MonitorError
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
     from monitor.service.gate import Certificate, JudgedSegment, Question
-    from monitor.settings import Settings
+    from monitor.settings.configuration import Settings
 
 _CLICK_USAGE = 2
 """What usage errors end with elsewhere."""
@@ -105,7 +106,8 @@ def gate(  # noqa: PLR0913 - the command's options
     4 database, 130 interrupted. What the promise covers stands in monitor/sequential/README.md.
     """
     from monitor.service.gate import make_question
-    from monitor.settings import load_settings, to_comparison
+    from monitor.settings.loader import load_settings
+    from monitor.settings.translation import to_comparison
 
     settings = load_settings(config)
     question = make_question(
@@ -118,7 +120,7 @@ def gate(  # noqa: PLR0913 - the command's options
         since=None if since is None else parse_instant(since),
         reference=reference,
     )
-    found = _answer(settings, question, _seconds(timeout) if wait else None)
+    found = _answer(settings, question, parse_span(timeout).total_seconds() if wait else None)
     content = _as_dict(found)
     if certificate is not None:
         write_whole(certificate, indented_json(content))
@@ -143,17 +145,6 @@ def _report(found: Certificate) -> None:
     typer.echo(f"{instant(found.at)}  {escape_controls(found.words)}", err=True)
 
 
-def _seconds(text: str) -> float:
-    from monitor.options import parse_duration
-
-    try:
-        duration: Any = parse_duration(text)
-    except ValueError as error:
-        msg = f"{text!r}: {error}"
-        raise typer.BadParameter(msg, param_hint="--timeout") from None
-    return float(duration.total_seconds())
-
-
 def _print(found: Certificate) -> None:
     from monitor.service.gate import LEFT_OUT_TEXTS
 
@@ -166,7 +157,7 @@ def _print(found: Certificate) -> None:
     if found.segments:
         columns = ("segment", "users>", "missing>", "mean>", "at least>", "at most>", "safe>", "breach>", "verdict")
         print_table(columns, (_row(each) for each in found.segments))
-        print_line(f"safe, breach: log10 of the evidence for each; {_enough(found):.2f} is enough by itself")
+        print_line(f"safe, breach: log10 of the evidence for each; {-math.log10(question.alpha):.2f} is enough by itself")
     print_line(f"{found.verdict.value.upper()}: {found.words}")
 
 
@@ -181,12 +172,6 @@ def _runs_line(found: Certificate) -> str:
             f"missing), so the next one draws nobody anew; look {found.looks:,}, at alpha/{found.looks * (found.looks + 1):,}"
         )
     return f"runs: {len(found.runs):,}, {period}; {users:,} rotating users, {missing:,} missing"
-
-
-def _enough(found: Certificate) -> float:
-    from math import log10
-
-    return -log10(found.question.alpha)
 
 
 def _row(each: JudgedSegment) -> tuple[str, ...]:

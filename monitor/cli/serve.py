@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from monitor.cli.parameters import DEFAULT_CONFIG, Config
+from monitor.cli.parameters import DEFAULT_CONFIG, Config, parse_address
 
 if TYPE_CHECKING:
     from monitor.service.daemon.daemon import Daemon
-    from monitor.settings import Settings
+    from monitor.settings.configuration import Settings
 
 IDLE_S = 3600.0
 
@@ -23,7 +23,7 @@ def serve(config: Config = DEFAULT_CONFIG) -> None:
     """Run the daemon until SIGTERM or Ctrl-C. SIGHUP, or POST /-/reload with a password, reads the configuration again."""
     from monitor.service import systemd
     from monitor.service.daemon.daemon import Daemon
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
 
     _follow_log_settings(load_settings(config))
     signals = _receive_signals()
@@ -100,14 +100,4 @@ def demo(
     if fast:
         msg = "--fast is the end of the whole demo: leave it out with --recommenders, which goes on until it is stopped"
         raise typer.BadParameter(msg)
-    raise typer.Exit(run_recommenders(_address(recommenders), directory=directory, console=Console()))
-
-
-def _address(text: str) -> tuple[str, int]:
-    from monitor.settings import split_address
-
-    try:
-        return split_address(text)
-    except ValueError as error:
-        msg = f"--recommenders {error}"
-        raise typer.BadParameter(msg) from None
+    raise typer.Exit(run_recommenders(parse_address(recommenders, "--recommenders"), directory=directory, console=Console()))

@@ -39,7 +39,7 @@ def suggest(  # noqa: PLR0913 - a command is all of its options
     """
     from monitor.service.analysis.threshold_suggestion import STATISTICS, configured_comparison
     from monitor.service.analysis.threshold_suggestion import suggest_thresholds as propose
-    from monitor.settings import load_settings
+    from monitor.settings.loader import load_settings
     from monitor.storage import opened_store
 
     settings = load_settings(config)

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
-from aiohttp import web
 from rich.console import Console
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from monitor.demo.http_servers import HOST, OnCallServer, serve_app
 from monitor.demo.recommenders import RecommenderServer, TrainedLists, retrain
@@ -38,12 +39,9 @@ class DemoArms:
     baseline: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
     candidate: RecommenderServer = field(default_factory=lambda: RecommenderServer({}))
 
-    def app(self) -> web.Application:
-        """Return the web application of both, under ``/baseline`` and ``/candidate``."""
-        app = web.Application()
-        app.add_subapp("/baseline", self.baseline.app())
-        app.add_subapp("/candidate", self.candidate.app())
-        return app
+    def app(self, *more: Mount) -> Starlette:
+        """The web application of both, under ``/baseline`` and ``/candidate``, and of what else is mounted there."""
+        return Starlette(routes=[Mount("/baseline", self.baseline.app()), Mount("/candidate", self.candidate.app()), *more])
 
     def train(self, day: int, *, is_broken: bool) -> TrainedLists:
         """Train both arms on the day; nothing is served yet."""
@@ -87,9 +85,7 @@ def open_environment(directory: Path, *, every: str) -> Iterator[Environment]:
         on_call = OnCallServer(write_secret(workspace))
         arms = DemoArms(workspace=workspace)
         arms.serve(arms.train(0, is_broken=False))
-        app = arms.app()
-        app.add_subapp("/on-call", on_call.app())
-        with serve_app(app) as url:
+        with serve_app(arms.app(Mount("/on-call", on_call.app()))) as url:
             write_configuration(workspace, listen=f"{HOST}:{choose_port()}", url=url, every=every)
             yield Environment(workspace=workspace, arms=arms, on_call=on_call)
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from aiohttp import web
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
 from monitor.demo.world import PurchaseHistory, World
 
@@ -115,18 +118,16 @@ class RecommenderServer:
     def __init__(self, lists: ItemLists) -> None:
         self.lists = lists
 
-    def app(self) -> web.Application:
+    def app(self) -> Starlette:
         """The web application."""
-        app = web.Application()
-        app.router.add_get("/api/recommend/{user}", self._recommend)
-        return app
+        return Starlette(routes=[Route("/api/recommend/{user}", self._recommend)])
 
-    async def _recommend(self, request: web.Request) -> web.Response:
-        text = request.query.get("n", str(_DEFAULT_N))
+    async def _recommend(self, request: Request) -> Response:
+        text = request.query_params.get("n", str(_DEFAULT_N))
         n = int(text) if text.isdecimal() and len(text) <= len(str(DEPTH)) else 0
         if not 1 <= n <= DEPTH:
-            return web.json_response({"error": f"n must be a whole number from 1 to {DEPTH}"}, status=400)
-        items = self.lists.get(request.match_info["user"])
+            return JSONResponse({"error": f"n must be a whole number from 1 to {DEPTH}"}, 400)
+        items = self.lists.get(request.path_params["user"])
         if items is None:
-            return web.json_response({"error": "no such user"}, status=404)
-        return web.json_response(items[:n])
+            return JSONResponse({"error": "no such user"}, 404)
+        return JSONResponse(items[:n])

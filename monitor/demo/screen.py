@@ -134,7 +134,7 @@ def _segments(status: DemoStatus, rows: int, width: int) -> RenderableType:
 def _alerts(status: DemoStatus) -> list[RenderableType]:
     """Alerts that are not quiet, loudest first, two lines each."""
     loud = [alert for alert in _by_loudness(status.seen.alerts) if alert.state is not State.QUIET][:_ALERTS]
-    lines = [line for alert in loud for line in (_alert_line(alert), _reason_line(alert))]
+    lines = [line for alert in loud for line in (_alert_line(alert), _line(" " * 9, alert.reason))]
     if not lines:
         quiet = f"all {len(status.seen.alerts)} quiet"
         lines = [Text(quiet if status.seen.alerts else f"nothing judged yet: a run is due every {status.every}", style="green")]
@@ -152,10 +152,6 @@ def _alert_line(alert: AlertState) -> Text:
         (f" {alert.alert} {alert.segment}", "bold"),
         (f"  {alert.severity}, since {_clock(alert.since)}", "dim"),
     )
-
-
-def _reason_line(alert: AlertState) -> Text:
-    return _line(" " * 9, alert.reason)
 
 
 def _log(status: DemoStatus, rows: int) -> RenderableType:

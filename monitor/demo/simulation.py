@@ -13,7 +13,7 @@ from monitor.demo.http_servers import ReceivedAlert
 from monitor.demo.story import CHAPTER_NOTES, Chapter, Scene, Story, next_day
 from monitor.demo.workspace import DEMO_COMPARISON, SHOWN_METRIC, Workspace
 from monitor.demo.world import COUNTRIES
-from monitor.model import ALL, AlertState, LatestRun, Run, RunStatus, State, Summary, Transition
+from monitor.model import ALL, AlertState, Run, RunStatus, State, Transition
 from monitor.ports import Store
 
 _REMEMBERED_RUNS = 60
@@ -49,7 +49,10 @@ class StoreReader:
     def read(self) -> StoreSnapshot:
         """Read the store."""
         for latest in self.store.history.latest([DEMO_COMPARISON]):
-            self._remember(latest)
+            # The configuration names metrics without the depth.
+            self._means[latest.run.slot] = {
+                (each.segment, each.metric.partition("@")[0]): each.mean for each in latest.summaries if each.mean is not None
+            }
         runs = self.store.history.runs(comparison=DEMO_COMPARISON, limit=_REMEMBERED_RUNS)
         shown = {run.slot for run in runs}
         self._means = {slot: means for slot, means in self._means.items() if slot in shown}
@@ -59,16 +62,6 @@ class StoreReader:
             alerts=self.store.alerts.states(),
             transitions=self.store.alerts.transitions(comparison=DEMO_COMPARISON, limit=None),
         )
-
-    def _remember(self, latest: LatestRun) -> None:
-        self._means[latest.run.slot] = {
-            (summary.segment, _short(summary)): summary.mean for summary in latest.summaries if summary.mean is not None
-        }
-
-
-def _short(summary: Summary) -> str:
-    """A metric's name as the configuration has it, without the depth."""
-    return summary.metric.partition("@")[0]
 
 
 class NoteKind(StrEnum):

@@ -11,7 +11,7 @@ from monitor.demo.http_servers import ReceivedAlert
 from monitor.demo.simulation import ChapterStart, DemoStatus, NoteKind, StoreSnapshot
 from monitor.demo.story import Chapter
 from monitor.demo.workspace import DEMO_COMPARISON, EXPECTED_ALERTS
-from monitor.model import RunStatus, State, Transition
+from monitor.model import RunStatus, State
 
 GAUGES = ("rankwatch_similarity_mean", "rankwatch_alert_state", "rankwatch_run_status")
 
@@ -55,8 +55,9 @@ def _alerts(record: DemoRecord) -> Iterator[str]:
         resolved = [transition.at for transition in mine if transition.from_state is State.FIRING]
         yield from _once(alert, "fired", "the fault was let in", fired, began.get(Chapter.BROKEN))
         yield from _once(alert, "resolved", "it was repaired", resolved, began.get(Chapter.HEALED))
-    others = {name for one in record.seen.transitions if one.is_start and (name := _name(one)) not in EXPECTED_ALERTS}
-    yield from (f"{alert} {segment} fired, though nothing was wrong there." for alert, segment in sorted(others))
+    started = {(transition.alert, transition.segment) for transition in record.seen.transitions if transition.is_start}
+    for other, segment in sorted(started - EXPECTED_ALERTS):
+        yield f"{other} {segment} fired, though nothing was wrong there."
 
 
 def _once(alert: tuple[str, str], did: str, cause: str, at: list[datetime], after: datetime | None) -> Iterator[str]:
@@ -88,7 +89,3 @@ def _gauges(exposition: str) -> Iterator[str]:
         label = f'comparison="{DEMO_COMPARISON}"'
         if not any(line.startswith(gauge + "{") and label in line for line in exposition.splitlines()):
             yield f"/metrics shows no {gauge} of {DEMO_COMPARISON}."
-
-
-def _name(transition: Transition) -> tuple[str, str]:
-    return transition.alert, transition.segment

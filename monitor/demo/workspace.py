@@ -13,7 +13,7 @@ from pathlib import Path
 from monitor.demo.recommenders import BROKEN_COUNTRY
 from monitor.demo.world import PurchaseHistory
 from monitor.errors import ConfigError
-from monitor.settings import DEFAULT_LISTEN, split_address
+from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 
 DEFAULT_DIRECTORY = Path("rankwatch-demo")
 _MARKER = ".made-by-rankwatch-demo"

@@ -5,7 +5,7 @@ Everything is a pure function of (seed, day): no draw depends on which day was a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import numpy.typing as npt
@@ -34,10 +34,7 @@ class Users:
 
     def rows(self, start: int, stop: int) -> Users:
         """The users at these positions."""
-        part = slice(start, stop)
-        return Users(
-            numbers=self.numbers[part], countries=self.countries[part], tastes=self.tastes[part], rates=self.rates[part]
-        )
+        return Users(**{each.name: getattr(self, each.name)[start:stop] for each in fields(self)})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,9 +125,4 @@ class World:
 
 
 def _joined(parts: list[Users]) -> Users:
-    return Users(
-        numbers=np.concatenate([part.numbers for part in parts]),
-        countries=np.concatenate([part.countries for part in parts]),
-        tastes=np.concatenate([part.tastes for part in parts]),
-        rates=np.concatenate([part.rates for part in parts]),
-    )
+    return Users(**{each.name: np.concatenate([getattr(part, each.name) for part in parts]) for each in fields(Users)})

@@ -8,36 +8,13 @@ from datetime import datetime, timedelta
 from itertools import chain, product
 from threading import Lock
 
-from prometheus_client import Counter, Histogram
+from prometheus_client import Counter
 from prometheus_client.metrics_core import Metric
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.export.families import Gauges, LabelValues, counter, histogram, without_created
-from monitor.export.run_metrics import FINISHED
-from monitor.export.series import PING_OUTCOMES, SEND_OUTCOMES, SERIES, SKIP_REASONS, WATCHED_PARTS, Kind
-from monitor.model import Arm, CoverageReason, DataKind, Pruned, RunResult, RunStatus
-
-_OWNERS = ("comparison", "receiver", "ping")
-"""First labels that name something in the configuration."""
-_FROM_ZERO: Mapping[str, tuple[Iterable[str], ...]] = {
-    "runs_total": (FINISHED,),
-    "slots_skipped_total": (SKIP_REASONS,),
-    "run_duration_seconds": (),
-    "schedule_lag_seconds": (),
-    "arm_gap_seconds": (),
-    "pull_duration_seconds": (Arm,),
-    "source_errors_total": (Arm, CoverageReason),
-    "notifications_total": (SEND_OUTCOMES,),
-    "delivery_errors_total": (DeliveryTrouble,),
-    "pings_total": (PING_OUTCOMES,),
-    "database_errors_total": (DatabaseTrouble,),
-    "pruned_rows_total": (DataKind,),
-    "watchdog_restarts_total": (WATCHED_PARTS,),
-}
-"""Series that exist from 0, by the values of their labels behind the owner's name."""
-
-
-_BUILDERS: Mapping[Kind, Callable[[str], Counter | Histogram]] = {Kind.COUNTER: counter, Kind.HISTOGRAM: histogram}
+from monitor.export.families import Gauges, LabelValues, counted, without_created
+from monitor.export.series import OWNERS, SERIES, Kind
+from monitor.model import Arm, DataKind, Pruned, RunResult, RunStatus
 
 
 class DaemonMetrics:
@@ -48,9 +25,9 @@ class DaemonMetrics:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        built = {name: _BUILDERS[one.kind](name) for name, one in SERIES.items() if one.kind in _BUILDERS}
-        del built["collector_errors_total"]  # counted where pages are made
-        self._counted, self._gauges = built, Gauges()
+        self._counted = {name: counted(name) for name, one in SERIES.items() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
+        del self._counted["collector_errors_total"]  # counted where pages are made
+        self._gauges = Gauges()
         self._known: dict[str, frozenset[str]] = {}
         self._outbox: Mapping[str, Mapping[str, float]] = {}
         self._leadership: Callable[[], tuple[bool, int | None]] | None = None
@@ -66,25 +43,25 @@ class DaemonMetrics:
         with self._lock:
             self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
             self._gauges.replace("stale_after_seconds", _seconds(stale_after))
-            for owner in _OWNERS:
+            for owner in OWNERS:
                 self._forget(owner, self._known.get(owner, frozenset()) - frozenset(names[owner]))
                 self._known[owner] = frozenset(names[owner])
                 self._start_at_zero(owner, names[owner])
 
     def _forget(self, owner: str, gone: Iterable[str]) -> None:
-        for name, each in product([name for name in self._counted if _owner(name) == owner], gone):
+        for name, each in product([name for name in self._counted if SERIES[name].owner == owner], gone):
             self._counted[name].remove_by_labels({owner: each})
 
     def _start_at_zero(self, owner: str | None, *names: Iterable[str]) -> None:
-        for name, values in _FROM_ZERO.items():
-            if _owner(name) == owner:
-                for labels in product(*names, *values):
-                    self._counted[name].labels(*labels)
+        for name, metric in self._counted.items():
+            if SERIES[name].starts_at_zero and SERIES[name].owner == owner:
+                for labels in product(*names, *SERIES[name].values):
+                    metric.labels(*labels)
 
     def _add(self, name: str, *labels: str, value: float = 1) -> None:
         """Count or observe; times not below 0, since the wall clock may have turned them around."""
         with self._lock:
-            known = self._known.get(_owner(name) or "")
+            known = self._known.get(SERIES[name].owner or "")
             if known is not None and labels[0] not in known:
                 return
             metric = self._counted[name]
@@ -205,9 +182,3 @@ class DaemonMetrics:
 
 def _seconds(times: Mapping[str, timedelta]) -> dict[LabelValues, float]:
     return {(name,): time.total_seconds() for name, time in times.items()}
-
-
-def _owner(name: str) -> str | None:
-    """Which of `_OWNERS` the series has as its first label."""
-    first = SERIES[name].labels[:1]
-    return first[0] if first and first[0] in _OWNERS else None

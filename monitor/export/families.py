@@ -88,15 +88,11 @@ def _written(value: str) -> str:
     return escape_controls(value.replace("\\", r"\\"))
 
 
-def counter(name: str) -> Counter:
-    """An unregistered counter of the table."""
+def counted(name: str) -> Counter | Histogram:
+    """An unregistered counter or histogram of the table."""
     series = SERIES[name]
-    return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
-
-
-def histogram(name: str) -> Histogram:
-    """An unregistered histogram of the table."""
-    series = SERIES[name]
+    if series.kind is Kind.COUNTER:
+        return Counter(series.name, series.help, series.labels, registry=None, unit=series.unit)
     return Histogram(series.name, series.help, series.labels, registry=None, unit=series.unit, buckets=series.buckets)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import InfoMetricFamily
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
 from monitor.export.daemon_metrics import DaemonMetrics
-from monitor.export.families import counter, without_created
+from monitor.export.families import without_created
 from monitor.export.run_metrics import run_families
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model import LatestRun
@@ -71,7 +71,8 @@ class _Page(Collector):
     """Parts, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
 
     def __init__(self, parts: Mapping[str, Callable[[], Iterable[Metric]]]) -> None:
-        self._parts, self._errors = parts, counter("collector_errors_total")
+        series = SERIES["collector_errors_total"]
+        self._parts, self._errors = parts, Counter(series.name, series.help, series.labels, registry=None)
         self._failing: frozenset[str] = frozenset()
         for name in parts:
             self._errors.labels(name)

@@ -12,7 +12,7 @@ from prometheus_client.metrics_core import Metric
 
 from monitor.errors import ConfigError
 from monitor.export.families import Distribution, Gauges, LabelValues
-from monitor.export.series import SERIES
+from monitor.export.series import FINISHED, SERIES
 from monitor.model import (
     ALL,
     Arm,
@@ -85,8 +85,6 @@ def _take_turns(gauges: Gauges, groups: Mapping[SegmentKey, Sequence[SampleKey]]
         yield from filter(None, turn)
 
 
-FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
-"""Statuses that a finished run can have."""
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
-from monitor.model import CoverageReason, DataKind
+from monitor.model import Arm, CoverageReason, DataKind, RunStatus
 
 PREFIX = "rankwatch_"
 SKIP_REASONS = ("missed", "overlap")
@@ -21,6 +21,10 @@ COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """What a page is put together from, each by itself: one that fails takes none of the others with it."""
 WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
 """What the watchdog begins anew when it hangs."""
+FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
+"""Statuses that a finished run can have."""
+OWNERS = ("comparison", "receiver", "ping")
+"""First labels that name something in the configuration."""
 
 
 class Kind(StrEnum):
@@ -35,13 +39,27 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """One metric family; ``name`` as it is scraped, counters with ``_total``. ``buckets`` are a histogram's upper bounds."""
+    """One metric family; ``name`` as it is scraped, counters with ``_total``. ``buckets`` are a histogram's upper bounds.
+
+    ``values``: all that each label behind the `owner` can hold, where that is known: such a counter exists from 0.
+    """
 
     name: str
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
+    values: tuple[Iterable[str], ...] = ()
+
+    @property
+    def owner(self) -> str | None:
+        """Which of `OWNERS` is the first label."""
+        return next((owner for owner in OWNERS if self.labels[:1] == (owner,)), None)
+
+    @property
+    def starts_at_zero(self) -> bool:
+        """Whether it is shown before anything was counted: what may appear later cannot be seen to rise."""
+        return bool(self.labels) and len(self.labels) == len(self.values) + (self.owner is not None)
 
     @property
     def unit(self) -> str:
@@ -50,9 +68,12 @@ class Series:
         return next((unit for unit in ("seconds", "ratio", "bytes") if stem.endswith(f"_{unit}")), "")
 
 
-def _series(kind: Kind, labels: str, text: str, buckets: tuple[float, ...] = ()) -> Callable[..., Series]:
-    """A series that wants its name."""
-    return partial(Series, kind=kind, help=text, labels=tuple(labels.split()), buckets=buckets)
+def _series(
+    kind: Kind, labels: str, text: str, buckets: tuple[float, ...] = (), values: tuple[Iterable[str], ...] = ()
+) -> Callable[..., Series]:
+    """A series that wants its name; ``{}`` in the text stands for the values of its last label."""
+    known = ", ".join(f"`{value}`" for value in (values[-1] if values else ()))
+    return partial(Series, kind=kind, help=text.format(known), labels=tuple(labels.split()), buckets=buckets, values=values)
 
 
 _G, _C, _H, _D, _I = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM, Kind.GAUGE_HISTOGRAM, Kind.INFO
@@ -148,21 +169,27 @@ _TABLE = {
     "schedule_interval_seconds": _series(
         _G, "comparison", "Longest time between two slots of the schedule. Absent where the schedule does not say."
     ),
-    "runs_total": _series(_C, "comparison status", "Runs ended by this process, or found abandoned by it."),
+    "runs_total": _series(_C, "comparison status", "Runs ended by this process, or found abandoned by it.", values=(FINISHED,)),
     "slots_skipped_total": _series(
-        _C, "comparison reason", "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended)."
+        _C,
+        "comparison reason",
+        "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended).",
+        values=(SKIP_REASONS,),
     ),
     "run_duration_seconds": _series(_H, "comparison", "Time from claim to end of a run.", _RUN_S),
     "stage_duration_seconds": _series(_H, "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
     "schedule_lag_seconds": _series(_H, "comparison", "Time from a slot to the start of its run.", _LAG_S),
-    "pull_duration_seconds": _series(_H, "comparison arm", "Time an arm took to answer for all users of a run.", _STAGE_S),
+    "pull_duration_seconds": _series(
+        _H, "comparison arm", "Time an arm took to answer for all users of a run.", _STAGE_S, values=(Arm,)
+    ),
     "arm_gap_seconds": _series(
         _H, "comparison", "Time between the ends of the two arms' answers: their lists may be as far apart in time.", _STAGE_S
     ),
     "source_errors_total": _series(
         _C,
         "comparison arm reason",
-        f"Users whose list could not be had or was imperfect: {', '.join(f'`{reason}`' for reason in CoverageReason)}.",
+        "Users whose list could not be had or was imperfect: {}.",
+        values=(Arm, CoverageReason),
     ),
     # Leading.
     "leader": _series(_G, "", "1 while this daemon is sure to lead, 0 while it stands by or cannot be sure."),
@@ -172,12 +199,14 @@ _TABLE = {
         _C,
         "receiver outcome",
         "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be sent any more).",
+        values=(SEND_OUTCOMES,),
     ),
-    "delivery_errors_total": _series(
-        _C, "receiver reason", f"Attempts to deliver that failed: {', '.join(f'`{trouble}`' for trouble in DeliveryTrouble)}."
-    ),
+    "delivery_errors_total": _series(_C, "receiver reason", "Attempts to deliver that failed: {}.", values=(DeliveryTrouble,)),
     "pings_total": _series(
-        _C, "ping outcome", "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones)."
+        _C,
+        "ping outcome",
+        "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
+        values=(PING_OUTCOMES,),
     ),
     "outbox_pending": _series(_G, "receiver", "Deliveries waiting to be sent."),
     "outbox_held": _series(
@@ -186,27 +215,24 @@ _TABLE = {
     "outbox_given_up": _series(_G, "receiver", "Deliveries that were given up for good within the last hour."),
     "outbox_oldest_age_seconds": _series(_G, "receiver", "Age of the oldest delivery waiting; 0 when none waits."),
     "database_up": _series(_G, "", "1 while the database can be read and written, else 0."),
-    "database_errors_total": _series(
-        _C, "reason", f"Errors of the database: {', '.join(f'`{trouble}`' for trouble in DatabaseTrouble)}."
-    ),
+    "database_errors_total": _series(_C, "reason", "Errors of the database: {}.", values=(DatabaseTrouble,)),
     "database_size_bytes": _series(
         _G,
         "kind",
-        "Bytes on disk that each kind of data takes, looked up every hour: "
-        f"{', '.join(f'`{kind}`' for kind in DataKind)}. Shown by the daemon that leads.",
+        "Bytes on disk that each kind of data takes, looked up every hour: {}. Shown by the daemon that leads.",
+        values=(DataKind,),
     ),
     "pruned_rows_total": _series(
-        _C, "kind", "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, about how many."
+        _C,
+        "kind",
+        "Old rows that were deleted. On PostgreSQL, where scores are deleted by partition, about how many.",
+        values=(DataKind,),
     ),
     "prune_last_success_timestamp_seconds": _series(_G, "", "When old rows were last deleted. Absent until they first were."),
     "clock_jumps_total": _series(_C, "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),
-    "watchdog_restarts_total": _series(
-        _C, "part", f"What hung and was begun anew: {', '.join(f'`{part}`' for part in WATCHED_PARTS)}."
-    ),
+    "watchdog_restarts_total": _series(_C, "part", "What hung and was begun anew: {}.", values=(WATCHED_PARTS,)),
     "series_cut": _series(_G, "comparison", "Series of segments that this page leaves out because of `max_series`."),
-    "collector_errors_total": _series(
-        _C, "collector", f"Parts of this page that could not be made: {', '.join(f'`{name}`' for name in COLLECTORS)}."
-    ),
+    "collector_errors_total": _series(_C, "collector", "Parts of this page that could not be made: {}.", values=(COLLECTORS,)),
     "config_last_reload_successful": _series(_G, "", "1 when the configuration file last read is the one in force, else 0."),
     "config_last_reload_success_timestamp_seconds": _series(_G, "", "When a configuration was last put in force."),
 }

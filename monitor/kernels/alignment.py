@@ -136,8 +136,8 @@ class Alignment:
             np.minimum(self.positions[:depth], self.positions.dtype.type(min(depth, self.k))),
             np.minimum(self.baseline_lengths, depth),
             np.minimum(self.candidate_lengths, depth),
-            scores=self.scores and _each(self.scores, lambda ranks: ranks[:depth]),
-            weights=self.weights and _each(self.weights, lambda ranks: ranks[:depth]),
+            scores=self.scores and self.scores.map(lambda ranks: ranks[:depth]),
+            weights=self.weights and self.weights.map(lambda ranks: ranks[:depth]),
             labels=self.labels and _each_label(self.labels, lambda ranks: ranks[:depth], lambda ideal: ideal[:depth]),
         )
         if "agreement" in self.__dict__:
@@ -175,12 +175,8 @@ def _agree_by_counting(positions: Ranks) -> Ranks:
     return np.cumsum(counts[:-1], axis=0, dtype=positions.dtype)
 
 
-def _each(values: ByArm, change: Callable[[Floats], Floats]) -> ByArm:
-    return ByArm(baseline=change(values.baseline), candidate=change(values.candidate))
-
-
 def _each_label(labels: Labels, change: Callable[[Floats], Floats], change_ideal: Callable[[Floats], Floats]) -> Labels:
-    return Labels(grades=_each(labels.grades, change), ideal=change_ideal(labels.ideal), relevant=labels.relevant)
+    return Labels(grades=labels.grades.map(change), ideal=change_ideal(labels.ideal), relevant=labels.relevant)
 
 
 def align(batch: PairBatch) -> Alignment:
@@ -200,8 +196,8 @@ def align(batch: PairBatch) -> Alignment:
         positions,
         batch.baseline_lengths,
         batch.candidate_lengths,
-        scores=batch.scores and _each(batch.scores, by_rank),
-        weights=batch.weights and _each(batch.weights, by_rank),
+        scores=batch.scores and batch.scores.map(by_rank),
+        weights=batch.weights and batch.weights.map(by_rank),
         # The ideal stays as deep as the batch: it must not follow the longest list of a block.
         labels=batch.labels and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
     )

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
-from monitor.kernels.shared import sum_ranks
+from monitor.kernels.shared import divide, sum_ranks
 from monitor.model import Arm, Labels
 from monitor.model.arrays import Codes, Floats
 
@@ -59,9 +59,9 @@ def dcg(grades: Floats, gain: str) -> Floats:
     sums to 16.047: it shows 2.585 at rank 5, which is log2(6), the discount, where (2**1 - 1) / 2.585 = 0.387 belongs.
     """
     if gain == LINEAR:
-        return sum_ranks(grades * _discounts(len(grades))[:, None])
+        return sum_ranks(grades * rank_discounts(len(grades))[:, None])
     with np.errstate(over="ignore"):
-        return sum_ranks((np.exp2(grades) - 1) * _discounts(len(grades))[:, None])
+        return sum_ranks((np.exp2(grades) - 1) * rank_discounts(len(grades))[:, None])
 
 
 def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
@@ -78,10 +78,7 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     """
     if gain == EXPONENTIAL:
         grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])
-    best = dcg(ideal, LINEAR)
-    score: Floats = np.full(len(best), np.nan)
-    np.divide(dcg(grades, LINEAR), best, out=score, where=best > 0)
-    return np.minimum(score, 1.0, out=score)
+    return np.minimum(divide(dcg(grades, LINEAR), dcg(ideal, LINEAR)), 1.0)
 
 
 def recall(grades: Floats, relevant: Codes) -> Floats:
@@ -89,7 +86,7 @@ def recall(grades: Floats, relevant: Codes) -> Floats:
 
     A list of k items cannot exceed k / R.
     """
-    return _share((grades > 0).sum(axis=0), relevant)
+    return divide((grades > 0).sum(axis=0), relevant)
 
 
 def reciprocal_rank(grades: Floats) -> Floats:
@@ -112,7 +109,7 @@ def average_precision(grades: Floats, relevant: Codes) -> Floats:
     """
     is_relevant = grades > 0
     precision = is_relevant.cumsum(axis=0) / np.arange(1.0, len(grades) + 1)[:, None]
-    return _share(sum_ranks(precision * is_relevant), relevant)
+    return divide(sum_ranks(precision * is_relevant), relevant)
 
 
 def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
@@ -127,7 +124,7 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
     """
     lengths = np.array([alignment.k]) if alignment.is_full else alignment.baseline_lengths
     gains = _gains_by_rank(lengths, alignment.k, gain)
-    discounts = _discounts(alignment.k)
+    discounts = rank_discounts(alignment.k)
     best = np.broadcast_to(sum_ranks(gains * discounts[:, None]), alignment.long.shape)
     found = sum_ranks(gains * np.append(discounts, 0.0).take(alignment.positions))
     score: Floats = np.where(alignment.long > 0, 0.0, np.nan)
@@ -137,7 +134,7 @@ def ndcg_vs_baseline(alignment: Alignment, gain: str) -> Floats:
 
 def expected_ndcg_vs_baseline(k: int, catalogue: int, gain: str) -> float:
     """Mean `ndcg_vs_baseline` of two random lists of k items: each item stands at each rank with chance 1 / catalogue."""
-    gains, discounts = _gains_by_rank(np.array([k]), k, gain)[:, 0], _discounts(k)
+    gains, discounts = _gains_by_rank(np.array([k]), k, gain)[:, 0], rank_discounts(k)
     return float(gains.sum() * discounts.sum() / (catalogue * (gains * discounts).sum()))
 
 
@@ -153,14 +150,8 @@ def _scaled(grades: Floats, highest: Floats) -> Floats:
     return scaled
 
 
-def _share(part: Floats | Codes, relevant: Codes) -> Floats:
-    share = np.full(len(relevant), np.nan)
-    np.divide(part, relevant, out=share, where=relevant > 0)
-    return share
-
-
 @lru_cache(maxsize=32)
-def _discounts(places: int) -> Floats:
-    """1 / log2(rank + 1) for rank 1 on."""
+def rank_discounts(places: int) -> Floats:
+    """The discount of DCG, 1 / log2(rank + 1) for rank 1 on: 1, 0.631, 0.5, ... Nobody may change it."""
     discounts: Floats = 1.0 / np.log2(np.arange(2.0, places + 2))
     return discounts

@@ -7,6 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
+from monitor.kernels.shared import divide
 from monitor.model.arrays import Floats
 
 
@@ -19,9 +20,7 @@ def overlap(alignment: Alignment) -> Floats:
     if alignment.is_full:
         share: Floats = alignment.common / np.float64(alignment.k)
         return share
-    share = np.full(len(alignment.long), np.nan)
-    np.divide(alignment.common, alignment.long, out=share, where=alignment.long > 0)
-    return share
+    return divide(alignment.common, alignment.long)
 
 
 def jaccard(alignment: Alignment) -> Floats:
@@ -34,10 +33,7 @@ def jaccard(alignment: Alignment) -> Floats:
     Source: Jaccard (1901), Étude comparative de la distribution florale.
     """
     common = alignment.common.astype(np.int64)
-    union = alignment.short.astype(np.int64) + alignment.long - common
-    share = np.full(len(union), np.nan)
-    np.divide(common, union, out=share, where=union > 0)
-    return share
+    return divide(common, alignment.short.astype(np.int64) + alignment.long - common)
 
 
 def average_overlap(alignment: Alignment) -> Floats:
@@ -60,9 +56,7 @@ def average_overlap(alignment: Alignment) -> Floats:
     total = alignment.sum_by_depth(below[:-1]) - alignment.common * below.take(long)
     # A first item in common is first in every list that scores 1: it carries what rounding leaves.
     total += (alignment.positions[0] == 0) * residue.take(long)
-    mean = np.full(len(long), np.nan)
-    np.divide(total, long, out=mean, where=long > 0)
-    return mean
+    return divide(total, long)
 
 
 @lru_cache(maxsize=32)

@@ -10,18 +10,15 @@ import numpy as np
 from monitor.kernels.chance import expect_extended_surplus, expect_over_shared
 from monitor.kernels.kendall.element_weighted import element_weighted_tau
 from monitor.kernels.kendall.extended import appended_tau, extended_tau, extended_tau_unscaled
-from monitor.metrics.metric import Metric, Need
+from monitor.metrics.metric import Correlation, Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendedTau(Metric):
+class ExtendedTau(Correlation):
     """Order and membership together, every rank alike."""
 
     name = "extended_tau"
     kernel = staticmethod(extended_tau)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
     disjoint = -1.0
     one_empty = -1.0
     uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
@@ -34,14 +31,11 @@ class ExtendedTau(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendedTauUnscaled(Metric):
+class ExtendedTauUnscaled(Correlation):
     """Extended tau as published, its lowest value depending on the lengths."""
 
     name = "extended_tau_unscaled"
     kernel = staticmethod(extended_tau_unscaled)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
     disjoint = None
     one_empty = math.nan
     uneven = "exact: a universe of as many items as both lists have places; a proper prefix scores under 1"
@@ -53,14 +47,11 @@ class ExtendedTauUnscaled(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AppendedTau(Metric):
+class AppendedTau(Correlation):
     """Tau-b over the items of both lists, each list's mismatches tied behind the other's end."""
 
     name = "appended_tau"
     kernel = staticmethod(appended_tau)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
     disjoint = None
     one_empty = math.nan
     uneven = "exact, but a list that lacks only the last item of the other scores 1; NaN for identical lists of one item"
@@ -77,14 +68,11 @@ class AppendedTau(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementWeightedTau(Metric):
+class ElementWeightedTau(Correlation):
     """Order and membership together, an item of weight w counting as w items."""
 
     name = "element_weighted_tau"
     kernel = staticmethod(element_weighted_tau)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
     disjoint = -1.0
     one_empty = -1.0
     uneven = "exact: a universe of as much weight as both lists have; a proper prefix scores under 1"

@@ -20,22 +20,15 @@ from monitor.kernels.footrule import (
     topk_footrule_normalized,
 )
 from monitor.kernels.kendall.element_weighted import DISCOUNTS
-from monitor.metrics.metric import ON_COMMON_ITEMS, Metric, Need
+from monitor.metrics.metric import Distance, OrderDistance, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Footrule(Metric):
+class Footrule(OrderDistance):
     """How far the items in common move among each other, summed up."""
 
     name = "footrule"
     kernel = staticmethod(footrule)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -49,18 +42,12 @@ class Footrule(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FootruleNormalized(Metric):
+class FootruleNormalized(OrderDistance):
     """How far the items in common move among each other, as a share of the most they could."""
 
     name = "footrule_normalized"
     kernel = staticmethod(footrule_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Diaconis and Graham, Spearman's footrule as a measure of disarray (1977)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -70,15 +57,11 @@ class FootruleNormalized(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkFootrule(Metric):
+class TopkFootrule(Distance):
     """How far the items of either list move, absent ones ranked right behind the list."""
 
     name = "topk_footrule"
     kernel = staticmethod(topk_footrule)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
     disjoint = None
     one_empty = math.nan
     uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
@@ -94,15 +77,12 @@ class TopkFootrule(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkFootruleNormalized(Metric):
+class TopkFootruleNormalized(Distance):
     """`topk_footrule` divided by its value on disjoint lists of the same lengths."""
 
     name = "topk_footrule_normalized"
     kernel = staticmethod(topk_footrule_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
     disjoint = 1.0
     one_empty = 1.0
     uneven = "each list's own length gives the rank of its absent items; a list that lacks only the last item has distance 0"
@@ -114,41 +94,24 @@ class TopkFootruleNormalized(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementWeightedFootrule(Metric):
+class ElementWeightedFootrule(WeightedOrderDistance):
     """How much weight the items in common move past, each counting its own weight."""
 
     name = "element_weighted_footrule"
     kernel = staticmethod(element_weighted_footrule)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementWeightedFootruleNormalized(Metric):
+class ElementWeightedFootruleNormalized(WeightedOrderDistance):
     """How much weight the items in common move past, as a share of the most they could."""
 
     name = "element_weighted_footrule_normalized"
     kernel = staticmethod(element_weighted_footrule_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralizedFootrule(Metric):
+class GeneralizedFootrule(WeightedOrderDistance):
     """How far the items in common move, weighted by the items and by how near the top they move.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
@@ -159,13 +122,4 @@ class GeneralizedFootrule(Metric):
 
     name = "generalized_footrule"
     kernel = staticmethod(generalized_footrule)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,43 +17,25 @@ from monitor.kernels.kendall.unweighted import (
     topk_kendall,
     topk_kendall_normalized,
 )
-from monitor.metrics.metric import ON_COMMON_ITEMS, Metric
+from monitor.metrics.metric import Distance, OrderCorrelation, OrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KendallTau(Metric):
+class KendallTau(OrderCorrelation):
     """Order alone, of the items that both lists hold: Kendall's tau-b."""
 
     name = "kendall_tau"
     kernel = staticmethod(kendall_tau)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     ties = "items of equal neighbouring scores are tied, as tau-b does; NaN where all of a list's are; none without scores"
     source = "Kendall (1938, 1945)"
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """0: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
-        return 0.0 if k > 1 else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KendallDistance(Metric):
+class KendallDistance(OrderDistance):
     """Pairs of common items that the lists order in opposite ways."""
 
     name = "kendall_distance"
     kernel = staticmethod(kendall_distance)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def bounds(self, k: int) -> tuple[float, float]:
@@ -66,18 +49,12 @@ class KendallDistance(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KendallDistanceNormalized(Metric):
+class KendallDistanceNormalized(OrderDistance):
     """Share of the pairs of common items that the lists order in opposite ways."""
 
     name = "kendall_distance_normalized"
     kernel = staticmethod(kendall_distance_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Kendall, A new measure of rank correlation (1938)"
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
@@ -87,8 +64,8 @@ class KendallDistanceNormalized(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkKendall(Metric):
-    """Pairs of items of either list that the lists order in opposite ways.
+class TopkPairs(Distance, ABC):
+    """A distance over the pairs of items of either list.
 
     ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
     0.5 neutral.
@@ -96,23 +73,25 @@ class TopkKendall(Metric):
 
     penalty: float = 0.0
 
-    name = "topk_kendall"
-    kernel = staticmethod(topk_kendall)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = None
-    one_empty = math.nan
     uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
     source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
 
     def __post_init__(self) -> None:
         """MetricError unless 0 <= penalty <= 1."""
-        Metric.__post_init__(self)
+        Distance.__post_init__(self)
         if not 0 <= self.penalty <= 1:
-            msg = f"topk_kendall(penalty={self.penalty!r}): penalty must lie between 0 and 1, such as topk_kendall(penalty=0.5)"
+            msg = f"{self.name}(penalty={self.penalty!r}): penalty must lie between 0 and 1, such as {self.name}(penalty=0.5)"
             raise MetricError(msg)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopkKendall(TopkPairs):
+    """Pairs of items of either list that the lists order in opposite ways."""
+
+    name = "topk_kendall"
+    kernel = staticmethod(topk_kendall)
+    disjoint = None
+    one_empty = math.nan
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to the distance of two disjoint lists of k items."""
@@ -124,32 +103,14 @@ class TopkKendall(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopkKendallNormalized(Metric):
-    """`topk_kendall` divided by its value on disjoint lists of the same lengths.
-
-    ``penalty``: p from 0 to 1, what two items count that one list holds and the other has neither of; 0 is optimistic,
-    0.5 neutral.
-    """
-
-    penalty: float = 0.0
+class TopkKendallNormalized(TopkPairs):
+    """`topk_kendall` divided by its value on disjoint lists of the same lengths, at the same ``penalty``."""
 
     name = "topk_kendall_normalized"
     kernel = staticmethod(topk_kendall_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
     disjoint = 1.0
     one_empty = 1.0
-    uneven = "exact, by the four cases; at penalty 0 a prefix has distance 0"
-    source = "Fagin, Kumar and Sivakumar, Comparing Top k Lists (2003), K^(p)"
-
-    def __post_init__(self) -> None:
-        """MetricError unless 0 <= penalty <= 1."""
-        Metric.__post_init__(self)
-        if not 0 <= self.penalty <= 1:
-            msg = f"topk_kendall_normalized(penalty={self.penalty!r}): penalty must lie between 0 and 1"
-            raise MetricError(msg)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Exact: the distance is a sum over pairs of items."""

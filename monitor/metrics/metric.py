@@ -101,5 +101,66 @@ class Metric(ABC):
         return None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Similarity(Metric, ABC):
+    """From 0 to 1: 1 for identical lists, 0 for disjoint ones and where one is empty, unless a measure declares otherwise."""
+
+    low = 0.0
+    high = 1.0
+    identical: ClassVar[float | None] = 1.0
+    disjoint: ClassVar[float | None] = 0.0
+    one_empty = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correlation(Metric, ABC):
+    """From -1 to 1: 1 for identical lists."""
+
+    low = -1.0
+    high = 1.0
+    identical = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderCorrelation(Correlation, ABC):
+    """A correlation of the order of the items in common, and of nothing else."""
+
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+
+    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
+        """0: the order of the items in common is random. None where there cannot be two."""
+        del catalogue
+        return 0.0 if k > 1 else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance(Metric, ABC):
+    """From 0, for identical lists, to no end unless a measure is normalized."""
+
+    low = 0.0
+    high = math.inf
+    higher_is_more_alike = False
+    identical = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderDistance(Distance, ABC):
+    """A distance between the orders of the items in common, and of nothing else."""
+
+    disjoint = math.nan
+    one_empty = math.nan
+    uneven = ON_COMMON_ITEMS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightedOrderDistance(OrderDistance, ABC):
+    """One in which items have weights."""
+
+    need = Need.ITEM_WEIGHTS
+    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
+
+
 def _shown(value: float | str) -> str:
     return value if isinstance(value, str) else repr(float(value))

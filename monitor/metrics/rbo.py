@@ -17,11 +17,11 @@ from monitor.kernels.rbo.bounds import rbo_max, rbo_min, rbo_res, rbo_truncated,
 from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.rbo.ties import rbo_a, rbo_b, rbo_w
 from monitor.kernels.rbo.weight import rbo_persistence, rbo_weight
-from monitor.metrics.metric import Metric, Need
+from monitor.metrics.metric import Need, Similarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Persistent(Metric, ABC):
+class Persistent(Similarity, ABC):
     """A measure that weighs depth d with (1-p) p^(d-1).
 
     ``p``: chance that a reader who looked at one rank looks at the next; at 0.9 the first ten ranks carry 86 % of the weight.
@@ -30,12 +30,9 @@ class Persistent(Metric, ABC):
 
     p: float = 0.9
 
-    low = 0.0
-    high = 1.0
-
     def __post_init__(self) -> None:
         """MetricError unless 0 < p < 1."""
-        Metric.__post_init__(self)
+        Similarity.__post_init__(self)
         if not 0 < self.p < 1:
             msg = f"{self.name}(p={self.p!r}): p must lie between 0 and 1, both excluded, such as {self.name}(p=0.9)"
             raise MetricError(msg)
@@ -57,6 +54,13 @@ class Persistent(Metric, ABC):
             raise MetricError(msg)
         return cls(depth=depth, p=_persistence(written, numbers["top"], numbers["share"]))
 
+    def score_full(self, k: int, *, is_same: bool) -> float:
+        """Score of two lists of k items, identical or disjoint: where the bounds of these measures are attained."""
+        k = min(k, self.depth or k)
+        places = np.arange(k) if is_same else np.full(k, k)
+        length = np.array([k], dtype=np.int32)
+        return float(self.measure(Alignment(places.astype(rank_dtype(k))[:, None], length, length))[0])
+
 
 def _persistence(written: str, top: float, share: float) -> float:
     try:
@@ -66,11 +70,12 @@ def _persistence(written: str, top: float, share: float) -> float:
         raise MetricError(msg) from None
 
 
-def align_full(k: int, *, is_same: bool) -> Alignment:
-    """One pair of lists of k items, identical or disjoint: where the bounds of these measures are attained."""
-    places = np.arange(k) if is_same else np.full(k, k)
-    length = np.array([k], dtype=np.int32)
-    return Alignment(places.astype(rank_dtype(k))[:, None], length, length)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TieAware(Persistent, ABC):
+    """A measure that knows which items are tied."""
+
+    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
+    need = Need.SCORES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +84,6 @@ class Rbo(Persistent):
 
     name = "rbo"
     kernel = staticmethod(rbo)
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact, by equation 32: agreement seen is taken to go on below the shorter list; a prefix scores 1"
     source = "Webber, Moffat and Zobel (2010), A similarity measure for indefinite rankings, equation 32"
 
@@ -91,7 +93,7 @@ class Rbo(Persistent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RboA(Persistent):
+class RboA(TieAware):
     """RBO where a tie leaves the order open: the mean over all orders.
 
     A list with ties scores under 1 against itself.
@@ -100,16 +102,12 @@ class RboA(Persistent):
     name = "rbo_a"
     kernel = staticmethod(rbo_a)
     identical = None
-    disjoint = 0.0
-    one_empty = 0.0
-    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
     ties = "the mean over all orders of the tied items; the part of a tied group that the cut at k leaves is the group"
-    need = Need.SCORES
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^a"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RboB(Persistent):
+class RboB(TieAware):
     """RBO where a tie leaves the order open, normalised as tau-b is.
 
     A list scores 1 against itself, ties and all; never below `rbo_a`.
@@ -117,12 +115,7 @@ class RboB(Persistent):
 
     name = "rbo_b"
     kernel = staticmethod(rbo_b)
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
-    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
     ties = "chances of each order, normalised by the ties; the part of a tied group that the cut at k leaves is the group"
-    need = Need.SCORES
     source = "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^b"
 
 
@@ -132,7 +125,6 @@ class RboMax(Persistent):
 
     name = "rbo_max"
     kernel = staticmethod(rbo_max)
-    identical = 1.0
     disjoint = None
     one_empty = 1.0
     uneven = "exact: what is below either list may be in the other; a prefix scores 1"
@@ -140,7 +132,7 @@ class RboMax(Persistent):
 
     def bounds(self, k: int) -> tuple[float, float]:
         """The score of two disjoint lists of k items, and 1."""
-        return float(self.measure(align_full(min(k, self.depth or k), is_same=False))[0]), 1.0
+        return self.score_full(k, is_same=False), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The sum of what chance gives of the lower bound and of the residual."""
@@ -154,14 +146,12 @@ class RboMin(Persistent):
     name = "rbo_min"
     kernel = staticmethod(rbo_min)
     identical = None
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: nothing below either list is in the other; a prefix scores the weight of its ranks"
     source = "Webber, Moffat and Zobel (2010), equation 11"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0, and the score of two identical lists of k items."""
-        return 0.0, float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0])
+        return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Overlap at depth d is d^2 / catalogue on average, and stays k^2 / catalogue below the lists."""
@@ -188,7 +178,7 @@ class RboRes(Persistent):
 
     def bounds(self, k: int) -> tuple[float, float]:
         """What two identical lists of k items leave open, and 1, as an empty list does."""
-        return float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0]), 1.0
+        return self.score_full(k, is_same=True), 1.0
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """The mean over the number of common items of two random lists, which is hypergeometric."""
@@ -205,14 +195,12 @@ class RboTruncated(Persistent):
     name = "rbo_truncated"
     kernel = staticmethod(rbo_truncated)
     identical = None
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: depths down to the end of the shorter list; a prefix of s items scores 1 - p^s"
     source = "Webber, Moffat and Zobel (2010), equation 4 cut off at the shorter list's end (RBO@k)"
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0, and the score of two identical lists of k items."""
-        return 0.0, float(self.measure(align_full(min(k, self.depth or k), is_same=True))[0])
+        return 0.0, self.score_full(k, is_same=True)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float:
         """Agreement at depth d is d / catalogue on average, and the depths below count nothing."""
@@ -220,7 +208,7 @@ class RboTruncated(Persistent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RboW(Persistent):
+class RboW(TieAware):
     """RBO where a tie means equality: tied items share one rank.
 
     A list scores 1 against itself, ties and all.
@@ -228,12 +216,7 @@ class RboW(Persistent):
 
     name = "rbo_w"
     kernel = staticmethod(rbo_w)
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
-    uneven = "exact: extrapolated as rbo is; a prefix scores 1, unless a tied group reaches over its end"
     ties = "tied items share one rank; the part of a tied group that the cut at k leaves is the group"
-    need = Need.SCORES
     source = (
         "Corsi and Urbano (2024), The treatment of ties in rank-biased overlap, RBO^w; Webber, Moffat and Zobel, equation 28"
     )

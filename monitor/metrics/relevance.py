@@ -24,7 +24,7 @@ from monitor.kernels.relevance import (
     recall,
     reciprocal_rank,
 )
-from monitor.metrics.metric import Metric, Need
+from monitor.metrics.metric import Metric, Need, Similarity
 from monitor.model import Labels
 from monitor.model.arrays import Floats
 
@@ -123,7 +123,7 @@ class Ndcg(OfArm):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NdcgVsBaseline(Metric):
+class NdcgVsBaseline(Similarity):
     """NDCG of the candidate's list, the baseline's ranks being the grades.
 
     ``gain``: grades l down to 1 (``linear``) or 2**grade - 1 (``exponential``). No labels needed, and none replaced: a
@@ -134,12 +134,7 @@ class NdcgVsBaseline(Metric):
 
     name = "ndcg_vs_baseline"
     kernel = staticmethod(ndcg_vs_baseline)
-    low = 0.0
-    high = 1.0
     is_symmetric = False
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: a candidate cut short loses what it lacks; items beyond the baseline's length add nothing"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"gain": GAINS}
     source = "NDCG of Järvelin and Kekäläinen (2002) with the baseline's ranks as grades"

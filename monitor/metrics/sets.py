@@ -8,20 +8,15 @@ import numpy as np
 
 from monitor.kernels.chance import common_by_chance
 from monitor.kernels.sets import average_overlap, jaccard, overlap
-from monitor.metrics.metric import Metric
+from monitor.metrics.metric import Similarity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AverageOverlap(Metric):
+class AverageOverlap(Similarity):
     """Overlap averaged over the depths, so that the top counts more."""
 
     name = "average_overlap"
     kernel = staticmethod(average_overlap)
-    low = 0.0
-    high = 1.0
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: the mean of overlap@1 to overlap@l of the longer list's length l; a prefix scores under 1"
     source = "Wu and Crestani (2003), average accuracy; Webber, Moffat and Zobel (2010), section 3.3"
 
@@ -31,16 +26,11 @@ class AverageOverlap(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Jaccard(Metric):
+class Jaccard(Similarity):
     """Membership alone: common items by the items of both lists together."""
 
     name = "jaccard"
     kernel = staticmethod(jaccard)
-    low = 0.0
-    high = 1.0
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: common items by all items; a prefix scores its share of the longer list"
     source = "Jaccard (1901), Étude comparative de la distribution florale"
 
@@ -51,16 +41,11 @@ class Jaccard(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Overlap(Metric):
+class Overlap(Similarity):
     """Membership alone: common items by the length of the longer list."""
 
     name = "overlap"
     kernel = staticmethod(overlap)
-    low = 0.0
-    high = 1.0
-    identical = 1.0
-    disjoint = 0.0
-    one_empty = 0.0
     uneven = "exact: common items by the longer length; a prefix scores under 1"
     source = "overlap@k, |A ∩ B| / k"
 

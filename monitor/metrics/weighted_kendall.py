@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,69 +18,36 @@ from monitor.kernels.kendall.element_weighted import (
     position_weighted_kendall_distance,
 )
 from monitor.kernels.kendall.weighted import tau_ap, tau_ap_symmetric, weighted_tau
-from monitor.metrics.metric import ON_COMMON_ITEMS, Metric, Need
+from monitor.metrics.metric import OrderCorrelation, OrderDistance, WeightedOrderDistance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WeightedTau(Metric):
+class WeightedTau(OrderCorrelation):
     """Order alone, of the items that both lists hold, the top weighing most: hyperbolic weights."""
 
     name = "weighted_tau"
     kernel = staticmethod(weighted_tau)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     ties = "items of equal neighbouring scores are tied, as Vigna does; NaN where all of a list's are; none without scores"
     source = "Vigna, A weighted correlation index for rankings with ties (2015); scipy.stats.weightedtau"
 
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """0: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
-        return 0.0 if k > 1 else None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TauAp(Metric):
+class TauAp(OrderCorrelation):
     """Order alone, the baseline taken as the truth, errors at the candidate's top costing most."""
 
     name = "tau_ap"
     kernel = staticmethod(tau_ap)
-    low = -1.0
-    high = 1.0
     is_symmetric = False
-    identical = 1.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
-
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """0: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
-        return 0.0 if k > 1 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TauApSymmetric(Metric):
+class TauApSymmetric(OrderCorrelation):
     """Mean of `tau_ap` with either list as the truth."""
 
     name = "tau_ap_symmetric"
     kernel = staticmethod(tau_ap_symmetric)
-    low = -1.0
-    high = 1.0
-    identical = 1.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     source = "Yilmaz, Aslam and Robertson, A new rank correlation coefficient for information retrieval (2008)"
-
-    def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """0: the order of the items in common is random. None where there cannot be two."""
-        del catalogue
-        return 0.0 if k > 1 else None
 
 
 _MOST_SHARED = 2000
@@ -89,7 +55,7 @@ _NEGLIGIBLE = 1e-12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PositionWeightedKendallDistance(Metric):
+class PositionWeightedKendallDistance(OrderDistance):
     """Pairs of common items in opposite order, those that move at the top counting most.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
@@ -100,13 +66,6 @@ class PositionWeightedKendallDistance(Metric):
 
     name = "position_weighted_kendall_distance"
     kernel = staticmethod(position_weighted_kendall_distance)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
     source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
@@ -125,41 +84,24 @@ class PositionWeightedKendallDistance(Metric):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementWeightedKendallDistance(Metric):
+class ElementWeightedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, each counting the product of the items' weights."""
 
     name = "element_weighted_kendall_distance"
     kernel = staticmethod(element_weighted_kendall_distance)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElementWeightedKendallDistanceNormalized(Metric):
+class ElementWeightedKendallDistanceNormalized(WeightedOrderDistance):
     """Share of the weight of pairs of common items that stands in opposite order."""
 
     name = "element_weighted_kendall_distance_normalized"
     kernel = staticmethod(element_weighted_kendall_distance_normalized)
-    low = 0.0
     high = 1.0
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GeneralizedKendallDistance(Metric):
+class GeneralizedKendallDistance(WeightedOrderDistance):
     """Pairs of common items in opposite order, weighted by the items and by how near the top they move.
 
     ``discount``: what a rank is worth, 1 / log2(rank + 1) for ``dcg`` and 1 / rank for ``hyperbolic``; moving between two ranks
@@ -170,13 +112,4 @@ class GeneralizedKendallDistance(Metric):
 
     name = "generalized_kendall_distance"
     kernel = staticmethod(generalized_kendall_distance)
-    low = 0.0
-    high = math.inf
-    higher_is_more_alike = False
-    identical = 0.0
-    disjoint = math.nan
-    one_empty = math.nan
-    uneven = ON_COMMON_ITEMS
-    need = Need.ITEM_WEIGHTS
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"discount": tuple(DISCOUNTS)}
-    source = "Kumar and Vassilvitskii, Generalized distances between rankings (2010)"

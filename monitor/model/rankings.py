@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -136,6 +136,10 @@ class ByArm:
     baseline: Floats
     candidate: Floats
 
+    def map(self, change: Callable[[Floats], Floats]) -> ByArm:
+        """The same change made to both."""
+        return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
@@ -173,25 +177,20 @@ class PairBatch:
 
     def take(self, rows: slice | Rows) -> PairBatch:
         """The batch of these rows, in this order; a slice copies nothing."""
+
+        def cut(places: Floats) -> Floats:
+            return places[rows]
+
         labels = self.labels
         return PairBatch(
             baseline=self.baseline[rows],
             candidate=self.candidate[rows],
             baseline_lengths=self.baseline_lengths[rows],
             candidate_lengths=self.candidate_lengths[rows],
-            scores=_take(self.scores, rows),
-            weights=_take(self.weights, rows),
-            labels=labels
-            and Labels(
-                grades=ByArm(baseline=labels.grades.baseline[rows], candidate=labels.grades.candidate[rows]),
-                ideal=labels.ideal[rows],
-                relevant=labels.relevant[rows],
-            ),
+            scores=self.scores and self.scores.map(cut),
+            weights=self.weights and self.weights.map(cut),
+            labels=labels and Labels(grades=labels.grades.map(cut), ideal=labels.ideal[rows], relevant=labels.relevant[rows]),
         )
-
-
-def _take(values: ByArm | None, rows: slice | Rows) -> ByArm | None:
-    return values and ByArm(baseline=values.baseline[rows], candidate=values.candidate[rows])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -232,11 +232,6 @@ class Run:
     labels_until: datetime | None = None
     labelled_at: datetime | None = None
 
-    @property
-    def is_unlabelled(self) -> bool:
-        """Whether measures of relevance are wanted and missing."""
-        return self.labels_until is not None and self.labelled_at is None
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:

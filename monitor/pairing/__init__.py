@@ -1,7 +1,6 @@
 """From what both arms answered to what can be compared, with every user accounted for. No I/O."""
 
 from monitor.pairing.batches import unweighted_note
-from monitor.pairing.kept_lists import keep_lists
-from monitor.pairing.pairs import pair
+from monitor.pairing.pairs import keep_lists, pair
 
 __all__ = ["keep_lists", "pair", "unweighted_note"]

@@ -1,15 +1,43 @@
-"""Pair both arms' lists by user, with every user of the panel accounted for."""
+"""Pair both arms' lists by user, count what became of every user of the panel, and keep the lists with the run."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from monitor.model import Arm, CoverageReason, ItemWeights, Pairing, Panel, Pull, RelevanceTable
-from monitor.model.arrays import Rows
+from monitor.model import (
+    Arm,
+    Coverage,
+    CoverageReason,
+    CoverageRow,
+    ItemWeights,
+    KeptLists,
+    Pairing,
+    Panel,
+    Pull,
+    RankingTable,
+    RelevanceTable,
+)
+from monitor.model.arrays import Codes, Flags, Floats, Rows
 from monitor.pairing.batches import PaddedLists, attach, encode_arms, encode_knowledge, make_batch, pad_both
-from monitor.pairing.coverage import LISTED, ArmStanding, count_coverage, standing_code
 from monitor.pairing.ids import find_users, unlike_ids_note
+
+LISTED = 0
+"""Standing of a user whose list can be compared."""
+_CODES = {reason: code for code, reason in enumerate(CoverageReason, start=LISTED + 1)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArmStanding:
+    """What became of each of n panel users in one arm: LISTED or a reason's code, and two flaws of listed ones."""
+
+    reason: npt.NDArray[np.int8]
+    is_short: Flags
+    is_duplicated: Flags
 
 
 def pair(
@@ -43,7 +71,7 @@ def pair(
         batch=attach(batch, encode_knowledge(item_weights, relevance, vocabulary), graded_rows),
         panel_rows=panel_rows,
         vocabulary=vocabulary,
-        coverage=count_coverage(panel.segments, standings, is_paired),
+        coverage=_count_coverage(panel.segments, standings, is_paired),
         unlike_ids=unlike_ids_note([pull.rankings.items for pull in pulls], [arm.codes for arm in arms]),
     )
 
@@ -53,12 +81,12 @@ def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int
     has_row = row_of >= 0
     rows = row_of[has_row]
     lengths = lists.lengths[rows]
-    reason = np.full(len(panel), standing_code(CoverageReason.MISSING), dtype=np.int8)
-    reason[has_row] = np.where(lengths > 0, LISTED, standing_code(CoverageReason.EMPTY))
+    reason = np.full(len(panel), _CODES[CoverageReason.MISSING], dtype=np.int8)
+    reason[has_row] = np.where(lengths > 0, LISTED, _CODES[CoverageReason.EMPTY])
     if pull.failures:  # they count before a list that came all the same
         failed = pd.Index(list(pull.failures), dtype="str")
         positions = panel.users.get_indexer(failed)
-        failure_codes = np.array([standing_code(reason) for reason in pull.failures.values()], dtype=np.int8)
+        failure_codes = np.array([_CODES[reason] for reason in pull.failures.values()], dtype=np.int8)
         reason[positions[positions >= 0]] = failure_codes[positions >= 0]
     is_short = np.zeros(len(panel), dtype=np.bool_)
     is_short[has_row] = lengths < k  # lengths after duplicates were dropped
@@ -66,3 +94,59 @@ def _standing(panel: Panel, pull: Pull, lists: PaddedLists, row_of: Rows, k: int
     is_duplicated[has_row] = lists.had_duplicates[rows]
     is_listed = reason == LISTED
     return ArmStanding(reason=reason, is_short=is_short & is_listed, is_duplicated=is_duplicated & is_listed)
+
+
+def _count_coverage(segments: Mapping[str, Rows], standings: Mapping[Arm, ArmStanding], is_paired: Flags) -> Coverage:
+    """One row a segment, in the order of the segments."""
+    return Coverage(
+        rows=tuple(
+            CoverageRow(
+                segment=name,
+                asked=len(positions),
+                paired=int(is_paired[positions].sum()),
+                reasons={
+                    (arm, reason): count
+                    for arm, standing in standings.items()
+                    for reason, count in _counts(standing, positions).items()
+                    if count
+                },
+            )
+            for name, positions in segments.items()
+        )
+    )
+
+
+def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]:
+    by_code = np.bincount(standing.reason[positions], minlength=len(_CODES) + 1)
+    counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
+    counts[CoverageReason.SHORT] = int(standing.is_short[positions].sum())
+    counts[CoverageReason.DUPLICATED] = int(standing.is_duplicated[positions].sum())
+    return counts
+
+
+def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
+    """Both arms' lists of these users, one a row of the pairing, with ids in place of codes and scores where known.
+
+    ``segments`` hold rows of the pairing.
+    """
+    batch = pairing.batch
+    scores = (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
+    return KeptLists(
+        baseline=_table(users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary),
+        candidate=_table(users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary),
+        segments=segments,
+    )
+
+
+def _table(
+    users: pd.Index[str], codes: Codes, lengths: Codes, scores: Floats | None, vocabulary: pd.Index | None
+) -> RankingTable:
+    is_listed = codes >= 0
+    flat = codes[is_listed].astype(np.int64)
+    items = pd.Index(flat) if vocabulary is None else vocabulary.take(flat)
+    return RankingTable(
+        users=users,
+        offsets=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
+        items=items.to_numpy() if items.dtype == np.int64 else items.array,
+        scores=None if scores is None else scores[is_listed],
+    )

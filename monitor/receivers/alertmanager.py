@@ -136,16 +136,12 @@ class Alertmanager(HttpReceiver):
         DeliveryError when the peer did not accept one.
         """
         ends_at = now + max(_RESENDS_AHEAD * self._options.resend_every, _SHORTEST_END)
-        changes = [change for change in (*message.changes, *_repeated(message)) if not change.is_acknowledgement]
+        # A message without changes says again what fires.
+        changes = [change for change in message.changes or message.firing if not change.is_acknowledgement]
         alerts = [alert_of(transition, ends_at, self._external_url, self._options.labels) for transition in changes]
         for start in range(0, len(alerts), _BATCH):
             answer = self._client.post(json.dumps(alerts[start : start + _BATCH]).encode(), self._headers)
             require_accepted(answer, who=self._client.who, now=now)
-
-
-def _repeated(message: Message) -> tuple[Transition, ...]:
-    """What fires still, in a message without changes."""
-    return () if message.changes else message.firing
 
 
 def _credentials(options: AlertmanagerOptions) -> Mapping[str, str]:

@@ -4,11 +4,11 @@ Scores are bounded and stand on the unit interval (`Scale`). Nothing is assumed 
 users were drawn, and what a promise covers, stands in the README beside this file.
 """
 
-from monitor.sequential.bounds import bounds, bounds_of_draws
-from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capital, log_capital_of_draws
+from monitor.sequential.bounds import bounds
+from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capital
 from monitor.sequential.detector import Detector, detect
-from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_sample, gate_samples, reject
-from monitor.sequential.samples import Scale, Tally, UserDraw, UserSample, tally
+from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples, reject
+from monitor.sequential.samples import Scale, Tally, UserSample, tally
 
 __all__ = [
     "STAKES",
@@ -19,16 +19,12 @@ __all__ = [
     "GateVerdict",
     "Scale",
     "Tally",
-    "UserDraw",
     "UserSample",
     "bounds",
-    "bounds_of_draws",
     "detect",
     "follow_capital",
-    "gate_sample",
     "gate_samples",
     "log_capital",
-    "log_capital_of_draws",
     "reject",
     "tally",
 ]

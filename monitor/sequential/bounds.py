@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from functools import partial
 
 import numpy as np
 
 from monitor.errors import InputError
-from monitor.sequential.capital import log_capital, log_capital_of_draws
-from monitor.sequential.samples import Tally, UserDraw
+from monitor.sequential.capital import log_capital
+from monitor.sequential.samples import Tally
 
 _HALVINGS = 30
 _GRID = 2**16
@@ -27,13 +25,6 @@ def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:
     return 1.0 - _upper(least.flipped(), alpha), _upper(most, alpha)
 
 
-def bounds_of_draws(draws: Sequence[UserDraw], alpha: float) -> tuple[float, float]:
-    """The same from ordered draws of several runs whose mean is one and the same, of known populations where given."""
-    require_level(alpha)
-    flipped = [UserDraw(1.0 - draw.values, draw.population) for draw in draws]
-    return 1.0 - _reached(partial(log_capital_of_draws, flipped), alpha), _reached(partial(log_capital_of_draws, draws), alpha)
-
-
 def require_level(alpha: float) -> None:
     """InputError unless 0 < alpha < 1."""
     if not 0 < alpha < 1:
@@ -42,15 +33,13 @@ def require_level(alpha: float) -> None:
 
 
 def _upper(scores: Tally, alpha: float) -> float:
-    return _reached(partial(log_capital, _coarse(scores)), alpha) if scores.n else 1.0
-
-
-def _reached(log_capital_at: Callable[[float], float], alpha: float) -> float:
     """The least mean at which the capital has reached 1/alpha; 1 where none has."""
-    low, high = 0.0, 1.0
+    if not scores.n:
+        return 1.0
+    coarse, low, high = _coarse(scores), 0.0, 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        low, high = (low, middle) if log_capital_at(middle) >= -math.log(alpha) else (middle, high)
+        low, high = (low, middle) if log_capital(coarse, middle) >= -math.log(alpha) else (middle, high)
     return high
 
 

@@ -12,7 +12,7 @@ log capital, and 1.2 where the boldest is best, which it is for scores that use 
 - a run's users may be drawn without replacement from a population of unknown size, as long as one looks between runs only:
   the expected product over a sample is the normalized elementary symmetric mean, which Maclaurin's inequality (1729) puts
   under the power of the mean.
-Where the size is known one may look after every user, and learns more from the last ones: `UserDraw` with a population.
+Where the size is known one may look after every user, and learns more from the last ones: `follow_capital` with a population.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from monitor.model.arrays import Floats
-from monitor.sequential.samples import Tally, UserDraw
+from monitor.sequential.samples import Tally
 
 STAKES: tuple[float, ...] = tuple(0.98 * 0.5**halvings for halvings in range(13))
 """From all but everything, for means near the end of the range, down to what suits ten million users at its middle."""
@@ -47,18 +47,11 @@ def log_capital(scores: Tally, mean: float) -> float:
     return mix([float(scores.counts @ np.log1p(stake * gains)) for stake in STAKES])
 
 
-def log_capital_of_draws(draws: Sequence[UserDraw], mean: float) -> float:
-    """The same after several runs' ordered draws, each run without replacement from its own population where that is known.
-
-    Never wrong where in every run the mean is at least this one. Infinite where what is left of a population cannot
-    have so high a mean.
-    """
-    gains = [_gains(draw.values, mean, draw.population) for draw in draws]
-    return mix([sum(float(np.log1p(stake * each).sum()) for each in gains) for stake in STAKES])
-
-
 def follow_capital(values: Floats, mean: float, population: int | None = None) -> Floats:
-    """The logarithm of the capital after every user: scores on [0, 1] of shape (..., n), histories by users, same shape out."""
+    """The logarithm of the capital after every user: scores on [0, 1] of shape (..., n), histories by users, same shape out.
+
+    With a ``population`` users are drawn from it without replacement; infinite where what is left of it cannot have that mean.
+    """
     gains = _gains(values, mean, population)
     mixed: Floats = reduce(
         np.logaddexp,

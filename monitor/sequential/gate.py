@@ -73,18 +73,13 @@ class GateResult:
     reason: GateReason
 
 
-def gate_sample(sample: UserSample, margin: float, alpha: float, *, share: float = 1.0) -> GateResult:
-    """Judge one sample: margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's.
-
-    Each side has the whole alpha, as at most one of the two verdicts can be wrong of one and the same mean: ``safe`` is
-    wrong with probability at most alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows
-    only where the mean with the missing at 1 is below, and for above only where that with the missing at 0 is above.
-    """
-    return gate_samples([sample], margin, alpha, share=share)[0]
-
-
 def gate_samples(samples: Sequence[UserSample], margin: float, alpha: float, *, share: float = 1.0) -> tuple[GateResult, ...]:
-    """Judge several samples (segments) together, each verdict by e-BH over the evidence of all: see `reject`.
+    """Judge samples (segments) together, each verdict by e-BH over the evidence of all: see `reject`.
+
+    Margin on (0, 1), alpha in (0, 1) or InputError; ``share`` of alpha is this look's. Each side has the whole alpha, as at
+    most one of the two verdicts can be wrong of one and the same mean: of one sample ``safe`` is wrong with probability at most
+    alpha, and so is ``breach``. They exclude each other on any data: evidence for below grows only where the mean with the
+    missing at 1 is below, and for above only where that with the missing at 0 is above.
 
     All are ``safe`` only where each by itself would be, so that the chance of that with any of them beyond the
     margin is at most alpha, however many they are; the expected share of wrong ones among the ``breach`` is at most alpha.

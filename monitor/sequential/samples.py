@@ -1,4 +1,4 @@
-"""Scores on the unit interval, counted or in the order in which they came."""
+"""Scores on the unit interval, counted."""
 
 from __future__ import annotations
 
@@ -114,21 +114,3 @@ def _joined(value: float, count: int, others: Tally) -> Tally:
         counts[0] += count
         return Tally(others.values, counts)
     return Tally(np.concatenate([[value], others.values]), np.concatenate([[float(count)], others.counts]))
-
-
-@dataclass(frozen=True)
-class UserDraw:
-    """Scores of one run on [0, 1] in the order in which users were drawn, without replacement, from so many.
-
-    ``population`` None: drawn independently, or from more than can be counted.
-    """
-
-    values: Floats
-    population: int | None = None
-
-    def __post_init__(self) -> None:
-        """InputError for scores outside of [0, 1] and for more of them than there are users."""
-        tally(self.values)
-        if self.population is not None and self.values.shape[-1] > self.population:
-            msg = f"{self.values.shape[-1]:,} scores were drawn from {self.population:,} users, which is more than there are"
-            raise InputError(msg)

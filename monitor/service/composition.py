@@ -16,7 +16,9 @@ from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
 from monitor.receivers import open_pings, open_receivers
 from monitor.service.runner import Watched
-from monitor.settings import ComparisonOptions, Settings, policy_of, to_comparison, to_schedule
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import Settings
+from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.web.access import Access, open_access
 

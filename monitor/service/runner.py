@@ -21,7 +21,7 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute, failed_result, memory_request
 from monitor.ports import Clock, Publisher, RunWatcher, Store
 from monitor.service.interrupts import interrupts_held
-from monitor.settings import Schedule
+from monitor.settings.schedule import Schedule
 
 T = TypeVar("T")
 

@@ -79,12 +79,8 @@ class ConditionsOptions(Options):
 
     def over(self, defaults: ConditionsOptions) -> ConditionsOptions:
         """These where they are given, key by key, else the defaults."""
-        return ConditionsOptions(
-            error=_over(self.error, defaults.error),
-            no_data=_over(self.no_data, defaults.no_data),
-            too_few=_over(self.too_few, defaults.too_few),
-            stale=_over(self.stale, defaults.stale),
-        )
+        given = {name: _over(own, getattr(defaults, name)) for name, own in self._by_condition()}
+        return ConditionsOptions.model_validate(given)
 
     @property
     def ignored(self) -> frozenset[Condition]:

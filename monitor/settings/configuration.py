@@ -13,9 +13,9 @@ from monitor.model import Cutoffs
 from monitor.options import ConfigPath, Duration, Options
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.redaction import display_url
+from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.condition_options import ConditionsOptions
-from monitor.settings.excerpt import DEFAULT_LISTEN, split_address
 from monitor.settings.notification_options import MaintenanceOptions, RouteOptions
 from monitor.settings.value_types import (
     Address,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
+from monitor.settings.addresses import DEFAULT_LISTEN, split_address
 from monitor.settings.problems import Problem
 from monitor.settings.validation import read_mapping, read_text, report_lines
 from monitor.settings.yaml_document import YamlDocument
 from monitor.storage import absolute_url
-
-DEFAULT_LISTEN = "127.0.0.1:29108"
-_PORTS = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,14 +68,3 @@ def listen_address(path: Path, environ: Mapping[str, str] | None = None) -> tupl
     except ValueError as error:
         lines = report_lines(document, problems or [Problem(("listen",), str(error))], str(path))
         raise ConfigError("\n".join(lines)) from None
-
-
-def split_address(text: str) -> tuple[str, int]:
-    """Host and port of ``host:port`` or ``[v6]:port``; ValueError when it is neither. ``:29108`` has the host ``""``, all."""
-    host, separator, port = text.rpartition(":")
-    bare = host.removeprefix("[").removesuffix("]")
-    is_port = port.isascii() and port.isdigit() and int(port[:6]) <= _PORTS
-    if not separator or not is_port or (":" in bare and bare == host) or re.search(r"[\s/@\[\]]", bare):
-        msg = "must be host:port, such as 127.0.0.1:29108 or [::1]:29108"
-        raise ValueError(msg)
-    return bare, int(port)

@@ -14,7 +14,6 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.problems import KeyPath
 from monitor.settings.validation import (
-    EmptyConfigError,
     Partial,
     except_known,
     read_mapping,
@@ -22,16 +21,10 @@ from monitor.settings.validation import (
     report_lines,
     validate_document,
 )
-from monitor.settings.web_config import read_web_config
-from monitor.settings.yaml_document import YamlDocument
+from monitor.settings.yaml_document import EmptyConfigError, YamlDocument
+from monitor.web.access_options import AccessOptions
 
 _ANCHORS = "x-"
-
-
-def config_path(given: Path | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """The file to load: the one given, else ``RANKWATCH_CONFIG``, else ``./rankwatch.yaml``."""
-    named = (os.environ if environ is None else environ).get("RANKWATCH_CONFIG")
-    return given or Path(named or "rankwatch.yaml")
 
 
 def load_settings(path: Path, environ: Mapping[str, str] | None = None) -> Settings:
@@ -50,13 +43,38 @@ def check_document(document: YamlDocument, name: str, base_dir: Path, *, inside:
     raw = document.mapping
     for key in [key for key in raw if key.startswith(_ANCHORS)]:
         del raw[key]
-    access = read_web_config(Partial(Settings, raw, context).get("web_config_file"))
+    access, access_lines = _read_access(Partial(Settings, raw, context).get("web_config_file"))
     settings, problems = validate_document(Settings, document, context)
     problems = [*problems, *except_known(check_settings(raw, context, access), problems)]
-    if settings is None or problems or access.problems:
-        lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access.problems))
+    if settings is None or problems or access_lines:
+        lines = dict.fromkeys((*report_lines(document, problems, name, inside), *access_lines))
         raise ConfigError("\n".join(lines) or f"{name}: is not valid, for an unknown reason: a defect of rankwatch")
-    return settings.with_access(access.options)
+    return settings.with_access(access)
+
+
+_WEB_CONFIG_ADVICE = "name another as web_config_file; config/web.yaml is an example"
+_MAX_WEB_CONFIG_BYTES = 1 << 18
+
+
+def _read_access(path: str | None) -> tuple[AccessOptions | None, list[str]]:
+    """The options of that web configuration file, None when there is none or it is wrong, and all problems with it."""
+    try:
+        return None if path is None else _parse_access(Path(path)), []
+    except ConfigError as error:
+        return None, str(error).splitlines()
+
+
+def _parse_access(path: Path) -> AccessOptions:
+    text = read_text(path, advice=_WEB_CONFIG_ADVICE, most=_MAX_WEB_CONFIG_BYTES, may_be_pipe=False)
+    try:
+        # Whoever else reads this file, in the form of Prometheus' exporter-toolkit, knows no variables.
+        document = read_mapping(text.replace("${", "$${"), str(path), {}, example="basic_auth_users: {...}")
+    except EmptyConfigError:
+        return AccessOptions()
+    options, problems = validate_document(AccessOptions, document, {"base_dir": str(path.absolute().parent)})
+    if options is None or problems:
+        raise ConfigError("\n".join(dict.fromkeys(report_lines(document, problems, str(path)))))
+    return options
 
 
 _RULE_KEYS = ("rules", "false_alarm_every")

@@ -69,10 +69,7 @@ class Every(Schedule):
         """The period itself."""
         return self.period
 
-    @property
-    def longest(self) -> timedelta:
-        """The period itself."""
-        return self.period
+    longest = interval
 
     def latest(self, now: datetime) -> datetime:
         """The newest slot at or before ``now``."""

@@ -29,7 +29,7 @@ from monitor.settings.problems import (
     suggestion,
     unknown_key,
 )
-from monitor.settings.yaml_document import MAX_BYTES, DocumentError, EmptyDocumentError, YamlDocument, parse_yaml
+from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
 _OptionsT = TypeVar("_OptionsT", bound=Options)
 
@@ -114,22 +114,11 @@ def _size(number: int) -> str:
     return f"{number >> 20} MiB" if number >> 20 else f"{number >> 10} KiB"
 
 
-class EmptyConfigError(ConfigError):
-    """There is nothing in the file but blanks and comments."""
-
-
 def read_mapping(
     text: str, name: str, environ: Mapping[str, str] | None, *, example: str = "comparisons: [...]"
 ) -> YamlDocument:
     """The document of a text that is a mapping; ConfigError naming ``name`` for any other text."""
-    try:
-        document = parse_yaml(text, os.environ if environ is None else environ)
-    except EmptyDocumentError as error:
-        msg = f"{name}: {error.message}"
-        raise EmptyConfigError(msg) from None
-    except DocumentError as error:
-        msg = f"{name if error.line is None else f'{name}:{error.line}'}: {error.message}"
-        raise ConfigError(msg) from None
+    document = parse_yaml(text, name, os.environ if environ is None else environ)
     if not isinstance(document.data, dict):
         msg = f"{name}:{document.line(())}: must be a mapping (key: value) at the top level, such as {example}"
         raise ConfigError(msg)

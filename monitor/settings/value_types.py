@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Callable
 from datetime import timedelta
@@ -17,7 +16,7 @@ from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import parse
 from monitor.model import ALL, CoverageShare, Statistic, parse_derived
 from monitor.options import Duration
-from monitor.settings.excerpt import split_address
+from monitor.settings.addresses import split_address
 from monitor.settings.problems import suggestion
 from monitor.settings.schedule import Cron, parse_zone
 from monitor.storage.database_url import absolute_url, parse_url
@@ -112,14 +111,6 @@ def _runs(value: object) -> object:
         msg = "counts consecutive runs, not time: write a whole number, such as 2"
         raise ValueError(msg)
     return value
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it. A host's name other than localhost may lead anywhere."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
 
 
 def _address(text: str) -> str:

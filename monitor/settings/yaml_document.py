@@ -14,26 +14,14 @@ from typing import Any
 
 import yaml
 
+from monitor.errors import ConfigError
 from monitor.settings.problems import KeyPath, Problem
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>[^}]*))?\}|\$\{")
 
 
-@dataclass(frozen=True, slots=True)
-class Expanded:
-    """A text after expansion, and the values that variables put into it."""
-
-    text: str
-    used: tuple[str, ...] = ()
-
-
-def expand(text: str, environ: Mapping[str, str]) -> Expanded:
-    """Put variables in; what they hold is not expanded again. ValueError names a variable that is not set.
-
-    The default stands in for a variable that is not set or is empty.
-    """
-    if "${" not in text:
-        return Expanded(text)
+def _expand(text: str, environ: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The text with variables put in, and their values. ValueError names a variable that is not set."""
     used: list[str] = []
 
     def replace(match: re.Match[str]) -> str:
@@ -42,7 +30,7 @@ def expand(text: str, environ: Mapping[str, str]) -> Expanded:
         used.append(_value(match, environ))
         return used[-1]
 
-    return Expanded(_REFERENCE.sub(replace, text), tuple(used))
+    return _REFERENCE.sub(replace, text), used
 
 
 def _value(match: re.Match[str], environ: Mapping[str, str]) -> str:
@@ -83,16 +71,7 @@ _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _HARMLESS = re.compile(r"['\"](?:<[a-z ]+>|.|\\.|key|alias|anchor|tag|scalar)['\"]")
 
 
-class DocumentError(Exception):
-    """The text cannot be read as YAML: one problem, which repeats nothing of the text."""
-
-    def __init__(self, message: str, line: int | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
-
-
-class EmptyDocumentError(DocumentError):
+class EmptyConfigError(ConfigError):
     """There is nothing in the text but blanks and comments."""
 
 
@@ -121,30 +100,29 @@ class YamlDocument:
         return self.lines.get(path, 1)
 
 
-def parse_yaml(text: str, environ: Mapping[str, str]) -> YamlDocument:
-    """Read a text as plain data, with ``${NAME}`` expanded. DocumentError when it is no YAML document."""
-    node = _compose(text)
+def parse_yaml(text: str, name: str, environ: Mapping[str, str]) -> YamlDocument:
+    """Read a text as plain data, with ``${NAME}`` expanded. ConfigError naming ``name`` when it is no YAML document."""
+    node = _compose(text, name)
     if node is None:
-        message = "is empty; write a configuration with: rankwatch init"
-        raise EmptyDocumentError(message)
-    builder = _Builder(environ)
+        msg = f"{name}: is empty; write a configuration with: rankwatch init"
+        raise EmptyConfigError(msg)
+    builder = _Builder(name, environ)
     builder.document.data = builder.build(node, (), node.start_mark.line + 1)
     return builder.document
 
 
-def _compose(text: str) -> yaml.Node | None:
+def _compose(text: str, name: str) -> yaml.Node | None:
     try:
         return yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = "a control character stands here; only text is allowed"
-        raise DocumentError(message, line) from None
+        msg = f"{name}:{line}: a control character stands here; only text is allowed"
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise DocumentError(_syntax(error), mark.line + 1 if mark else None) from None
+        msg = f"{name}:{mark.line + 1}: {_syntax(error)}" if mark else f"{name}: {_syntax(error)}"
     except (RecursionError, ValueError, OverflowError):  # deep nesting; "\U00110000"; "%YAML 9999..."
-        message = "nested too deeply, or an escape or directive out of range"
-        raise DocumentError(message) from None
+        msg = f"{name}: nested too deeply, or an escape or directive out of range"
+    raise ConfigError(msg)
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
@@ -160,8 +138,9 @@ def _syntax(error: yaml.MarkedYAMLError) -> str:
 class _Builder:
     """Walks the nodes of one document once."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environ: Mapping[str, str]) -> None:
         self.document = YamlDocument()
+        self._name = name
         self._environ = environ
         self._open: set[int] = set()
         self._values = 0
@@ -182,7 +161,6 @@ class _Builder:
 
     def _admit(self, node: yaml.Node, path: KeyPath) -> None:
         self._values += 1
-        line = node.start_mark.line + 1
         if id(node) in self._open:
             message = "an alias stands inside of what it stands for"
         elif self._values > _MAX_VALUES:
@@ -191,7 +169,8 @@ class _Builder:
             message = f"nested more than {_MAX_DEPTH} levels deep"
         else:
             return
-        raise DocumentError(message, line)
+        msg = f"{self._name}:{node.start_mark.line + 1}: {message}"
+        raise ConfigError(msg)
 
     def _sequence(self, node: yaml.Node, path: KeyPath) -> list[object]:
         return [self.build(item, (*path, n), item.start_mark.line + 1) for n, item in enumerate(node.value)]
@@ -246,18 +225,17 @@ class _Builder:
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath, line: int) -> object:
         try:
-            found = expand(node.value, self._environ)
+            text, used = _expand(node.value, self._environ)
         except ValueError as error:
             self._report(path, line, str(error))
             return node.value
-        if found.used:
-            self.document.expanded.update(found.used)
-        if _UNFIT.search(found.text):
+        self.document.expanded.update(used)
+        if _UNFIT.search(text):
             self._report(path, line, _IS_UNFIT)
-            return _UNFIT.sub("?", found.text)
+            return _UNFIT.sub("?", text)
         if node.style is None:
-            self.document.texts[path] = found.text
-        return _plain(node, found)
+            self.document.texts[path] = text
+        return _plain(node, text, is_variable=bool(used))
 
     def _report(self, path: KeyPath, line: int, message: str) -> None:
         self.document.problems.append(Problem(path, message, line))
@@ -271,12 +249,11 @@ def _is_implicit(node: yaml.Node) -> bool:
 _DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "value", "merge"))
 
 
-def _plain(node: yaml.ScalarNode, found: Expanded) -> object:
+def _plain(node: yaml.ScalarNode, text: str, *, is_variable: bool) -> object:
     """The value of a scalar: text when quoted; a variable never makes a null."""
-    text = found.text
-    if node.style is not None or (node.tag == _STRING_TAG and not found.used):
+    if node.style is not None or (node.tag == _STRING_TAG and not is_variable):
         return text
-    if not found.used and _NULL.fullmatch(text):
+    if not is_variable and _NULL.fullmatch(text):
         return None
     if _BOOL.fullmatch(text):
         return text.lower() == "true"

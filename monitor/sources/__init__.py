@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, Field, model_validator
@@ -154,10 +155,15 @@ def all_users_problem(baseline: SourceOptions) -> str | None:
     return f"needs a baseline from {able}; {baseline.kind} cannot list its users: give {instead}"
 
 
-def open_source(options: SourceOptions) -> Source:
-    """Open one arm's source. ConfigError when a driver is not installed."""
-    opened: Source = _open("lists", options)
-    return opened
+def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port that the role has
+    return _readers(role)[options.kind].open(options.given)
+
+
+# ConfigError of any of them when a driver is not installed.
+open_source: Callable[[SourceOptions], Source] = partial(_open, "lists")
+open_item_weights: Callable[[ItemWeightsOptions], ItemWeightSource] = partial(_open, "item_weights")
+open_item_titles: Callable[[ItemTitlesOptions], ItemTitleSource] = partial(_open, "item_titles")
+open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "relevance")
 
 
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
@@ -171,25 +177,3 @@ def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
         raise ConfigError(msg)
     every: UserSource = source.users.open(source.all_users(baseline.given))
     return every
-
-
-def open_item_weights(options: ItemWeightsOptions) -> ItemWeightSource:
-    """Open the source of item weights. ConfigError when a driver is not installed."""
-    opened: ItemWeightSource = _open("item_weights", options)
-    return opened
-
-
-def open_item_titles(options: ItemTitlesOptions) -> ItemTitleSource:
-    """Open the source of item titles. ConfigError when a driver is not installed."""
-    opened: ItemTitleSource = _open("item_titles", options)
-    return opened
-
-
-def open_relevance(options: RelevanceOptions) -> RelevanceSource:
-    """Open the source of relevance. ConfigError when a driver is not installed."""
-    opened: RelevanceSource = _open("relevance", options)
-    return opened
-
-
-def _open(role: str, options: OneOf) -> Any:  # noqa: ANN401 - the port that the role has
-    return _readers(role)[options.kind].open(options.given)

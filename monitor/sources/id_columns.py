@@ -21,7 +21,7 @@ MAX_ID_LENGTH = 1000
 """Longest text taken for an id; longer ones are no ids but somebody's mistake."""
 
 _INT64 = range(-(2**63), 2**63)
-_EXACT_FLOAT = 2**53
+_EXACT_FLOAT = float(2**53)
 
 
 def canonical_id(value: object) -> int | str | None:
@@ -80,9 +80,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-_EXACT_FLOATS_BELOW = float(2**53)
 
 
 def require_columns(names: Sequence[str], present: Sequence[str], where: str) -> None:
@@ -185,5 +182,5 @@ def _usable_text(values: pa.Array, what: str) -> pa.Array:
 
 def _whole_floats(values: pa.Array) -> pa.Array:
     exact = values.cast(pa.float64())
-    is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOATS_BELOW))
+    is_whole = pc.and_(pc.equal(exact, pc.floor(exact)), pc.less(pc.abs(exact), _EXACT_FLOAT))
     return pc.if_else(is_whole, exact, None).cast(pa.int64())

@@ -13,7 +13,7 @@ import bcrypt
 from pydantic import SecretStr
 
 from monitor.errors import ConfigError
-from monitor.web.access_options import AccessOptions, RateOptions, TlsOptions, cost_of
+from monitor.web.access_options import AccessOptions, TlsOptions, cost_of
 from monitor.web.certificates import CertificateStore, alternative_names, short_address
 
 _LONGEST = 72  # bytes that bcrypt looks at; longer passwords are cut by all who make its hashes
@@ -122,18 +122,17 @@ def open_access(options: AccessOptions | None, *, name: str | None = None, old: 
     """
     options, old = options or AccessOptions(), old or Access()
     tls, users, rate = options.tls_server_config, options.basic_auth_users, options.rate_limit
+    bucket = old.bucket
+    if old.options.rate_limit != rate:
+        bucket = TokenBucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None
     return Access(
         credentials=old.credentials if old.options.basic_auth_users == users else Credentials(users),
         headers={name: value for name, value in options.http_server_config.headers.items() if value},
-        bucket=old.bucket if old.options.rate_limit == rate else _bucket(rate),
+        bucket=bucket,
         certificates=_open_certificates(tls, name) if tls.is_on else None,
         names=None if tls.client_allowed_sans is None else frozenset(map(short_address, tls.client_allowed_sans)),
         options=options,
     )
-
-
-def _bucket(rate: RateOptions) -> TokenBucket | None:
-    return TokenBucket(rate.interval.total_seconds(), rate.burst) if rate.interval else None
 
 
 def _open_certificates(tls: TlsOptions, name: str | None) -> CertificateStore:

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.attribution import compare_exposure, rank_weights
+from monitor.attribution import compare_exposure
+from monitor.kernels.relevance import rank_discounts
 
 Lists = list[list[int]]
 
@@ -20,7 +21,7 @@ def codes(drawn: Lists, k: int = 5) -> np.ndarray:
 
 
 def test_ranks_weigh_as_in_discounted_gain() -> None:
-    assert rank_weights(4) == pytest.approx([1, 0.63092975, 0.5, 0.43067656])
+    assert rank_discounts(4) == pytest.approx([1, 0.63092975, 0.5, 0.43067656])
 
 
 def test_exposure_moves_as_by_hand() -> None:

@@ -157,14 +157,14 @@ def test_of_one_who_closes_it_is_said_what_was_seen_without_tls(ask: Any) -> Non
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["a..b:80"], "'a..b:80' is no host:port"),
-        ([f"{'a' * 64}:80"], "is no host:port"),
-        (["127.0.0.1:" + "1" * 5000], "is no host:port"),
-        (["127.0.0.1:\u0661"], "is no host:port"),
-        (["a b:80"], "'a b:80' is no host:port"),
-        (["::1:29108"], "'::1:29108' is no host:port"),
-        (["29108"], "'29108' is no host:port, such as 127.0.0.1:29108"),
-        (["127.0.0.1:99999"], "'127.0.0.1:99999' is no host:port"),
+        (["a..b:80"], "HOST:PORT must be host:port"),
+        ([f"{'a' * 64}:80"], "HOST:PORT must be host:port"),
+        (["127.0.0.1:" + "1" * 5000], "HOST:PORT must be host:port"),
+        (["127.0.0.1:\u0661"], "HOST:PORT must be host:port"),
+        (["a b:80"], "HOST:PORT must be host:port"),
+        (["::1:29108"], "HOST:PORT must be host:port"),
+        (["29108"], "HOST:PORT must be host:port, such as 127.0.0.1:29108"),
+        (["127.0.0.1:99999"], "HOST:PORT must be host:port"),
         (["--key", "x.key"], "--key needs --cert"),
         (["--cert", "x.crt"], "x.crt: No such file or directory"),
         (["--timeout", "0"], "greater than or equal to 0.1"),
@@ -228,7 +228,7 @@ def test_an_address_wins_over_the_configuration(health: Health, tmp_path: Path) 
         ("listen: nowhere", "no.yaml:1: listen: must be host:port"),
         ("listen: 29108", "no.yaml:1: listen: must be host:port"),
         ("listen: ${NOT_SET_HERE}:80", "no.yaml:1: listen: "),
-        ("listen: 127.0.0.1:0", "listen names a port that is known to nobody"),
+        ("listen: 127.0.0.1:0", "no.yaml: names port 0, which stands for one that nobody knows"),
     ],
 )
 def test_a_configuration_that_says_nothing_is_wrong_usage(tmp_path: Path, text: str | None, reason: str) -> None:
@@ -245,6 +245,6 @@ def test_who_names_an_address_does_not_wait_for_the_settings_to_load(tmp_path: P
     code = """import sys
 from monitor.cli.main import app
 try: app(["healthcheck", "127.0.0.1:1"])
-except SystemExit: print([name for name in sys.modules if name.startswith(("monitor.settings", "pandas", "numpy"))])"""
+except SystemExit: print([name for name in sys.modules if name.startswith(("monitor.options", "sqlalchemy", "numpy"))])"""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True)
     assert done.stdout == "[]\n"

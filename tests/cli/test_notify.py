@@ -12,7 +12,7 @@ from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.clock import SystemClock
 from monitor.service.commands.receiver_test import send_test
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.outbox_process import store_run
 from pipeline.test_delivery import REFUSED, FakeReceiver, deliver

@@ -8,22 +8,12 @@ from typing import Any, cast
 
 import pytest
 
+import factories
+import published
 from monitor.demo.simulation import SEGMENTS, DemoStatus, StoreSnapshot
 from monitor.demo.story import Scene
 from monitor.demo.workspace import DEMO_COMPARISON, Workspace
-from monitor.model import (
-    AlertState,
-    Direction,
-    Histogram,
-    LatestRun,
-    Outcome,
-    Run,
-    RunStatus,
-    Severity,
-    State,
-    Summary,
-    Transition,
-)
+from monitor.model import AlertState, LatestRun, Run, State, Summary, Transition
 from monitor.ports import Store
 
 START = datetime(2026, 3, 1, 10, 0, tzinfo=UTC)
@@ -41,65 +31,21 @@ class Make:
 
     @staticmethod
     def run(seconds: float, **changes: Any) -> Run:
-        base: dict[str, Any] = {
-            "id": int(seconds * 10),
-            "comparison": DEMO_COMPARISON,
-            "slot": at(seconds),
-            "status": RunStatus.OK,
-            "reason": None,
-            "attempt": 1,
-            "owner": "test:1",
-            "config_hash": "0",
-            "k": 10,
-            "asked": 400,
-            "paired": 399,
-            "started_at": at(seconds),
-            "finished_at": at(seconds + 0.5),
-        }
-        return Run(**base | changes)
+        own = {"id": int(seconds * 10), "comparison": DEMO_COMPARISON, "asked": 400, "paired": 399, "slot": at(seconds)}
+        return published.run(**own | {"started_at": at(seconds), "finished_at": at(seconds + 0.5)} | changes)
 
     @staticmethod
     def alert(state: State, alert: str = "SimilarityLow", segment: str = "country=DE", **changes: Any) -> AlertState:
-        base: dict[str, Any] = {
-            "comparison": DEMO_COMPARISON,
-            "alert": alert,
-            "segment": segment,
-            "state": state,
-            "since": at(0),
-            "streak": 0,
-            "judged_slot": at(0),
-            "outcome": Outcome.BREACH,
-            "reason": f"reason of {alert} {segment}",
-            "value": 0.2,
-            "users": 92,
-            "threshold": 0.45,
-            "severity": Severity.CRITICAL,
-            "dedup_key": None,
-        }
-        return AlertState(**base | changes)
+        own = {"comparison": DEMO_COMPARISON, "state": state, "alert": alert, "segment": segment, "since": at(0)}
+        return published.state(**own | {"reason": f"reason of {alert} {segment}"} | changes)
 
     @staticmethod
     def transition(
         seconds: float, from_state: State, to_state: State, alert: str = "SimilarityLow", segment: str = "country=DE"
     ) -> Transition:
-        return Transition(
-            comparison=DEMO_COMPARISON,
-            alert=alert,
-            segment=segment,
-            slot=at(seconds),
-            at=at(seconds),
-            from_state=from_state,
-            to_state=to_state,
-            reason="mean 0.21 is below 0.45",
-            value=0.21,
-            direction=Direction.BELOW,
-            threshold=0.45,
-            users=92,
-            metric="rbo(p=0.9)",
-            statistic="mean",
-            severity=Severity.CRITICAL,
-            since=at(seconds),
-            dedup_key="key",
+        own = {"comparison": DEMO_COMPARISON, "alert": alert, "segment": segment, "from_state": from_state}
+        return factories.transition(
+            **own, to_state=to_state, slot=at(seconds), at=at(seconds), reason="mean 0.21 is below 0.45"
         )
 
     @staticmethod
@@ -130,16 +76,7 @@ class Make:
 
     @staticmethod
     def summary(segment: str, metric: str, mean: float | None) -> Summary:
-        return Summary(
-            segment=segment,
-            metric=metric,
-            n=0 if mean is None else 400,
-            n_undefined=0,
-            mean=mean,
-            standard_error=None,
-            statistics={},
-            histogram=Histogram(low=0.0, high=1.0, counts=(0,)),
-        )
+        return published.summary(segment=segment, metric=metric, mean=mean)
 
     @staticmethod
     def latest(run: Run, *summaries: Summary) -> LatestRun:

@@ -73,7 +73,7 @@ def test_an_address_that_is_taken_is_an_error_that_names_it(tmp_path: Path) -> N
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*choose another address"):
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{port}.*choose another port"):
             run_recommenders(("127.0.0.1", port), directory=tmp_path / "shop", console=Console(file=StringIO()))
 
 

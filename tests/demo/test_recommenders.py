@@ -7,7 +7,6 @@ import numpy.typing as npt
 import pandas as pd
 import pytest
 import requests
-from aiohttp import web
 
 from monitor import compare_many
 from monitor.demo.http_servers import serve_app
@@ -23,7 +22,6 @@ from monitor.demo.recommenders import (
     top_items,
 )
 from monitor.demo.world import World
-from monitor.errors import ConfigError
 
 DAYS = (0, 1, 2, 30)
 
@@ -238,13 +236,3 @@ def test_a_connection_kept_open_does_not_hold_up_the_end(arm: RecommenderServer)
         session.get(f"{url}/api/recommend/ann", timeout=5)
         before = threading.active_count()
     assert threading.active_count() == before - 1
-
-
-def test_an_application_that_cannot_start_says_so_instead_of_hanging() -> None:
-    async def fail(_: web.Application) -> None:
-        raise OSError(24, "Too many open files")
-
-    app = web.Application()
-    app.on_startup.append(fail)
-    with pytest.raises(ConfigError, match="Too many open files"), serve_app(app):
-        pass

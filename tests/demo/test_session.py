@@ -15,7 +15,7 @@ from monitor.demo import run_demo, session
 from monitor.demo.workspace import EXPECTED_ALERTS
 from monitor.errors import ConfigError
 from monitor.service.daemon.daemon import Daemon
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 
 Factory = Callable[[Path], Any]

@@ -21,7 +21,9 @@ from monitor.demo.workspace import (
 from monitor.demo.world import World
 from monitor.errors import ConfigError
 from monitor.model import Direction, FixedLimit, SimilarityRule
-from monitor.settings import Settings, load_settings, to_comparison, to_schedule
+from monitor.settings.configuration import Settings
+from monitor.settings.loader import load_settings
+from monitor.settings.translation import to_comparison, to_schedule
 from monitor.sources import open_users
 
 

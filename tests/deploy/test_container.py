@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 import monitor
-from monitor.cli.healthcheck import DEFAULT_ADDRESS
-from monitor.settings import Settings
+from monitor.settings.addresses import DEFAULT_LISTEN
+from monitor.settings.configuration import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -69,7 +69,7 @@ def test_the_health_check_asks_where_the_daemon_listens_and_loads_no_settings_fo
     listens = Settings.model_fields["listen"].default
 
     assert command == ["rankwatch", "healthcheck", listens]
-    assert listens == DEFAULT_ADDRESS
+    assert listens == DEFAULT_LISTEN
     assert ("EXPOSE", listens.rpartition(":")[2]) in steps
 
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import monitor
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from servers.kustomize import Build, kustomizer
 
 RELEASE = "1.37"

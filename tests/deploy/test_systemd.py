@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from servers import require
 
 MINIMAL = """

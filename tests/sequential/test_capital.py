@@ -14,12 +14,9 @@ from monitor.sequential import (
     STAKES,
     WEIGHTS,
     Scale,
-    UserDraw,
     bounds,
-    bounds_of_draws,
     follow_capital,
     log_capital,
-    log_capital_of_draws,
     tally,
 )
 
@@ -63,7 +60,6 @@ def test_the_tally_the_path_and_the_definition_agree(scores: np.ndarray, mean: f
     slow = math.log(slow_capital(list(scores), mean))
     assert log_capital(tally(scores), mean) == pytest.approx(slow, abs=1e-9)
     assert follow_capital(scores, mean)[-1] == pytest.approx(slow, abs=1e-9)
-    assert log_capital_of_draws([UserDraw(scores)], mean) == pytest.approx(slow, abs=1e-9)
 
 
 @given(SCORES, MEANS, st.integers(0, 20))
@@ -115,22 +111,6 @@ def test_a_population_that_cannot_have_so_high_a_mean_any_more_is_certainty() ->
     path = follow_capital(np.zeros(6), 0.5, 10)
     assert np.isfinite(path[:5]).all()
     assert path[5] == math.inf
-    assert bounds_of_draws([UserDraw(np.zeros(10), 10)], 0.01)[1] == pytest.approx(0.0, abs=1e-5)
-
-
-def test_a_whole_population_is_known_exactly_and_half_of_it_better_than_a_sample() -> None:
-    scores = np.random.default_rng(1).random(400)
-    low, high = bounds_of_draws([UserDraw(scores, 400)], 0.01)
-    assert (low, high) == pytest.approx((scores.mean(), scores.mean()), abs=1e-6)
-    half, sample = (np.diff(bounds_of_draws([UserDraw(scores[:200], size)], 0.01))[0] for size in (400, None))
-    assert half < 0.9 * sample
-
-
-def test_runs_are_pooled_each_with_its_own_population() -> None:
-    scores = np.random.default_rng(2).random(300)
-    one, two = UserDraw(scores[:150], 200), UserDraw(scores[150:], 10_000)
-    pooled, alone = (bounds_of_draws(draws, 0.01) for draws in ([one, two], [two]))
-    assert pooled[1] - pooled[0] < alone[1] - alone[0]
 
 
 def test_bounds_of_a_constant_score_close_in_on_it() -> None:
@@ -183,13 +163,6 @@ def test_an_alpha_that_is_no_error_rate_is_refused(alpha: float) -> None:
 def test_scores_off_the_unit_interval_are_refused(value: float) -> None:
     with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
         tally(np.array([0.5, value]))
-    with pytest.raises(InputError):
-        UserDraw(np.array([0.5, value]))
-
-
-def test_more_scores_than_users_are_refused() -> None:
-    with pytest.raises(InputError, match="3 scores were drawn from 2 users"):
-        UserDraw(np.zeros(3), 2)
 
 
 def test_a_scale_maps_its_range_and_takes_rounding_for_its_ends() -> None:

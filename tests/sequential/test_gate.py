@@ -13,7 +13,6 @@ from monitor.sequential import (
     GateResult,
     GateVerdict,
     UserSample,
-    gate_sample,
     gate_samples,
     log_capital,
     reject,
@@ -23,6 +22,10 @@ from monitor.sequential import (
 
 def sample(values: list[float] | np.ndarray, missing: int = 0) -> UserSample:
     return UserSample(tally(np.asarray(values, dtype=float)), missing)
+
+
+def gate_sample(one: UserSample, margin: float, alpha: float, share: float = 1.0) -> GateResult:
+    return gate_samples([one], margin, alpha, share=share)[0]
 
 
 def said(gated: GateResult) -> tuple[str, str]:

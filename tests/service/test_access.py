@@ -16,7 +16,7 @@ from forking import running
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.composition import open_web_access
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
 from servers.daemon import wait_for
 from servers.prometheus import running_prometheus

@@ -12,7 +12,8 @@ from drift_lists import lists_folder, run_cli
 from monitor.cli.main import app
 from monitor.model import RunStatus, Transition
 from monitor.service.analysis.rule_backtest import Backtest, Period, backtest_rules
-from monitor.settings import load_settings, to_comparison
+from monitor.settings.loader import load_settings
+from monitor.settings.translation import to_comparison
 from monitor.storage import open_store
 
 pytestmark = pytest.mark.early

@@ -37,7 +37,8 @@ from monitor.errors import MonitorError
 from monitor.model import PullRequest
 from monitor.receivers import verify
 from monitor.service.composition import wire
-from monitor.settings import Settings, load_settings
+from monitor.settings.configuration import Settings
+from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer

@@ -14,7 +14,7 @@ from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
 from monitor.service.daemon.threads import Places
 from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
-from monitor.settings import Cron, Every, Schedule
+from monitor.settings.schedule import Cron, Every, Schedule
 from servers.daemon import wait_for
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 from service.stepped_daemon import SteppedClock, Watched, apscheduler_on, watching

@@ -19,7 +19,7 @@ from monitor.service.daemon import daemon as daemon_module
 from monitor.service.daemon import scheduler
 from monitor.service.daemon.scheduler import STUCK_S, JobPlan, JobScheduler
 from monitor.service.daemon.watchdog import SILENT_S, Watchdog
-from monitor.settings import Every
+from monitor.settings.schedule import Every
 from servers.daemon import wait_for
 from service.stepped_daemon import SteppedClock, apscheduler_on, watching
 from service.test_clock import HOUR, NOON, world

@@ -15,7 +15,7 @@ from factories import SLOT, comparison, pull
 from monitor.model import Claim
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
-from monitor.settings import Every
+from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import StillClock, arms, users
 

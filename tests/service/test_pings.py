@@ -12,7 +12,7 @@ from monitor.cli.main import app
 from monitor.errors import DatabaseError
 from monitor.model import Claim
 from monitor.service.runner import Runner, Watched
-from monitor.settings import Every
+from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of

@@ -23,7 +23,7 @@ from monitor.model import Arm, RunResult
 from monitor.service.commands.one_shot import OneShot
 from monitor.service.composition import Wiring, wire
 from monitor.service.daemon.daemon import Daemon
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
 
 K = 10

@@ -9,7 +9,7 @@ import pytest
 from factories import HeldClock, comparison
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.runner import Runner, Watched
-from monitor.settings import Every
+from monitor.settings.schedule import Every
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

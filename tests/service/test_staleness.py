@@ -15,7 +15,7 @@ from monitor.model import Condition, RunStatus, Transition
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
 from monitor.service.runner import Watched
-from monitor.settings import Every
+from monitor.settings.schedule import Every
 from monitor.storage import SqlStore, open_store
 from pipeline.canned import Canned
 from storage.worked import claimed, result

@@ -11,7 +11,7 @@ from structlog.testing import CapturingLogger
 from factories import SLOT
 from monitor.export import PrometheusPublisher
 from monitor.service.daemon import upkeep
-from monitor.settings import RetentionOptions
+from monitor.settings.configuration import RetentionOptions
 from monitor.storage import open_store
 from storage.worked import run
 

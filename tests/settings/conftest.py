@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from monitor.settings import Settings, parse_settings
+from monitor.settings.configuration import Settings
+from monitor.settings.loader import parse_settings
 from settings.minimal import MINIMAL, Load
 
 

@@ -4,7 +4,9 @@ from collections.abc import Callable
 from typing import cast
 
 from monitor.model import Direction, LearnedLimit, Learning, Rule, RuleKind, SeriesRule
-from monitor.settings import ComparisonOptions, Settings, to_comparison
+from monitor.settings.comparison_options import ComparisonOptions
+from monitor.settings.configuration import Settings
+from monitor.settings.translation import to_comparison
 
 HTTP = '{http: {url: "http://%s.internal/{user}"}}'
 MINIMAL = f"""comparisons:

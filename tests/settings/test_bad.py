@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 
 BAD = sorted((Path(__file__).parent / "bad").glob("*.yaml"))
 EXPECT = "# expect "

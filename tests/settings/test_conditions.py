@@ -3,7 +3,7 @@
 import pytest
 
 from monitor.model import Comparison, Condition, ConditionRule, RuleKind, Severity
-from monitor.settings import to_comparison
+from monitor.settings.translation import to_comparison
 from settings.minimal import Load
 
 

@@ -7,7 +7,7 @@ from apscheduler.triggers.cron import CronTrigger
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from monitor.settings import Cron
+from monitor.settings.schedule import Cron
 
 BERLIN = "Europe/Berlin"
 WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]

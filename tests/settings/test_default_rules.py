@@ -1,7 +1,7 @@
 """`rules: default`: the rules that need no numbers."""
 
 from monitor.model import Direction, Learning, RuleKind, is_learned
-from monitor.settings import to_comparison
+from monitor.settings.translation import to_comparison
 from settings.minimal import Load, learning_of, limit_of, rules_on_drift
 
 RETRAIN = '    noise_floor: {retrain: {http: {url: "http://again.internal/{user}"}}}\n'

@@ -9,8 +9,9 @@ import jsonschema
 import pytest
 import yaml
 
-from monitor.settings import example_text, json_schema, parse_settings, settings_reference
 from monitor.settings.configuration import Settings
+from monitor.settings.documentation import json_schema, settings_reference
+from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.problems import keys_of, models_in
 
 ROOT = Path(__file__).parents[2]

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
 from monitor.model import Severity
-from monitor.settings import config_path, load_settings, parse_settings
 from monitor.settings import problems as settings_problems
+from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
 from monitor.sources.http import HttpSourceOptions
 from settings.minimal import MINIMAL, Load
@@ -227,12 +227,6 @@ def test_deep_nesting_is_one_line(tmp_path: Path) -> None:
     path = tmp_path / "rankwatch.yaml"
     path.write_text("a: " + "[" * 20_000)
     assert failing(path) == f"{path}: nested too deeply, or an escape or directive out of range"
-
-
-def test_the_file_is_looked_for_where_the_command_line_says() -> None:
-    assert config_path(Path("a.yaml"), {"RANKWATCH_CONFIG": "b.yaml"}) == Path("a.yaml")
-    assert config_path(None, {"RANKWATCH_CONFIG": "b.yaml"}) == Path("b.yaml")
-    assert config_path(None, {}) == Path("rankwatch.yaml")
 
 
 @given(st.text(alphabet=st.sampled_from("ab:-[]{}&*!|>'\"%@`#,?~ \n\t<$\\01"), max_size=40))

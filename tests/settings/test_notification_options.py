@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from monitor.errors import ConfigError
-from monitor.settings import policy_of
+from monitor.settings.translation import policy_of
 from settings.minimal import Load
 
 NOTIFICATION = """

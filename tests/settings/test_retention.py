@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from factories import SLOT
-from monitor.settings import RetentionOptions
+from monitor.settings.configuration import RetentionOptions
 
 DAY = timedelta(days=1)
 

@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from monitor.settings import Cron, Every, Schedule
+from monitor.settings.schedule import Cron, Every, Schedule
 
 NOON = datetime(2024, 1, 11, 12, 7, 30, tzinfo=UTC)
 MOMENTS = st.integers(0, 130 * 366 * 86_400).map(lambda seconds: NOON + timedelta(seconds=seconds - 50 * 366 * 86_400))

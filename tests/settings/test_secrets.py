@@ -11,7 +11,8 @@ import yaml
 
 from monitor.errors import ConfigError
 from monitor.options import Options
-from monitor.settings import config_hash, example_text, parse_settings, to_comparison
+from monitor.settings.loader import example_text, parse_settings
+from monitor.settings.translation import config_hash, to_comparison
 
 CANARY = "c4n4ry-s1ngs"
 URL = f"https://user:{CANARY}@host.internal/{CANARY}?{CANARY}=x"

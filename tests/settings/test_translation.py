@@ -6,7 +6,9 @@ import pytest
 from monitor.errors import ConfigError
 from monitor.metrics import parse
 from monitor.model import Direction, Learning, SampleSize
-from monitor.settings import Cron, Every, config_hash, parse_settings, to_comparison, to_schedule
+from monitor.settings.loader import parse_settings
+from monitor.settings.schedule import Cron, Every
+from monitor.settings.translation import config_hash, to_comparison, to_schedule
 from settings.minimal import Load, limit_of, rules_on_drift
 
 RULES = """    rules:

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from monitor.errors import ConfigError
-from monitor.settings import Settings, load_settings, parse_settings
+from monitor.settings.configuration import Settings
+from monitor.settings.loader import load_settings, parse_settings
 from monitor.web.access import open_access
 from monitor.web.access_options import AccessOptions, TlsOptions
 from settings.minimal import MINIMAL

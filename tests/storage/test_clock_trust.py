@@ -7,7 +7,7 @@ import pytest
 
 from factories import SLOT
 from monitor.model import Pruned
-from monitor.settings import RetentionOptions
+from monitor.settings.configuration import RetentionOptions
 from monitor.storage import SqlStore, open_store
 from storage.worked import HOUR, run
 

@@ -265,7 +265,7 @@ def test_unlabelled_runs_are_those_that_can_still_be_labelled(store: SqlStore) -
     assert [run.id for run in store.runs.awaiting_relevance("home-feed", since=SLOT + HOUR)] == [last]
     assert store.runs.awaiting_relevance("other", since=SLOT) == ()
     assert store.history.latest(["home-feed"])[0].unlabelled == len({first, busy, last})
-    assert all(run.is_unlabelled for run in store.runs.awaiting_relevance("home-feed", since=SLOT))
+    assert all(run.labels_until and run.labelled_at is None for run in store.runs.awaiting_relevance("home-feed", since=SLOT))
 
 
 def relevant(**changes: Any) -> Any:

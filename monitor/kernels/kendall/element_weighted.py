@@ -106,7 +106,7 @@ def rank_values(alignment: Alignment) -> ByArm:
     if alignment.weights is None:
         msg = "the lists come without weights"
         raise ValueError(msg)
-    return ByArm(baseline=np.nan_to_num(alignment.weights.baseline), candidate=np.nan_to_num(alignment.weights.candidate))
+    return alignment.weights.map(np.nan_to_num)
 
 
 def without_unweighted(alignment: Alignment, scores: Floats) -> Floats:

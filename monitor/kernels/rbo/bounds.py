@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
+from monitor.kernels.rbo.weight import to_units
 from monitor.model.arrays import Floats
 
-_UNIT = 2.0**-52
 _FINEST = 2.0**-62
 _DEEPEST = 1 << 16
 _Counts = npt.NDArray[np.signedinteger[Any]]
@@ -111,7 +111,7 @@ class _Tables:
 @lru_cache(maxsize=32)
 def _tables(p: float, k: int) -> _Tables:
     depth = np.arange(2 * k + 1)
-    power = _rounded(p ** depth.astype(np.float64))
+    power = to_units(p ** depth.astype(np.float64))
     below = _sum_below(p, 2 * k)
     h = below[0] - below
     seen = np.concatenate(([0.0], np.cumsum(below[:k])))
@@ -130,12 +130,7 @@ def _sum_below(p: float, deepest: int) -> Floats:
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
     seen = np.append(0, np.cumsum(steps))
     whole = seen[-1] if steps[-1] == 0 else max(seen[-1], round((1 - p) * (-math.log1p(-p) / p) / _FINEST))
-    return _rounded((whole - seen[: deepest + 1]) * _FINEST)
-
-
-def _rounded(values: Floats) -> Floats:
-    rounded: Floats = np.round(values / _UNIT) * _UNIT
-    return rounded
+    return to_units((whole - seen[: deepest + 1]) * _FINEST)
 
 
 def _residual(table: _Tables, short: _Counts, long: _Counts, common: _Counts) -> Floats:

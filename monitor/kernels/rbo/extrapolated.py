@@ -8,9 +8,8 @@ from functools import lru_cache
 import numpy as np
 
 from monitor.kernels.alignment import Alignment
+from monitor.kernels.rbo.weight import to_units
 from monitor.model.arrays import Floats
-
-_UNIT = 2.0**-52
 
 
 def rbo(alignment: Alignment, p: float) -> Floats:
@@ -58,16 +57,11 @@ class _Weights:
 def _weights(p: float, k: int) -> _Weights:
     depth = np.arange(1, k + 1)
     power = p ** (depth - 1.0)
-    h = _rounded(np.concatenate(([0.0], np.cumsum((1 - p) * power / depth))))
-    g = h + _rounded(np.concatenate(([0.0], p * power / depth)))
+    h = to_units(np.concatenate(([0.0], np.cumsum((1 - p) * power / depth))))
+    g = h + to_units(np.concatenate(([0.0], p * power / depth)))
     seen = h[-1] - h[:-1]
     identical = np.cumsum(seen) + depth * (g[1:] - h[-1])
     residue = np.concatenate(([0.0], 1 - identical))
     even = g[-1] - h[:-1]
     even[0] += residue[-1]
     return _Weights(g=g, h=h, seen=seen, even=even, residue=residue)
-
-
-def _rounded(values: Floats) -> Floats:
-    rounded: Floats = np.round(values / _UNIT) * _UNIT
-    return rounded

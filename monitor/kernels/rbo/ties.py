@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from monitor.kernels.alignment import Alignment
+from monitor.kernels.rbo.weight import to_units
 from monitor.model.arrays import Codes, Floats
 
-_UNIT = 2.0**-52
 _Counts = npt.NDArray[np.signedinteger[Any]]
 
 
@@ -180,7 +180,7 @@ def _at(values: Floats, depths: Codes) -> Floats:
 def _sum(alignment: Alignment, p: float, agreement: Floats) -> Floats:
     """Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by one, whatever n is."""
     k, long = alignment.k, alignment.long
-    power = np.round(p ** np.arange(k + 1.0) / _UNIT) * _UNIT
+    power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)
     score: Floats = np.cumsum(weighted, axis=0)[-1] + _at(agreement, long) * power.take(long)
     score[alignment.short == 0] = 0.0

@@ -8,8 +8,16 @@ from functools import lru_cache
 import numpy as np
 
 from monitor.errors import MetricError
+from monitor.model.arrays import Floats
 
 DEEPEST = 1_000_000
+_UNIT = 2.0**-52
+
+
+def to_units(values: Floats) -> Floats:
+    """The nearest multiples of 2**-52: sums of these that stay below 2 are exact, and the same in any order."""
+    rounded: Floats = np.round(values / _UNIT) * _UNIT
+    return rounded
 
 
 def rbo_weight(p: float, d: int) -> float:

@@ -32,7 +32,8 @@ from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import Budget, Threshold, propose, refer
 from monitor.service.analysis.rule_backtest import finished_records
-from monitor.settings import Settings, to_comparison, to_schedule
+from monitor.settings.configuration import Settings
+from monitor.settings.translation import to_comparison, to_schedule
 
 STATISTICS = ("mean", "p05")
 _STEPS = 10_000

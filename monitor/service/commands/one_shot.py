@@ -20,7 +20,7 @@ from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_stored
 from monitor.service.interrupts import termination_raised
 from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
-from monitor.settings import load_settings
+from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 
 MOST_SLOTS = 1_000_000

@@ -13,7 +13,7 @@ from monitor.errors import ConfigError, DeliveryError
 from monitor.model import ALL, Direction, Message, MessageStatus, Severity, State, Transition, format_instant
 from monitor.ports import Clock, Receiver
 from monitor.receivers import open_receivers
-from monitor.settings import Settings
+from monitor.settings.configuration import Settings
 
 TEST_COMPARISON, TEST_ALERT = "TEST-of-rankwatch", "TestOfThisReceiver"
 _BEGUN = "THIS IS A TEST of the receiver, asked for by hand: nothing is wrong and nothing has to be done"

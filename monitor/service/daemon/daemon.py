@@ -35,7 +35,8 @@ from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
-from monitor.settings import Settings, load_settings
+from monitor.settings.configuration import Settings
+from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, unopened_store
 from monitor.web.app import create_app
 from monitor.web.server import WebServer

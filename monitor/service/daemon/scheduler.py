@@ -28,7 +28,7 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
 from monitor.service.daemon.threads import Places, ThreadPerJob
 from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
-from monitor.settings import Schedule
+from monitor.settings.schedule import Schedule
 
 STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""

@@ -7,7 +7,7 @@ from datetime import datetime
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from monitor.settings import Schedule
+from monitor.settings.schedule import Schedule
 
 
 class SlotTrigger(BaseTrigger):  # type: ignore[misc]  # APScheduler ships no types

@@ -10,7 +10,7 @@ from monitor.errors import DatabaseError
 from monitor.model import LatestRun
 from monitor.ports import Publisher, Store
 from monitor.service.clock import SKEW
-from monitor.settings import RetentionOptions
+from monitor.settings.configuration import RetentionOptions
 
 LATELY = timedelta(hours=1)
 """How long a dead delivery is shown."""

@@ -26,7 +26,7 @@ from monitor.service.gate.certificate import (
 )
 from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, SampledSegment, read_run, select_runs
 from monitor.service.gate.question import EACH, Question
-from monitor.settings import Settings
+from monitor.settings.configuration import Settings
 from monitor.sources import open_users
 from monitor.storage import opened_store
 
