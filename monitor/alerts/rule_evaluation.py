@@ -59,8 +59,6 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """What one rule concludes about one segment."""
-
     rule: Rule
     segment: str
     verdict: Verdict
@@ -185,7 +183,6 @@ JUDGES: Mapping[RuleKind, _Judge] = {
 
 
 def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
-    """Verdicts of the rules of one kind."""
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for each in evaluated:
         if each.rule.kind is kind:
@@ -197,12 +194,13 @@ def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertSta
     """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
 
     ``each`` is ``all``, every segment in ``measured``, and those that are not measured now but are in alarm or had data when
-    this rule was judged last: none goes on to read as ok when it has vanished or the run has failed.
+    this rule was judged last.
     """
     if rule.segments == "all":
         return (ALL,)
     if rule.segments != "each":
         return tuple(dict.fromkeys(rule.segments))
+    # None may go on to read as ok when it has vanished or the run has failed.
     known = _known_segments([state for state in states if state.alert == rule.alert])
     return (ALL, *sorted({*measured, *known} - {ALL}))
 

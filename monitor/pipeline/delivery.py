@@ -57,10 +57,11 @@ class OutboxSender:
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
 
-        Ends early when ``should_stop`` is true, and at the first failure that may pass: a receiver that is down is not tried
-        with everything that waits for it. Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
+        Ends early when ``should_stop`` is true, and at the first failure that may pass. Any error but DeliveryError is a
+        defect: the deliveries are put off and it is raised.
         """
         counts = DeliveryCounts()
+        # A receiver that is down is not tried with everything that waits for it.
         while not (counts.retry or should_stop()):
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
@@ -131,7 +132,6 @@ class OutboxSender:
         return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
     def _record_undelivered(self, notes: Iterable[Notification]) -> DeliveryCounts:
-        """Record what is held back or dropped."""
         held = [replace(each, next_attempt_at=each.at + RECHECK_AFTER) for each in notes if each.status is DeliveryStatus.HELD]
         dropped = [each for each in notes if each.status is DeliveryStatus.DROPPED]
         if held or dropped:
@@ -140,7 +140,7 @@ class OutboxSender:
         return DeliveryCounts(held=len(held), dropped=len(dropped))
 
     def _postpone(self, deliveries: Sequence[Delivery], until: datetime | None) -> None:
-        """Let what was not tried wait as long as what failed."""
+        # What was not tried waits as long as what failed.
         notes = [_notification(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
         if notes:
             self.outbox.record(*notes)
@@ -169,7 +169,6 @@ class OutboxSender:
         return DeliveryCounts(sent=len(deliveries))
 
     def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
-        """Postpone, mark as dead, or send by halves what was rejected because of a part of it."""
         # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
             return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
@@ -192,11 +191,11 @@ class OutboxSender:
         return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the firings of one comparison; those that are held back now are decided on again soon."""
         now = self.clock.now()
         snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
         dispatch = self._dispatch(snapshot, now)
         is_held = {_change_key(each.transition): dispatch.why_not_again(each.transition) is not None for each in due}
+        # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(
             [each for each in due if is_held[_change_key(each.transition)]], at=now + min(every, RECHECK_AFTER)
         )
@@ -230,8 +229,7 @@ def drain(
 ) -> DeliveryCounts:
     """Deliver until nothing waits or the time is over; what is left stays in the outbox.
 
-    For a process that ends afterwards, so retries that come due within the time are waited for. Receivers take turns; the last
-    attempt may outlast the time by the receiver's own timeout.
+    Receivers take turns; the last attempt may outlast the time by the receiver's own timeout.
     """
     if not senders:
         return DeliveryCounts()
@@ -241,6 +239,7 @@ def drain(
     while True:
         for sender in senders:
             counts += sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
+        # Retries that come due within the time are waited for: the process ends afterwards.
         waiting = outbox.pending(clock.now())
         left = ends_at - clock.monotonic()
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):

@@ -171,16 +171,15 @@ class _Extra(Generic[T]):
 
 
 def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
-    """What the arm answers; how long it took is noted also where it fails."""
     begun_at = time.monotonic()
     try:
         return source.pull(request)
     finally:
+        # Noted also where it fails.
         took[arm] = time.monotonic() - begun_at
 
 
 def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadline, late: str) -> tuple[Pull, str | None]:
-    """What the arm answered, and what went wrong with it as a whole."""
     try:
         return call.wait(deadline), None
     except SourceError as error:
@@ -190,6 +189,6 @@ def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadli
 
 
 def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:
-    """What an arm that gave no list at all is taken to have answered."""
+    # An arm that gave no list at all is taken to have failed for everybody.
     table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
     return Pull(rankings=table, failures=dict.fromkeys(users, reason))

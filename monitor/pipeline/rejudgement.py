@@ -64,10 +64,10 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
-    """Whether the rule's statistic is unknown; a run that measured nothing at all lacks nothing."""
     mine = [each for each in summaries if each.metric == rule.metric]
     wanted = (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
     looked_at = [each for each in mine if wanted is None or each.segment in wanted]
+    # A run that measured nothing at all lacks nothing.
     return bool(summaries) and (not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at))
 
 
@@ -135,7 +135,6 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
-        """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
         past = PastRun(
             slot=record.run.slot,

@@ -106,7 +106,7 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
-    """What is stored of a run of this status: nothing of segments of which too little was compared."""
+    # Nothing is stored of segments of which too little was compared.
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
     # Thin segments are not to be measured later either.
@@ -125,15 +125,14 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
 
 
 def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
-    """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
     if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
         return None
+    # The floor's own score is the score and what the candidate lies beyond it.
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
 
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
-    """Until when relevance is waited for, None where nothing needs it."""
     within = comparison.measuring.relevance_within
     return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
 

@@ -81,6 +81,7 @@ def split_metric(batch: PairBatch, metric: Metric) -> Parts:
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
+    # A rule on a derived series watches its metric.
     watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in known)
     return known.get(next(watched, next(iter(known), "")))
 
@@ -161,8 +162,6 @@ def _pool(splits: Sequence[Split]) -> PastRuns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Naming:
-    """Who and what the rows and codes of a pairing stand for."""
-
     pairing: Pairing
     users: pd.Index[str]
 
@@ -221,7 +220,6 @@ def _name_explanation(found: CodedExplanation, split: Split, runs: int, naming: 
 
 
 def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, naming: _Naming) -> Explanation:
-    """What both have, as an explanation without a past."""
     return Explanation(
         metric=split.metric,
         runs=0,
@@ -246,7 +244,7 @@ def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
 
 
 def _list_rises(change: Change | None, rises: Rises) -> list[ShareRise]:
-    """All users, and the segments that it rose in most; none where nothing rose anywhere."""
+    # All users first, then the segments that it rose in most.
     shown = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
     return [
         ShareRise(change=change, segment=each.segment, share=each.share, share_before=each.share_before)

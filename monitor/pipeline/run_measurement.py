@@ -126,8 +126,6 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scored:
-    """Scores of the metrics that could be measured and of their noise floor, with the bounds of the latter."""
-
     metrics: tuple[Metric, ...]
     scores: Scores
     bounds: Mapping[str, tuple[float, float]]
@@ -151,7 +149,6 @@ def _measure_floor(
     metrics: Sequence[Metric],
     last: KeptLists | None,
 ) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
     recalled, lack = last_baseline(measuring.noise_floor, last)
     again = answers.again if recalled is None else recalled
     if again is None:
@@ -200,7 +197,7 @@ def _recode(table: RankingTable, rows: npt.NDArray[np.intp], vocabulary: pd.Inde
 
 
 def _top(table: RankingTable, flat: npt.NDArray[np.int32], k: int) -> npt.NDArray[np.int32]:
-    """Codes of what stood in the first k places of any list."""
+    # What stood in the first k places of any list.
     counts = np.diff(table.offsets)
     places = np.arange(len(flat) - 1) - np.repeat(table.offsets[:-1], counts)
     return flat[:-1][places < k]

@@ -29,7 +29,6 @@ def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: 
 
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
-    """One run more."""
     # Without lists of the last run nothing is known of either arm.
     if len(churn) < len(Arm):
         return before

@@ -128,8 +128,8 @@ class Runner:
                 self.claims.pop(claim.run_id, None)
 
     def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
-        """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
         now = self.clock.now()
+        # What was taken must be in ``taken`` even if somebody interrupts at that moment, or nobody gives it back.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -181,7 +181,6 @@ class Runner:
             return failed_result(comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
-        """Store the result; None when the claim was lost."""
         if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
@@ -191,7 +190,7 @@ class Runner:
         return result
 
     def _keep_earlier(self, result: RunResult) -> RunResult:
-        """Store nothing of a rerun that did not end ok: the earlier ok run of the slot is worth more."""
+        # The earlier ok run of the slot is worth more than a rerun that did not end ok.
         self.patiently(partial(self.store.runs.release, result.claim))
         kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
         self._publish(kept)

@@ -192,7 +192,7 @@ class _Either:
 
 
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
-    """Return the answers; InputError when one of the files gave none."""
+    # Half a comparison would look like a whole one.
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
     if files.relevance is not None and answers.relevance is None:

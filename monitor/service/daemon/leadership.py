@@ -176,10 +176,7 @@ class DaemonRole:
         return self._led is not None
 
     def follow(self, wiring: Wiring) -> bool:
-        """Stand down if the lease was lost, lead if it was won; False when there was nothing to do.
-
-        Who begins to lead abandons, and counts, the runs of an earlier leader, and brings the store in line.
-        """
+        """Stand down if the lease was lost, lead if it was won; False when there was nothing to do."""
         lease = self.leadership.lease
         if lease == self._led:
             return False
@@ -189,6 +186,7 @@ class DaemonRole:
         self._store.maintenance.stand_by()
         if lease is None:
             return True
+        # Runs of an earlier leader are abandoned first, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)

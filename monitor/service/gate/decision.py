@@ -71,7 +71,6 @@ class Gate:
         )
 
     def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-        """The runs that are judged, oldest first, and how many are left out by reason."""
         found: list[SampledRun] = []
         without = 0
         for run in reversed(selected.runs):
@@ -92,11 +91,11 @@ class Gate:
 
 
 def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[JudgedSegment, ...]:
-    """Each wanted segment over all runs; the t-th look at a census may err with alpha / (t (t + 1))."""
     if not runs:
         return ()
     names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
     samples = [_pool([run.segments.get(name, _NOBODY) for run in runs]) for name in names]
+    # The t-th look at a census may err with alpha / (t (t + 1)), so that all looks together err with alpha at most.
     share, scale = alpha_share(question, looks), question.excess.scale
     found = gate_samples(samples, scale.margin(question.margin), question.alpha, share=share)
     return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
