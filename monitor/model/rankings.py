@@ -66,14 +66,11 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing.
-
-    ``notes``: for a reason, in words and without secrets, what happened the first time.
-    """
+    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(default_factory=dict)
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened the first time, without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +140,11 @@ class ByArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What is known of the relevance of n pairs' items, in the shape of the lists.
+    """What is known of the relevance of n pairs' items, in the shape of the lists."""
 
-    ``grades``: of the item at each place, at least 0, and 0 where a list has ended. ``ideal``: each user's highest grades,
-    descending, as many as places, 0 behind them, whether the items were listed or not. ``relevant`` int32 (n,): items that the
-    user graded above 0; 0 means that nothing is known of the user, and measures of relevance are undefined.
-    """
-
-    grades: ByArm
-    ideal: Floats
-    relevant: Codes
+    grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
+    ideal: Floats  # each user's highest grades, descending, as many as places, 0 behind them, listed items or not
+    relevant: Codes  # int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,14 +209,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
-
-    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a note where one arm's ids are numbers,
-    the other's text, and not one is in both; None otherwise.
-    """
+    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
 
     batch: PairBatch
     panel_rows: Rows
-    vocabulary: pd.Index | None
+    vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    unlike_ids: str | None = None
+    unlike_ids: str | None = None  # a note where one arm's ids are numbers, the other's text, and none is in both

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, HeldClock, comparison, rule
-from forking import context
+from forking import ended, start
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, State, Transition, Treatment
@@ -629,10 +629,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
 
 def killed(database: str, url: str, step: str) -> None:
     """A process that stores a firing and is killed at that step."""
-    process = context().Process(target=deliver_and_die, args=(database, url, step), daemon=True)
-    process.start()
-    process.join(100)
-    assert process.exitcode == -signal.SIGKILL
+    assert ended(start(deliver_and_die, database, url, step), 100) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import jmespath
 from yarl import URL
 
 from monitor.model import CoverageReason, PullRequest
-from monitor.sources.http.options import HttpSourceOptions
+from monitor.sources.http import HttpSourceOptions
 from monitor.sources.id_columns import user_key
 from monitor.sources.slot_templates import fill_slot, placeholders
 

@@ -17,7 +17,7 @@ import aiohttp
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
-from monitor.sources.http.options import HttpSourceOptions
+from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 

@@ -17,7 +17,7 @@ from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.redaction import without_secrets
 from monitor.sources.id_columns import require_columns
-from monitor.sources.sql.options import bound_names
+from monitor.sources.sql import bound_names
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000
