@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from factories import HeldClock
 from monitor.alerts import NotificationPolicy
 from monitor.cli.main import app
 from monitor.errors import ConfigError
@@ -14,7 +15,7 @@ from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.outbox_process import store_run
-from pipeline.test_delivery import REFUSED, FakeClock, FakeReceiver, deliver
+from pipeline.test_delivery import REFUSED, FakeReceiver, deliver
 from servers.smtp import MailServer
 from servers.webhook import Collector, answer
 from service.lists_world import write_world
@@ -98,7 +99,7 @@ def listed(config: Path, *args: str) -> str:
 
 def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    config, clock, receiver = write_world(tmp_path, url), FakeClock(), FakeReceiver(errors=[REFUSED])
+    config, clock, receiver = write_world(tmp_path, url), HeldClock(), FakeReceiver(errors=[REFUSED])
     with closing(open_store(url, create=True)) as store:
         store_run(store, 0.1, to=("fake", "other"))
         deliver(store, receiver, clock, policy=NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})))
