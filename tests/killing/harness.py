@@ -21,7 +21,7 @@ from servers.webhook import Collector
 from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
-AT_ONCE = 7
+AT_ONCE = 12
 PATIENCE_S = 60.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 _HALF = """
