@@ -107,6 +107,6 @@ def _is_at(opened: int, path: Path) -> bool:
 
 
 def _text_of(opened: int) -> str:
-    """What the holder wrote; whoever may write the directory may have written anything."""
     text = os.pread(opened, _MOST_SHOWN, 0).decode(errors="replace").strip()
+    # Whoever may write the directory may have written anything.
     return "".join(char if char.isprintable() else "?" for char in text) or "an unknown process"

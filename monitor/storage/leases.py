@@ -34,7 +34,8 @@ _END_OLDER = text(
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
-    """The lease of this database, for one daemon. Over a connection of its own: renewing must not wait for one behind runs."""
+    """The lease of this database, for one daemon."""
+    # Over a connection of its own: renewing must not wait for one behind runs.
     file = file_of(url)
     if file is not None:
         return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
@@ -107,17 +108,17 @@ class SqliteLeases:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since. The holder is compared too: after a restore epochs may repeat."""
+    """Whether nobody has taken the lease since."""
+    # The holder is compared too: after a restore epochs may repeat.
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:
-    """End the transactions under older epochs that are open still: of a frozen daemon they would keep their locks.
-
-    Nothing is lost, they could not be committed any more. Where the server does not permit it, they end by their own limit.
-    """
+    """End the transactions under older epochs that are open still."""
     if database.is_sqlite:
         return
+    # Of a frozen daemon they would keep their locks. Nothing is lost, they could not be committed any more; where the server
+    # does not permit it, they end by their own limit.
     with suppress(DatabaseError), database.write() as connection:
         connection.execute(_END_OLDER, {"epoch": epoch})
 

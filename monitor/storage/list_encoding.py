@@ -54,7 +54,7 @@ def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
 
 
 def _step(table: RankingTable) -> int:
-    """Users a piece."""
+    # So that the memory that a piece takes is bounded by items too.
     longest = int(np.diff(table.offsets).max(initial=1))
     return max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // max(longest, 1)))
 
@@ -70,7 +70,6 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 
 
 def _piece(table: RankingTable, memberships: pa.ListArray | None, users: slice) -> pa.Table:
-    """The rows of these users, in the columns that the module names."""
     first, last = table.offsets[users.start], table.offsets[users.stop]
     offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
     columns = {

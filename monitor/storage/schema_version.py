@@ -69,12 +69,12 @@ def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
 
 
 def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
-    """Tables that the schema at ``revision`` has, seen by making it in memory; ``there`` where nobody knows that revision."""
     from alembic import command
     from alembic.script import ScriptDirectory
     from alembic.script.revision import RevisionError
     from alembic.util import CommandError
 
+    # Seen by making the schema in memory; where nobody knows that revision no table counts as lost.
     engine = create_engine("sqlite://")
     try:
         undone = list(
@@ -205,12 +205,13 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
-    """A configuration of Alembic over a writing transaction; only one migrates at a time."""
+    """A configuration of Alembic over a writing transaction."""
     from alembic.util import CommandError
 
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_version(connection, describe(database.url))
+            # Only one migrates at a time.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
         _known_version(connection, describe(database.url))
         try:
@@ -247,7 +248,7 @@ def _config(connection: Connection | None = None) -> Config:
 
 @cache
 def _known() -> tuple[str, ...]:
-    """Every version, newest first: the number with which the name of its migration begins."""
+    # Newest first: the number with which the name of a migration begins.
     return tuple(sorted((path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True))
 
 
