@@ -2,7 +2,7 @@ import json
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -71,12 +71,6 @@ SEGMENTS = ("all", "a=1", "a=2")
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'rankwatch.db'}"
-
-
-@pytest.fixture
-def store(database: str) -> Iterator[SqlStore]:
-    with closing(open_store(database, create=True)) as opened:
-        yield opened
 
 
 def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> OutboxSender:
