@@ -178,6 +178,7 @@ class Runner:
         try:
             with watched.in_use:
                 return execute(comparison, watched.arms, claim, memory, clock)
+        # A defect is a failed run, which is stored and alerted on.
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"

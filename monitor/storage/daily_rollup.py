@@ -15,6 +15,7 @@ from monitor.errors import ConfigError
 from monitor.model import RunStatus, Statistic, Summary
 from monitor.storage import run_results
 from monitor.storage.dialects import day_of, insert
+from monitor.storage.rows import to_row
 from monitor.storage.tables import daily, runs
 from monitor.storage.transactions import Database
 
@@ -70,21 +71,18 @@ class DaySum:
         """As a row of ``daily``."""
         is_measured = self.n > 0 and self.lowest <= self.highest
         low, high, _ = self.bins or (None, None, 0)
-        return {
-            "segment": self.segment,
-            "metric": self.metric,
-            "runs": self.runs,
-            "n": self.n,
-            "n_undefined": self.n_undefined,
-            "mean": self.means / self.n if is_measured else None,
-            "standard_error": self.errors / self.n if is_measured and self.has_errors else None,
-            "lowest": self.lowest if is_measured else None,
-            "highest": self.highest if is_measured else None,
-            "shares_below": {floor: users / of for floor, (users, of) in self.below.items() if of},
-            "histogram_low": low,
-            "histogram_high": high,
-            "histogram_counts": self.counts,
-        }
+        return to_row(
+            self,
+            daily,
+            mean=self.means / self.n if is_measured else None,
+            standard_error=self.errors / self.n if is_measured and self.has_errors else None,
+            lowest=self.lowest if is_measured else None,
+            highest=self.highest if is_measured else None,
+            shares_below={floor: users / of for floor, (users, of) in self.below.items() if of},
+            histogram_low=low,
+            histogram_high=high,
+            histogram_counts=self.counts,
+        )
 
 
 def _shares(summary: Summary) -> Iterable[tuple[str, float]]:

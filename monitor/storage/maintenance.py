@@ -55,6 +55,7 @@ class SqlMaintenance:
         First the claims and leases of earlier epochs are taken over, so that their slots and deliveries are free; returns how
         many runs were abandoned, by comparison. ``patience``: after how long the server may end an idle transaction.
         """
+        # From here on a file put in its place is not written.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)

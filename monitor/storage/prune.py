@@ -66,9 +66,8 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, on_step: Callable
     on_step("scores")
     counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
     on_step("evidence and lists")
-    for table in (evidence, explanations):
-        counts += _delete_of_each(database, table, _settled_with(table, max(cutoffs.evidence, cutoffs.runs)))
-    counts += _delete_of_each(database, kept_lists, runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now))
+    for table, found in _gone_early(cutoffs, now).items():
+        counts += _delete_of_each(database, table, found)
     on_step("segments")
     counts += _prune_details(database, min(oldest, midnight(now)))
     on_step("runs")
@@ -90,11 +89,8 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
                 counts[table.name] += _count(connection, table, table.c.run_id.in_(old))
         counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
         counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
-        for table in (evidence, explanations):
-            found = _settled_with(table, max(cutoffs.evidence, cutoffs.runs))
+        for table, found in _gone_early(cutoffs, now).items():
             counts[table.name] = _count(connection, table, table.c.run_id.in_(found))
-        unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
-        counts["kept_lists"] = _count(connection, kept_lists, kept_lists.c.run_id.in_(unneeded))
         details = _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))
         for table in DETAILS:
             is_detail = and_(table.c.run_id.in_(details), table.c.run_id.not_in(old), table.c.segment != ALL)
@@ -103,6 +99,13 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
         counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
         counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
     return Pruned(rows=dict(+counts))
+
+
+def _gone_early(cutoffs: Cutoffs, now: datetime) -> dict[Table, Select[tuple[int]]]:
+    """Tables whose rows go before their run does, each with the runs whose rows go now."""
+    before = max(cutoffs.evidence, cutoffs.runs)
+    unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
+    return {evidence: _settled_with(evidence, before), explanations: _settled_with(explanations, before), kept_lists: unneeded}
 
 
 def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:

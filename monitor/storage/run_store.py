@@ -74,6 +74,7 @@ class SqlRunStore:
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         left = _abandoned(_RELEASED, claim.started_at)
         with self._database.write() as connection:
+            # A slot that was never run leaves no row.
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
                 connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
 

@@ -153,7 +153,7 @@ class Database:
         """Use new connections from now on; those still in use are closed when they are given back."""
         old = self._engine.pool
         self._engine.dispose()
-        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
+        event.listen(old, "checkin", lambda _, record: record.invalidate())  # nobody takes from the old pool any more
 
     def close(self) -> None:
         """Close the connections of the pool."""
@@ -169,10 +169,6 @@ def require_file(url: URL) -> None:
     if file is not None and not file.exists():
         msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
         raise DatabaseError(msg)
-
-
-def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
-    record.invalidate()
 
 
 def _sqlite_engine(url: URL) -> Engine:

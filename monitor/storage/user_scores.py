@@ -38,6 +38,7 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, found: Sco
     if not found.by_metric:
         return
     numbers = _numbers(connection, list(found.by_metric))
+    # In the order of the key, so that rows are appended to it.
     columns = dict(sorted((numbers[name], values) for name, values in found.by_metric.items()))
     # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
     driver = connection.connection.driver_connection
