@@ -11,8 +11,7 @@ from enum import StrEnum
 from monitor.model.rankings import Arm
 from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
-MIN_CHANGES = 2
-"""Changes of an arm's lists that must have been seen before it is known how often they change."""
+MIN_CHANGES = 2  # changes of an arm's lists that must have been seen before it is known how often they change
 
 
 class Outcome(StrEnum):

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-PARTS = 5
-"""Numbers of each segment."""
+PARTS = 5  # numbers of each segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
-ALL = "all"
-"""Name of the segment that holds every user of the panel."""
+ALL = "all"  # name of the segment that holds every user of the panel
 
 
 class Arm(StrEnum):
@@ -95,8 +94,8 @@ class Panel:
         return len(self.users)
 
 
+# Weights within these can be multiplied by each other four times over, as measures do, and summed up.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
-"""Weights within these can be multiplied by each other four times over, as measures do, and summed up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,20 +11,13 @@ from enum import StrEnum
 class DataKind(StrEnum):
     """What a database holds, by what it is kept for."""
 
-    SCORES = "scores"
-    """Scores of each user."""
-    LISTS = "lists"
-    """Lists of all compared users."""
-    EVIDENCE = "evidence"
-    """Lists of example users, and explanations."""
-    SUMMARIES = "summaries"
-    """Summaries, coverage and expectations by segment."""
-    DAILY = "daily"
-    """Daily roll-ups."""
-    RUNS = "runs"
-    """Runs, and what later ones learn from."""
-    ALERTS = "alerts"
-    """Alert states, transitions, deliveries and silences."""
+    SCORES = "scores"  # scores of each user
+    LISTS = "lists"  # lists of all compared users
+    EVIDENCE = "evidence"  # lists of example users, and explanations
+    SUMMARIES = "summaries"  # summaries, coverage and expectations by segment
+    DAILY = "daily"  # daily roll-ups
+    RUNS = "runs"  # runs, and what later ones learn from
+    ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

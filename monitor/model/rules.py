@@ -12,10 +12,8 @@ from monitor.model.statistics import CoverageShare, Statistic
 
 MEAN = Statistic()
 
-MIN_HEALTHY_RUNS = 5
-"""Healthy runs that must have been seen before a learned limit expects anything."""
-ALWAYS_MISSED = 2
-"""Changes of the other arm that an arm may always miss: two trainings rarely end in the same minute."""
+MIN_HEALTHY_RUNS = 5  # healthy runs that must have been seen before a learned limit expects anything
+ALWAYS_MISSED = 2  # changes of the other arm that an arm may always miss: two trainings rarely end in the same minute
 
 
 class Severity(StrEnum):
@@ -79,12 +77,12 @@ class RuleKind(StrEnum):
     CONDITION = "condition"
 
 
+# The label `metric` of alerts that are about no metric.
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
     RuleKind.STANDSTILL: "frozen",
     RuleKind.CONDITION: "condition",
 }
-"""The label ``metric`` of alerts that are about no metric."""
 _KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
@@ -225,8 +223,7 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = SimilarityRule | CoverageRule
-"""A rule that holds the value of a series, run after run, against a limit."""
+SeriesRule: TypeAlias = SimilarityRule | CoverageRule  # a rule that holds the value of a series, run after run, against a limit
 
 Rule: TypeAlias = SimilarityRule | CoverageRule | StandstillRule | ConditionRule
 

@@ -23,8 +23,8 @@ from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
+# Every kind of source, by the key that stands for it in the configuration.
 SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL}
-"""Every kind of source, by the key that stands for it in the configuration."""
 
 _T = TypeVar("_T", bound=OneOf)
 

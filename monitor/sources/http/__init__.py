@@ -29,7 +29,7 @@ def _compiles(expression: str) -> str:
 
 
 def _check_url(url: SecretStr) -> SecretStr:
-    """Refuse an address that cannot be asked; messages do not repeat it."""
+    # Messages do not repeat the address, which may hold a password.
     text = check_placeholders(url.get_secret_value(), "user", "k")
     if not text.isascii() or re.search(r"[\s\x00-\x1f\x7f]", re.sub(r"\{[^{}]*\}", "", text)):
         msg = "has blanks or characters beyond ASCII: write them percent-encoded"

@@ -140,7 +140,7 @@ def _map_texts(body: object, fill: Callable[[str], object]) -> object:
 
 
 def _guess(content: bytes) -> str:
-    """The likely kind of an answer, without repeating it."""
+    # The answer is not repeated: it came from outside, and may hold what nobody should log.
     start = content[:100].lstrip().lower()
     if not start:
         return "empty"

@@ -28,7 +28,6 @@ def bound_names(query: str) -> frozenset[str]:
 
 
 def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
-    """Check the URL, and let a relative SQLite path start at the configuration file's directory."""
     try:
         url = sa.make_url(secret.get_secret_value())
     except (ArgumentError, ValueError):
@@ -46,8 +45,7 @@ QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
 class SqlOptions(Options):
     """A query or a table, never both."""
 
-    binds: ClassVar[frozenset[str]] = frozenset({"slot"})
-    """What a query may bind."""
+    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # what a query may bind
 
     url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
         description="SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
