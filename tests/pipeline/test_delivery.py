@@ -24,7 +24,8 @@ from monitor.storage import SqlStore, open_store, outbox
 from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
-from servers.webhook import Collector, answer, collector, eventually, hang, serve
+from servers.daemon import wait_for
+from servers.webhook import Collector, answer, collector, hang, serve
 
 __all__ = ["collector", "make_alertmanager"]
 
@@ -616,7 +617,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     clock.at = datetime.now(UTC) + timedelta(seconds=10)
     assert [deliver(store, peer, clock).sent for peer in peers] == [1, 1]
     for server in (up, down):
-        eventually(lambda server=server: server.alerts() == [], "the alert is gone")  # type: ignore[misc]  # a default binds
+        wait_for(lambda server=server: server.alerts() == [], "the alert is gone")  # type: ignore[misc]  # a default binds
     for peer in peers:
         peer.close()
 
