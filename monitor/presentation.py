@@ -168,7 +168,7 @@ def arm_rows(scores: Iterable[ArmScore]) -> tuple[ArmRow, ...]:
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    """None also for a metric that only a newer version knows, and for a catalogue of fewer than k items."""
+    # None also for a metric that only a newer version knows, and for a catalogue of fewer than k items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

@@ -11,8 +11,8 @@ from monitor.kernels.exposure import compact_codes
 from monitor.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Floats
 
+# Sums over ranks leave up to this where nothing changed.
 _DUST = 1e-12
-"""Sums over ranks leave up to this where nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,9 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
 
 
 def _expose(codes: Codes, items: int) -> Floats:
-    """Mean exposure of each item over the lists, added up rank by rank so that the order of lists changes no bit."""
+    """Mean exposure of each item over the lists."""
     total = np.zeros(items)
+    # Added up rank by rank, so that the order of lists changes no bit.
     for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))

@@ -139,15 +139,14 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
 
 
 def _places_of_replaced(ranks: Rows, lengths: Codes) -> Rows:
-    """For each candidate place the place whose item stands there once common items are back on the baseline's places: (n, k).
-
-    The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they stood.
-    """
+    """For each candidate place the one whose item stands there once common items are back on the baseline's places: (n, k)."""
     n, k = ranks.shape
     has_place = ranks < lengths[:, None]
     is_taken = np.zeros((n, k + 1), dtype=np.bool_)
     np.put_along_axis(is_taken, np.where(has_place, ranks, k), values=True, axis=1)
     items = np.argsort(np.where(has_place, ranks - k, ranks), axis=1, kind="stable")
+    # The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they
+    # stood.
     places = np.argsort(~is_taken[:, :k], axis=1, kind="stable")
     source = np.empty_like(items)
     np.put_along_axis(source, places, items, axis=1)

@@ -13,11 +13,11 @@ from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, Pa
 LONGEST_SENTENCE = 200
 """Characters of a sentence; pieces that do not fit are left out, the last first."""
 
+# Standard errors over users below which a drop is not broken down: its shares would be noise.
 CLEAR = 2.0
-"""Standard errors over users below which a drop is not broken down: its shares would be noise."""
 
+# From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead.
 CANCELLED = 3.0
-"""From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead."""
 
 _LONGEST_NAME = 40
 _LEAST_AMOUNT = 0.00005

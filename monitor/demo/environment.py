@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from monitor.demo.workspace import (
     write_users,
 )
 from monitor.demo.world import World
+from monitor.service.interrupts import termination_raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +54,6 @@ class DemoArms:
         for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
             arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists
         write_users(self.workspace, trained.history)
-
-
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end the demo as Ctrl-C does, so that the terminal is left in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,7 @@ def run_recommenders(
     the address cannot be used.
     """
     try:
-        with sigterm_as_interrupt(), open_workspace(directory or DEFAULT_DIRECTORY) as workspace:
+        with termination_raised(signal.default_int_handler), open_workspace(directory or DEFAULT_DIRECTORY) as workspace:
             arms = DemoArms(workspace=workspace)
             scenes = simulated_days(arms, UNWATCHED_STORY)
             first = next(scenes)

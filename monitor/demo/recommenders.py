@@ -58,8 +58,8 @@ def top_items(bought: Matrix, weights: Matrix, *, fallback: npt.NDArray[np.intp]
     return best
 
 
+# Items kept a user; nobody can ask for more.
 DEPTH = 20
-"""Items kept a user; nobody can ask for more."""
 BROKEN_COUNTRY = "DE"
 _RIDGE = 200.0
 _SHRINKAGE = 20.0

@@ -62,7 +62,7 @@ def _name_of(family: Metric) -> str:
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
-    """A copy with other samples: a family may be shown elsewhere at the same time."""
+    # A copy: the family may be shown elsewhere at the same time.
     copy = Metric(family.name, family.documentation, family.type, family.unit)
     copy.samples = list(samples)
     return copy
@@ -76,8 +76,8 @@ def _counted(family: Metric) -> Metric:
     return _with(family, [*family.samples, *more])
 
 
+# node_exporter runs under a user of its own.
 _MODE = 0o644
-"""node_exporter runs under a user of its own."""
 
 
 def require_textfile(path: Path) -> Path:

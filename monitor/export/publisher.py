@@ -34,11 +34,11 @@ _OF_PROCESS = frozenset({
     "leader", "lease_epoch", "database_up", "schedule_interval_seconds", "stale_after_seconds",
     "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
 })  # fmt: skip
+# When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
 _FACTS = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
     "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
-"""When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock."""
 CONFIRMED = frozenset(
     one.name
     for name, one in SERIES.items()

@@ -18,11 +18,11 @@ from monitor.model.arrays import Codes, Floats, Integers
 
 Value = TypeVar("Value")
 
+# Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count.
 BLOCK_CELLS = 1 << 18
-"""Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count."""
 
+# Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000.
 _FEW_PAIRS = 128
-"""Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000."""
 
 
 class Alignment:

@@ -15,8 +15,8 @@ from monitor.model.arrays import Codes, Floats, Integers
 
 _BLOCK_CELLS = 1 << 20
 
+# Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting.
 _DENSE = 4
-"""Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting."""
 
 
 def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
@@ -53,7 +53,7 @@ def _is_dense(top: int, baseline: Codes, candidate: Codes) -> bool:
 
 
 def _blocks(codes: Codes) -> Iterator[slice]:
-    """Rows a block at a time, since numpy widens the codes that it looks up."""
+    # A block at a time, since numpy widens the codes that it looks up.
     step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
     return (slice(low, low + step) for low in range(0, len(codes), step))
 

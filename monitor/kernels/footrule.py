@@ -123,12 +123,13 @@ def _by_element(alignment: Alignment, shared: Shared) -> Floats:
 
 
 def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
-    """What the common items move, and the most that they could: the second is the mean of reversing either list."""
+    """What the common items move, and the most that they could."""
     shared = rank_shared(alignment)
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
     theirs = _at_baseline(alignment, sum_ahead(by_candidate_rank(alignment, weights)))
     moved = sum_ranks(weights * np.abs(ours - theirs))
+    # The most that an item can move is the mean of what reversing either list would cost it.
     from_middle = (weights - sum_ranks(weights)) / 2
     most = sum_ranks(weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle)))
     moved[shared.count <= 1] = np.nan

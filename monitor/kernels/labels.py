@@ -10,8 +10,8 @@ from monitor.model import ByArm, Labels
 from monitor.model.arrays import Codes, Floats
 
 _BLOCK_CELLS = 1 << 18
+# Distance between the keys of two rows: wider than the codes, negative ones included.
 _ROOM = 1 << 32
-"""Distance between the keys of two rows: wider than the codes, negative ones included."""
 
 
 def place_grades(

@@ -36,7 +36,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
         if arm == DIFFERENCE:
             found = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
         else:
-            found = score(labels.grades.baseline if arm == Arm.BASELINE else labels.grades.candidate, labels)
+            found = score(labels.grades.of(arm), labels)
     return np.where((labels.relevant == 0) | (alignment.long == 0), np.nan, found)
 
 
@@ -145,7 +145,8 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
 
 
 def _scaled(grades: Floats, highest: Floats) -> Floats:
-    """(2**grade - 1) / 2**highest, column by column; finite whatever the grades."""
+    """(2**grade - 1) / 2**highest, column by column."""
+    # Scaled before anything is subtracted: finite whatever the grades.
     scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)
     return scaled
 

@@ -24,8 +24,8 @@ from monitor.model.arrays import Codes, Ids, Integers, Rows
 WORTH_A_THREAD = 1 << 17
 """Ids from which on two threads are faster than one."""
 _CODE_LIMIT = 2**31
+# Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing.
 _MARKED = 1 << 26
-"""Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
 

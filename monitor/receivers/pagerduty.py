@@ -143,7 +143,7 @@ class PagerDuty(HttpReceiver):
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
-    """A whole answer must report success: ``status`` holds a short error where it did not, even with a 202."""
+    # ``status`` holds a short error where it did not succeed, even with a 202.
     if not answer.is_accepted or answer.body is None or _read(answer.body).get("status") == "success":
         return
     reason = _reason(answer, key)
@@ -170,5 +170,6 @@ def _reason(answer: HttpAnswer, key: str) -> str | None:
 
 
 def _gives_away(word: str, key: str) -> bool:
-    """Whether it is of the key; or longer than any word, as the key is in some encoding."""
+    """Whether the word shows a part of the key."""
+    # What is longer than any word may be the key in some encoding.
     return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

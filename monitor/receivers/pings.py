@@ -50,8 +50,8 @@ class PingOptions(Options):
 
 RETRY_WAITS_S = (1.0, 5.0)
 """How long to rest before each further try of a ping."""
+# Most pings that wait; of more the oldest are dropped, for the newest show the present state.
 _WAITING = 64
-"""Most pings that wait; of more the oldest are dropped, for the newest show the present state."""
 _LONGEST_REASON = 1000
 
 log = structlog.get_logger(__name__)

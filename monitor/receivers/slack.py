@@ -146,7 +146,7 @@ def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
-    """Verbatim: Slack makes no links and mentions of its own out of what looks like them."""
+    # Verbatim: Slack makes no links and mentions of its own out of what looks like them.
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
 
 
@@ -191,6 +191,7 @@ def _fit(item: str) -> str:
     return item if len(item) <= _COLUMN else f"{item[: _COLUMN - 11]}…{item[-10:]}"
 
 
+# Bodies of its answers: no other is shown, since it could echo anything.
 _REASONS = {
     "action_prohibited": "the workspace does not allow the webhook to post there",
     "channel_is_archived": "the channel is archived",
@@ -210,7 +211,6 @@ _REASONS = {
     "too_many_attachments": "the message holds too many attachments",
     "user_not_found": "the user is gone",
 }
-"""Bodies of its answers: no other is shown, since it could echo anything."""
 
 
 class Slack(HttpReceiver):
@@ -233,7 +233,7 @@ class Slack(HttpReceiver):
 
 
 def _require_ok(answer: HttpAnswer, who: str) -> None:
-    """Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good."""
+    # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good.
     if answer.body is None or answer.body.strip() == b"ok":
         return
     msg = f"{who} answered {answer.status_name} but not ok, as Slack does: check its URL"

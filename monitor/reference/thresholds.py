@@ -58,8 +58,8 @@ def propose(
     )
 
 
+# Student's t is normal from there on to four figures.
 _NORMAL_DF = 1e4
-"""Student's t is normal from there on to four figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,10 +13,10 @@ from monitor.reference.history import pull_in
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
+# Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number.
 CORRELATION_CAUTION = 1.0
-"""Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number."""
+# With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
-"""With more, hardly anything can be learned about a trend."""
 
 
 def correlate(values: npt.ArrayLike) -> Floats:

@@ -120,11 +120,9 @@ def _tables(p: float, k: int) -> _Tables:
 
 
 def _sum_below(p: float, deepest: int) -> Floats:
-    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is.
-
-    Added up in whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise
-    count once for each of a million items in common.
-    """
+    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is."""
+    # In whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise count
+    # once for each of a million items in common.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _DEEPEST)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)
