@@ -28,8 +28,9 @@ def measure_arms(
 
     Where a value is undefined (nobody in the segment) or cannot be known (no weights, no scores, no last run), it is None and
     ``n`` is 0. Cost: a pass over the places of each segment for all that counts items, and one each for popularity and score
-    shift, which sorts; memory for a copy of them. What the catalogue costs is paid once.
+    shift, which sorts; memory for a copy of them.
     """
+    # What the catalogue costs is paid once, before the segments.
     whole = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():

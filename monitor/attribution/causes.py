@@ -47,11 +47,11 @@ def rank_causes(drop: MeanDrop, leader: SegmentDrop | None) -> tuple[Cause, ...]
     """The drop in pieces whose amounts sum to it: the leading part (of the leading segment) first, then by size.
 
     ``leader`` from `find_leader` or `narrow`. Of a leading segment leads the part by which it fell most beyond its share of all
-    users' fall, so that what moved everybody cancels out; of everybody the largest. What is left of it elsewhere is a piece of
-    its own.
+    users' fall; of everybody the largest. What is left of it elsewhere is a piece of its own.
     """
     totals = drop.parts
     parts = totals if leader is None else leader.parts
+    # By the part beyond its share of all users' fall, so that what moved everybody cancels out.
     led = max(Part, key=totals.__getitem__) if leader is None else _leading_part(leader, totals)
     first = Cause(part=led, amount=parts[led], segment=None if leader is None else leader.segment)
     rest = [Cause(part=part, amount=totals[part]) for part in Part if part is not led]

@@ -73,9 +73,9 @@ def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tupl
     """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 
     A dimension explains by how differently its segments fell (the variance between them, less what chance alone would show),
-    and by what the change of the users' mix explains; equals go by name. Dimensions overlap, so that each is a decomposition by
-    itself and none adds to another's.
+    and by what the change of the users' mix explains; equals go by name.
     """
+    # Dimensions overlap: each is a decomposition by itself, and none adds to another's.
     found = [decompose_drop(now, before, name) for name in sorted(_dimensions(now) & _dimensions(before)) or [ALL]]
     return tuple(sorted((drop for drop in found if drop is not None), key=lambda drop: -_explained(drop)))
 

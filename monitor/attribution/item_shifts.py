@@ -48,12 +48,13 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
     """The ``top`` items that gained and that lost most exposure from one set of lists to another; equals go by code.
 
     ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, with one meaning in both.
-    Hand in both arms of the same users, or one arm's last run and this one; numbers of lists may differ, since exposure is per
-    list. An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A side
-    without lists exposes nothing. O(places + items).
+    Hand in both arms of the same users, or one arm's last run and this one; numbers of lists may differ. An item at rank r
+    (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A side without lists exposes
+    nothing. O(places + items).
     """
     ours, theirs, items = compact_codes(before, after)
     exposures = [_expose(codes, len(items)) for codes in (ours, theirs)]
+    # Per list, so that sets of different size can be compared.
     shares = [_count(codes, len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
     change = exposures[1] - exposures[0]
 

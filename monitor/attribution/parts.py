@@ -60,10 +60,10 @@ def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike
     their order is replaced, lists turned upside down have moved.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
-    measures that never prefer a wrong order or item, membership and order are at least 0. With ``higher_is_more_alike`` False
-    (distances) the signs are turned, so that a positive part always drives lists apart. Where score(B, B) is no number (an
-    empty baseline; users of whom no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user,
-    as for measures of one arm's relevance, parts explain the distance from the baseline's own score.
+    measures that never prefer a wrong order or item, membership and order are at least 0. A positive part always drives lists
+    apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number (an empty baseline; users of whom
+    no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user, as for measures of one arm's
+    relevance, parts explain the distance from the baseline's own score.
 
     Six scorings and sorting, O(n k log k): with machine code the sorting takes most. The walk is one of several; another would
     share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).

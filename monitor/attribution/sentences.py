@@ -175,15 +175,11 @@ def _percent(amount: float, whole: float) -> str:
 
 def _join(pieces: Sequence[str]) -> str:
     """As many pieces as fit, as one sentence; the first is never left out."""
-    line = _cut(pieces[0])
+    line = pieces[0] if len(pieces[0]) < LONGEST_SENTENCE else f"{pieces[0][: LONGEST_SENTENCE - 2]}…"
     for piece in pieces[1:]:
         if len(line) + len(piece) + 3 <= LONGEST_SENTENCE:
             line = f"{line}; {piece}"
     return f"{line[0].upper()}{line[1:]}."
-
-
-def _cut(piece: str) -> str:
-    return piece if len(piece) < LONGEST_SENTENCE else f"{piece[: LONGEST_SENTENCE - 2]}…"
 
 
 MOST_ITEMS = 3
@@ -205,11 +201,8 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
     sentence = explanation.sentence
     if segment == ALL or fall is None:
         return (sentence,)
-    return (write_fall(fall, _drop_of(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}")
-
-
-def _drop_of(explanation: Explanation) -> float:
-    return math.nan if explanation.before is None else explanation.now - explanation.before
+    drop = math.nan if explanation.before is None else explanation.now - explanation.before
+    return (write_fall(fall, drop), f"All users: {sentence[:1].lower()}{sentence[1:]}")
 
 
 def _write_items(explanation: Explanation) -> list[str]:

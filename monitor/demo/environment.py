@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import NoReturn
 
 from rich.console import Console
 from starlette.applications import Starlette
@@ -98,27 +98,20 @@ def run_recommenders(
                 console.print(
                     f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}", soft_wrap=True
                 )
-                _go_on(first, scenes, console, wait)
+                for scene in chain((first,), scenes):
+                    if scene.since_day == scene.day:  # each chapter's beginning is a line
+                        console.print(f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}", soft_wrap=True)
+                    wait(UNWATCHED_STORY.day_s)
     except KeyboardInterrupt:
-        return 0
+        pass
+    return 0
 
 
 def simulated_days(arms: DemoArms, story: Story) -> Iterator[Scene]:
-    """Train and serve one day after the other; each scene is yielded once its day is served.
-
-    A chapter ends when its days are over: whoever watches the recommenders is elsewhere.
-    """
+    """Train and serve one day after the other; each scene is yielded once its day is served."""
     scene = Scene()
     while True:
         arms.serve(arms.train(scene.day, is_broken=scene.is_broken))
         yield scene
+        # A chapter ends when its days are over: whoever watches the recommenders is elsewhere.
         scene = next_day(story, scene, ok_runs=story.runs_first, firing=story.alerts if scene.is_broken else 0)
-
-
-def _go_on(scene: Scene, scenes: Iterator[Scene], console: Console, wait: Callable[[float], None]) -> NoReturn:
-    """Let day after day pass; each chapter's beginning is a line."""
-    while True:
-        if scene.since_day == scene.day:
-            console.print(f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}", soft_wrap=True)
-        wait(UNWATCHED_STORY.day_s)
-        scene = next(scenes)

@@ -98,7 +98,8 @@ def counted(name: str) -> Counter | Histogram:
 
 
 def without_created(family: Metric) -> Metric:
-    """The family without its ``_created`` samples: in the text format they would be gauges of their own."""
+    """The family without its ``_created`` samples."""
+    # In the text format they would be gauges of their own.
     created = f"{family.name}_created"
     family.samples = [sample for sample in family.samples if sample.name != created]
     return family

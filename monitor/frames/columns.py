@@ -129,7 +129,8 @@ def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
 
 
 def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: FrameColumns, role: str, arm: str) -> bool:
-    """Whether the frame has that column, which may be left out under its usual name only."""
+    """Whether the frame has that column."""
+    # Under its usual name only it may be left out: another was asked for.
     if name is None or (name in columns.optional and name not in frame.columns):
         return False
     take_column(frame, name, role, arm)

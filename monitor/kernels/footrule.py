@@ -9,7 +9,7 @@ import numpy as np
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.kendall.element_weighted import average_step_costs, rank_values, sum_ahead, without_unweighted
 from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats
 
 
 def footrule(alignment: Alignment) -> Floats:
@@ -63,14 +63,10 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
 
     Identical: 0. Disjoint or one empty: exactly 1. Both empty: NaN. Symmetric.
     """
-    share = divide(topk_footrule(alignment), _disjoint(alignment))
+    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
+    share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share
-
-
-def _disjoint(alignment: Alignment) -> Integers:
-    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
-    return short * long + short + pairs(long - short)
 
 
 Weigh = Callable[[Alignment, Shared], Floats]

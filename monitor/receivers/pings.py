@@ -131,6 +131,7 @@ class RunPings:
 
     def _send(self, url: str, body: str) -> None:
         """Try until it is taken, refused for good, or the rests are used up; then log why not."""
+        # None: no rest follows the last try.
         for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)

@@ -81,7 +81,8 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def bold(text: str, limit: int = MAX_TEXT) -> str:
-    """A heading. Asterisks within would end it early."""
+    """A heading."""
+    # Asterisks within would end it early.
     return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', limit - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
 
 
@@ -99,8 +100,9 @@ def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
 
 
 def fence(lines: Iterable[str]) -> str:
-    """Lines as a block of code, which backticks within would end early."""
+    """Lines as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
+    # Backticks within would end it early.
     return f"{_FENCE}\n{stack((escape_mrkdwn(line.replace('`', 'ˋ'), room // 2) for line in lines), room)}\n{_FENCE}"  # noqa: RUF001
 
 
@@ -138,7 +140,8 @@ def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
     if why := _why(account):
         yield _section(stack(why))
     if others or account.more:
-        yield _section(stack([*(_line(change) for change in others), *map(escape_mrkdwn, account.more)]))
+        lines = (f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others)
+        yield _section(stack([*lines, *map(escape_mrkdwn, account.more)]))
     for example in account.examples:
         yield _section(fence(_lists(example)))
     yield _section(" · ".join(link(name, url) for name, url in account.links))
@@ -158,10 +161,6 @@ def _reason(change: ChangeContent, *, is_alone: bool) -> str:
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
     texts = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
     return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
-
-
-def _line(change: ChangeContent) -> str:
-    return f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}"
 
 
 def _why(account: MessageContent) -> list[str]:

@@ -101,10 +101,8 @@ def measure_spread(values: Floats, errors: Floats) -> Spread:
 
 
 def run_weights(values: Floats, errors: Floats) -> Floats:
-    """1 / (variance between runs + own sampling variance), NaN where a run does not count, 1 where nothing varies.
-
-    The variance between runs comes from the median absolute deviation, so that a bad run does not level the weights.
-    """
+    """1 / (variance between runs + own sampling variance), NaN where a run does not count, 1 where nothing varies."""
+    # By the median absolute deviation, so that a bad run does not level the weights.
     seen = find_scale(values) ** 2
     typical = find_median(errors) ** 2
     variance = np.fmax(seen - typical, LEAST_BETWEEN * typical) + errors**2

@@ -109,7 +109,8 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _ascii(text: str) -> bytes:
-    """PEM is ASCII, and what stands around its blocks is read by people only."""
+    """The text as bytes of ASCII."""
+    # PEM is ASCII, and what stands around its blocks is read by people only.
     return text.encode("ascii", errors="replace")
 
 

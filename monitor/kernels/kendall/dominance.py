@@ -37,11 +37,12 @@ def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
 def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
     """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``, for each i of each column: float64 (k, n).
 
-    Nothing is ever subtracted, so that it is exactly 0 where no such j has weight.
+    Exactly 0 where no such j has weight.
     """
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
         return _merge(ranks, weights)
+    # Nothing is ever subtracted: where no j has weight not even rounding is left.
     total = np.zeros(ranks.shape)
     for shift in range(1, k):
         total[shift:] += weights[: k - shift] * (ranks[: k - shift] > ranks[shift:])

@@ -30,8 +30,9 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     score 1 - p^s and not 1, and so does a prefix; the score is no bound of RBO, though it never exceeds `rbo_min`. What the
     longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN. Symmetric.
 
-    Sums are exact in units of 2**-52, so that every order of summing gives the same. Cost: O(k) a pair.
+    Cost: O(k) a pair.
     """
+    # Exact in units of 2**-52, so that every order of summing gives the same.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:
         return alignment.sum_by_depth(h[-1] - h[:-1])
