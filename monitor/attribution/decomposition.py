@@ -121,12 +121,11 @@ def _rows_of_dimension(rows: Sequence[PartMeans], dimension: str) -> dict[str, P
         return {ALL: total}
     named = [row for row in rows if row.segment.startswith(f"{dimension}=")]
     others = _remainder(total, named, f"{dimension}={OTHERS}")
-    # A value from outside may bear that name itself: its users are then counted with the others.
-    return {row.segment: row for row in (total, *_merge([*named, *([others] if others.asked else [])]))}
-
-
-def _merge(rows: Sequence[PartMeans]) -> Sequence[PartMeans]:
-    return rows if len({row.segment for row in rows}) == len(rows) else pool_runs([[row] for row in rows])
+    rows = [*named, *([others] if others.asked else [])]
+    if len({row.segment for row in rows}) < len(rows):
+        # A value from outside may bear that name itself: its users are then counted with the others.
+        rows = [*pool_runs([[row] for row in rows])]
+    return {row.segment: row for row in (total, *rows)}
 
 
 def _nobody(segment: str) -> PartMeans:

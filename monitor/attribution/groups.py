@@ -101,11 +101,8 @@ def group_users(
         if len(own)
     ]
     # By distance: otherwise a reorder of everybody would hide replaced lists.
-    return tuple(sorted(groups, key=lambda group: (-_grown(group), CHANGES.index(group.change))))
-
-
-def _grown(group: Group) -> float:
-    return group.distance * (1 - (group.share_before or 0.0) / group.share)
+    grown = {group: group.distance * (1 - (group.share_before or 0.0) / group.share) for group in groups}
+    return tuple(sorted(groups, key=lambda group: (-grown[group], CHANGES.index(group.change))))
 
 
 def find_medoids(parts: Parts, rows: Rows, count: int) -> Rows:

@@ -55,7 +55,7 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
     ours, theirs, items = compact_codes(before, after)
     exposures = [_expose(codes, len(items)) for codes in (ours, theirs)]
     # Per list, so that sets of different size can be compared.
-    shares = [_count(codes, len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
+    shares = [np.bincount(codes[codes >= 0], minlength=len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
     change = exposures[1] - exposures[0]
 
     def shifts(places: npt.NDArray[np.intp]) -> tuple[ItemShift, ...]:
@@ -80,10 +80,6 @@ def _expose(codes: Codes, items: int) -> Floats:
     for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))
-
-
-def _count(codes: Codes, items: int) -> npt.NDArray[np.int64]:
-    return np.bincount(codes[codes >= 0], minlength=items).astype(np.int64)
 
 
 def _highest(change: Floats, top: int) -> npt.NDArray[np.intp]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from monitor.attribution.causes import AND, rank_causes
 from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.rises import Missing, Rises
-from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, PartMeans, SegmentFall
+from monitor.model import ALL, Cause, Change, Explanation, Part, PartMeans, SegmentFall
 
 LONGEST_SENTENCE = 200
 """Characters of a sentence; pieces that do not fit are left out, the last first."""
@@ -207,9 +207,9 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
 
 def _write_items(explanation: Explanation) -> list[str]:
     where = "" if explanation.segment == ALL else f" in {shorten_name(explanation.segment)}"
-    pieces = [f"{word}: {_names(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    pieces = [
+        f"{word}: {', '.join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])}"
+        for word, items in (("more", explanation.gained), ("less", explanation.lost))
+        if items
+    ]
     return [f"Items shown{where} {'; '.join(pieces)}."] if pieces else []
-
-
-def _names(items: Sequence[ExposedItem]) -> str:
-    return ", ".join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])
