@@ -13,6 +13,9 @@ SPELLED = {
     "Name": 'sa.Text().with_variant(sa.Text(collation="C"), "postgresql")',
     "Words": "sa.Text()",
     "Instant": 'sa.DateTime(timezone=True).with_variant(sa.String(27), "sqlite")',
+    "Number": "sa.Double()",
+    "Count": "sa.Integer()",
+    "Member": "sa.String(20)",
     "Document": 'sa.JSON().with_variant(postgresql.JSONB(), "postgresql")',
 }
 

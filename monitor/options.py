@@ -81,13 +81,13 @@ def _positive(value: timedelta) -> timedelta:
     return value
 
 
+# A length of time above zero, written as `15m`.
 Duration = Annotated[
     timedelta,
     BeforeValidator(parse_duration),
     AfterValidator(_positive),
     WithJsonSchema({"type": "string", "pattern": rf"^{_DURATION.pattern}$", "examples": ["30s", "15m", "1h30m", "7d"]}),
 ]
-"""A length of time above zero, written as ``15m``."""
 
 
 def resolve_path(text: str, info: ValidationInfo) -> str:
@@ -104,8 +104,8 @@ def _expand_home(text: str) -> Path:
         raise ValueError(msg) from None
 
 
+# A file's path; a relative one starts at the configuration file's directory.
 ConfigPath = Annotated[str, AfterValidator(resolve_path)]
-"""A file's path; a relative one starts at the configuration file's directory."""
 
 
 def _label(text: str) -> str:
@@ -118,8 +118,7 @@ def _label(text: str) -> str:
     return text
 
 
-LabelName = Annotated[str, AfterValidator(_label)]
-"""Name of a further label of alerts, as Prometheus has them."""
+LabelName = Annotated[str, AfterValidator(_label)]  # name of a further label of alerts, as Prometheus has them
 
 
 def require_header_text(text: str) -> str:
@@ -159,8 +158,8 @@ def _read_secret(path: object, base: str | None) -> str | _Unreadable:
     return text or _Unreadable(f"{path} is empty: it must hold the value")
 
 
+# Marks a field, `Annotated[int, NOT_IN_HASH]`, that decides how lists are fetched and not which: `config_hash` omits it.
 NOT_IN_HASH = object()
-"""Marks a field, ``Annotated[int, NOT_IN_HASH]``, that decides how lists are fetched and not which: `config_hash` omits it."""
 
 
 class Options(BaseModel):
@@ -244,8 +243,7 @@ def _read_mapping(values: Mapping[str, object], base: str | None) -> dict[str, o
 class OneOf(Options):
     """Options of which exactly one field is given, ``http: {...}`` or ``file: {...}``, beside those of ``also``."""
 
-    also: ClassVar[frozenset[str]] = frozenset()
-    """Fields that are no choices."""
+    also: ClassVar[frozenset[str]] = frozenset()  # fields that are no choices
 
     @classmethod
     def choices(cls) -> tuple[str, ...]:

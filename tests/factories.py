@@ -1,7 +1,7 @@
 """Values for tests, each complete, each field open to change."""
 
 from collections.abc import Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -30,6 +30,7 @@ from monitor.model import (
     MeasuredRun,
     MeasuringPlan,
     Message,
+    Outcome,
     PastRun,
     Pull,
     RankingTable,
@@ -45,6 +46,24 @@ from monitor.model import (
 from monitor.pipeline.expectations import compute_expectations
 
 SLOT = datetime(2024, 1, 8, tzinfo=UTC)
+
+
+@dataclass(slots=True)
+class HeldClock:
+    """Both clocks stand still until a test moves them."""
+
+    at: datetime = SLOT
+    seconds: float = 0.0
+
+    def now(self) -> datetime:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def pass_by(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+        self.seconds += seconds
 
 
 def limit(
@@ -137,6 +156,27 @@ def summary(**changes: Any) -> Summary:
         standard_error=0.01,
         statistics={"p05": -0.2, "share_below(0)": 0.11},
         histogram=Histogram(low=-1.0, high=1.0, counts=(0, 1874)),
+    )
+    return replace(base, **changes)
+
+
+def state(**changes: Any) -> AlertState:
+    """A quiet alert."""
+    base = AlertState(
+        comparison="home-feed",
+        alert="SimilarityLow",
+        segment="all",
+        state=State.QUIET,
+        since=SLOT,
+        streak=0,
+        judged_slot=SLOT,
+        outcome=Outcome.OK,
+        reason="mean of extended_tau is 0.512",
+        value=0.512,
+        users=1874,
+        threshold=0.35,
+        severity=Severity.CRITICAL,
+        dedup_key=None,
     )
     return replace(base, **changes)
 

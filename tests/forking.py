@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
-from multiprocessing import forkserver
+from multiprocessing import connection, forkserver
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -17,6 +18,9 @@ Done = subprocess.CompletedProcess[str]
 
 NOBODY = Path("a pipe whose reader has gone")
 """As a file for output."""
+
+# Starting a process also polls all others. An exit code can be read once: of two threads that poll at once, one finds nothing.
+_polling = threading.Lock()
 
 
 @cache
@@ -43,13 +47,13 @@ def rankwatch(
     with tempfile.TemporaryDirectory() as aside:
         printed, err = Path(aside, "out"), Path(aside, "err")
         process = started(args, cwd=cwd, env=env, out=out or printed, err=err)
-        process.join(timeout_s)
-        if process.is_alive():
+        exit_code = ended(process, timeout_s)
+        if exit_code is None:
             process.kill()
-            process.join()
+            ended(process, None)
             raise subprocess.TimeoutExpired(args, timeout_s)
         shown = printed.read_text(encoding="utf-8") if out is None else ""
-        return Done(args, process.exitcode or 0, shown, err.read_text(encoding="utf-8"))
+        return Done(args, exit_code, shown, err.read_text(encoding="utf-8"))
 
 
 @contextmanager
@@ -60,15 +64,28 @@ def running(args: Sequence[str], *, cwd: Path, out: Path, env: Mapping[str, str]
         yield process
     finally:
         process.kill()
-        process.join(10)
+        ended(process, 10)
+
+
+def start(target: Callable[..., None], *args: object) -> BaseProcess:
+    """A process that has loaded the program and runs this function."""
+    process = context().Process(target=target, args=args, daemon=True)
+    with _polling:
+        process.start()
+    return process
+
+
+def ended(process: BaseProcess, timeout_s: float | None) -> int | None:
+    """The exit code once the process has ended, None if it still runs after this time."""
+    connection.wait([process.sentinel], timeout_s)
+    with _polling:
+        return process.exitcode
 
 
 def started(args: Sequence[str], *, cwd: Path, out: Path, err: Path, env: Mapping[str, str] | None = None) -> BaseProcess:
     """A command that runs; its output is appended to these files."""
     environment = {**os.environ, **(env or {})}
-    process = context().Process(target=_command, args=(list(args), str(cwd), environment, str(out), str(err)), daemon=True)
-    process.start()
-    return process
+    return start(_command, list(args), str(cwd), environment, str(out), str(err))
 
 
 def _command(args: Sequence[str], cwd: str, environment: Mapping[str, str], out: str, err: str) -> None:

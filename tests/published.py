@@ -1,9 +1,10 @@
 """What a daemon would publish, for tests of export, web and deploy: complete values, each field open to change."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
+import factories
 from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model import (
     AlertState,
@@ -11,7 +12,6 @@ from monitor.model import (
     ArmScore,
     Cause,
     Change,
-    Claim,
     Coverage,
     CoverageReason,
     CoverageRow,
@@ -29,14 +29,13 @@ from monitor.model import (
     RunResult,
     RunStatus,
     SegmentFall,
-    Severity,
     ShareRise,
     State,
     Summary,
     UserGroup,
 )
 
-SLOT = datetime(2024, 1, 8, tzinfo=UTC)
+SLOT = factories.SLOT
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
 
 
@@ -76,23 +75,8 @@ def summary(**changes: Any) -> Summary:
 
 
 def state(**changes: Any) -> AlertState:
-    base = AlertState(
-        comparison="home-feed",
-        alert="SimilarityLow",
-        segment="all",
-        state=State.FIRING,
-        since=SLOT,
-        streak=2,
-        judged_slot=SLOT,
-        outcome=Outcome.BREACH,
-        reason="mean 0.25 is below 0.35",
-        value=0.25,
-        users=188,
-        threshold=0.35,
-        severity=Severity.CRITICAL,
-        dedup_key="key",
-    )
-    return replace(base, **changes)
+    judged = {"state": State.FIRING, "streak": 2, "outcome": Outcome.BREACH, "reason": "mean 0.25 is below 0.35"}
+    return factories.state(**{**judged, "value": 0.25, "users": 188, "dedup_key": "key", **changes})
 
 
 def coverage(**changes: Any) -> Coverage:
@@ -167,17 +151,8 @@ def named(comparison: str, status: RunStatus = RunStatus.OK) -> LatestRun:
 
 
 def result(**changes: Any) -> RunResult:
-    claim = Claim(
-        run_id=1,
-        comparison="home-feed",
-        slot=SLOT,
-        owner="test:1",
-        attempt=1,
-        started_at=SLOT,
-        until=SLOT + timedelta(hours=1),
-    )
     base = RunResult(
-        claim=claim,
+        claim=factories.claim(),
         status=RunStatus.OK,
         reason=None,
         finished_at=SLOT + timedelta(seconds=4),

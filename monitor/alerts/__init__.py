@@ -16,30 +16,3 @@ from monitor.alerts.retirement import find_outdated, retire_alerts
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
 from monitor.alerts.verdicts import CHURN, find_churn, other_arm
-
-__all__ = [
-    "CHURN",
-    "GROUP_FOR",
-    "JUDGES",
-    "Dispatch",
-    "Evaluation",
-    "MaintenanceWindow",
-    "Matcher",
-    "NotificationPolicy",
-    "Route",
-    "Staleness",
-    "advance",
-    "asked_pause_s",
-    "assign_incidents",
-    "compose_messages",
-    "compose_repetitions",
-    "evaluate_rules",
-    "find_churn",
-    "find_outdated",
-    "judge_stale",
-    "next_attempt",
-    "other_arm",
-    "retire_alerts",
-    "segments_of",
-    "thin_segments",
-]

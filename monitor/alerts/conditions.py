@@ -50,7 +50,6 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
 
 
 def _judge_unjudged(condition: Condition, unjudged: Verdict) -> Verdict:
-    """The verdict for a run that is not ok, of which ``unjudged`` has outcome and reason."""
     if unjudged.outcome.value == condition.value:
         return _in_condition(unjudged.reason, 0)
     if condition is Condition.ERROR:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from monitor.model import AlertState, Severity, State, Transition
+from monitor.alerts.machine import stable_key
+from monitor.model import AlertState, State, Transition
 
 GROUP_FOR = timedelta(days=1)
 """How long after the last one firings join an incident, unless configured otherwise."""
@@ -47,13 +46,7 @@ def _join(start: Transition, open_ones: Iterable[AlertState], group_for: timedel
         if start.slot - max(began) <= group_for and start.slot - min(began) <= MOST_PERIODS * group_for
     ]
     # Several may be open, since a firing can outlast the time in which others join it: the newest is joined.
-    return max(recent)[1] if recent else _new(start.comparison, start.severity, start.slot)
-
-
-def _new(comparison: str, severity: Severity, slot: datetime) -> str:
-    """The same whenever and wherever it is computed."""
-    named = json.dumps([comparison, severity.value, slot.astimezone(UTC).isoformat()])
-    return hashlib.sha256(named.encode()).hexdigest()[:32]
+    return max(recent)[1] if recent else stable_key(start.slot, start.comparison, start.severity.value)
 
 
 def _carry(state: AlertState, before: AlertState | None, named: dict[tuple[str, str], str]) -> AlertState:

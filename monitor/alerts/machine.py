@@ -72,6 +72,7 @@ def _state(
     # What fires keeps its start, key and severity: receivers know it under these.
     held = previous if previous is not None and previous.state is state else None
     firing = held if state is State.FIRING else None
+    key = stable_key(evaluation.slot, evaluation.comparison, rule.alert, evaluation.segment) if state is State.FIRING else None
     return AlertState(
         comparison=evaluation.comparison,
         alert=rule.alert,
@@ -86,7 +87,7 @@ def _state(
         users=verdict.users,
         threshold=rule.threshold if evaluation.learned_limit is None else evaluation.learned_limit,
         severity=firing.severity if firing else rule.severity,
-        dedup_key=firing.dedup_key if firing else _dedup_key(rule, evaluation, state),
+        dedup_key=firing.dedup_key if firing else key,
     )
 
 
@@ -115,9 +116,7 @@ def _transition(rule: Rule, previous: AlertState | None, state: AlertState, eval
     )
 
 
-def _dedup_key(rule: Rule, evaluation: Evaluation, state: State) -> str | None:
-    """Name of the firing that begins in this slot: the same whenever and wherever it is computed."""
-    if state is not State.FIRING:
-        return None
-    named = json.dumps([evaluation.comparison, rule.alert, evaluation.segment, evaluation.slot.astimezone(UTC).isoformat()])
+def stable_key(slot: datetime, *names: str) -> str:
+    """Key of what begins in the slot under these names: the same whenever and wherever it is computed."""
+    named = json.dumps([*names, slot.astimezone(UTC).isoformat()])
     return hashlib.sha256(named.encode()).hexdigest()[:32]

@@ -60,8 +60,8 @@ class Matcher:
 
 @lru_cache(maxsize=1000)
 def _trouble_of(pattern: str) -> str | None:
-    """What is wrong with a regular expression, None where nothing is."""
     try:
+        # By itself: within what it is wrapped in, `a)(b` would be one.
         _search(pattern, "")  # by itself: within what it is wrapped in, `a)(b` would be one
         _search(_whole(pattern), "")
     except ValueError as error:
@@ -71,7 +71,6 @@ def _trouble_of(pattern: str) -> str | None:
 
 @lru_cache(maxsize=10_000)
 def _fits(pattern: str, value: str) -> bool:
-    """Whether the regular expression matches the whole value."""
     return _search(_whole(pattern), value)
 
 

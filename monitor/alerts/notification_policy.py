@@ -199,10 +199,10 @@ class Dispatch:
 
 
 def _is_silenced(silence: Silence, start: Transition) -> bool:
-    """Whether the silence matches it; one that cannot be read matches nothing, so that no alert is missed over it."""
     try:
         return matches_all(map(Matcher.parse, silence.matchers), start)
     except ConfigError:
+        # One that cannot be read matches nothing, so that no alert is missed over it.
         return False
 
 
@@ -219,7 +219,6 @@ def _drop(delivery: Delivery, reason: str) -> Decision:
 
 
 def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
-    """In the order they were stored, but alerts on all users before segments of the same run."""
     # An alert on all users stands for its segments, so it is decided on first.
     return sorted(
         deliveries,
@@ -228,11 +227,9 @@ def _all_first(deliveries: Iterable[Delivery]) -> list[Delivery]:
 
 
 def compose_messages(changes: Sequence[Transition], snapshot: FiringSnapshot) -> tuple[Message, ...]:
-    """One message for each incident, in the order of its first change, without briefing.
-
-    Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
-    """
+    """One message for each incident, in the order of its first change, without briefing."""
     by_incident: dict[tuple[str, bool], list[Transition]] = {}
+    # Acknowledgements get a message of their own: behind a start they would be lost on receivers that show one thing at a time.
     for change in sorted(changes, key=lambda each: each.is_acknowledgement):
         by_incident.setdefault((_incident_of(change), change.is_acknowledgement), []).append(change)
     delivered = snapshot.delivered | {change.dedup_key for change in changes if change.is_start}
@@ -272,5 +269,5 @@ def _message(
 
 
 def _incident_of(change: Transition) -> str:
-    """Its incident; what was stored before there were incidents is one of its own."""
+    # What was stored before there were incidents is one of its own.
     return change.incident or change.dedup_key or ""

@@ -13,11 +13,11 @@ _LOST = "unknown"
 def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison]) -> tuple[AlertState, ...]:
     """Pending and firing states that no rule of these comparisons looks at any more.
 
-    Under ``segments: each`` a segment is never outdated, however long it has had no users. Quiet states are left out: there is
-    nothing to end, and they would go on from where they are if their rule came back.
+    Under ``segments: each`` a segment is never outdated, however long it has had no users.
     """
     # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
+    # Quiet states have nothing to end, and would go on from where they are if their rule came back.
     return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
 
 

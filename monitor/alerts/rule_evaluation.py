@@ -59,8 +59,6 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Evaluated:
-    """What one rule concludes about one segment."""
-
     rule: Rule
     segment: str
     verdict: Verdict
@@ -90,25 +88,18 @@ def evaluate_rules(
     answer, and a slot judged before none.
     """
     run = _look_up(comparison, found, states, expectations, standstills)
-    on_drift = [
-        each for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)
-    ]
+    rules = comparison.judging.rules
+    on_drift = [each for rule in rules if rule.kind is not RuleKind.CONDITION for each in _evaluate(rule, run)]
     # Where a segment has verdicts on similarity, those on coverage do not decide whether it had data.
     run = replace(run, verdicts=_by_segment(on_drift, RuleKind.COVERAGE) | _by_segment(on_drift, RuleKind.SIMILARITY))
-    on_conditions = [
-        each for rule in comparison.judging.rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)
-    ]
+    on_conditions = [each for rule in rules if rule.kind is RuleKind.CONDITION for each in _evaluate(rule, run)]
     stored = {(state.alert, state.segment): state for state in states}
     moved: list[AlertState] = []
     transitions: list[Transition] = []
     for each in (*on_drift, *on_conditions):
-        evaluation = Evaluation(
-            comparison=comparison.name,
-            segment=each.segment,
-            slot=found.slot,
-            at=at,
-            learned_limit=_learned_limit(each, run),
-        )
+        learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
+        limit = None if learned is None or learned.limit is None else float(learned.limit)
+        evaluation = Evaluation(comparison=comparison.name, segment=each.segment, slot=found.slot, at=at, learned_limit=limit)
         verdict, previous = apply_ignored(each.verdict, comparison.judging.ignored), stored.get((each.rule.alert, each.segment))
         state, transition = advance(each.rule, verdict, previous, evaluation)
         moved.append(state)
@@ -192,7 +183,6 @@ JUDGES: Mapping[RuleKind, _Judge] = {
 
 
 def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Sequence[Verdict]]:
-    """Verdicts of the rules of one kind."""
     verdicts: dict[str, list[Verdict]] = defaultdict(list)
     for each in evaluated:
         if each.rule.kind is kind:
@@ -200,21 +190,17 @@ def _by_segment(evaluated: Iterable[_Evaluated], kind: RuleKind) -> dict[str, Se
     return dict(verdicts)
 
 
-def _learned_limit(each: _Evaluated, run: _Run) -> float | None:
-    learned = run.expectations.get((each.rule.alert, each.segment)) or run.standstills.get(each.rule.alert)
-    return None if learned is None or learned.limit is None else float(learned.limit)
-
-
 def segments_of(rule: Rule, measured: Collection[str], states: Iterable[AlertState]) -> tuple[str, ...]:
     """Segments that the rule looks at in this run, ``all`` first, then by name; named ones in the rule's order.
 
     ``each`` is ``all``, every segment in ``measured``, and those that are not measured now but are in alarm or had data when
-    this rule was judged last: none goes on to read as ok when it has vanished or the run has failed.
+    this rule was judged last.
     """
     if rule.segments == "all":
         return (ALL,)
     if rule.segments != "each":
         return tuple(dict.fromkeys(rule.segments))
+    # None may go on to read as ok when it has vanished or the run has failed.
     known = _known_segments([state for state in states if state.alert == rule.alert])
     return (ALL, *sorted({*measured, *known} - {ALL}))
 

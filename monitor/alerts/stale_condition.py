@@ -68,14 +68,14 @@ def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness,
     stored = {(state.alert, state.segment): state for state in states}
     for rule in comparison.judging.rules:
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
-            verdict = Verdict(outcome=Outcome.BREACH, reason=_tell(comparison, wait), value=None, users=0)
+            verdict = Verdict(outcome=Outcome.BREACH, reason=_describe(comparison, wait), value=None, users=0)
             look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
             yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
 
 
 def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Staleness, now: datetime) -> Iterator[Move]:
     rules: dict[str, Rule] = {rule.alert: rule for rule in comparison.judging.rules}
-    reason = f"{_tell(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
+    reason = f"{_describe(comparison, wait)}; not waited for, since {Condition.STALE} is ignored"
     verdict = Verdict(outcome=Outcome.ERROR, reason=reason, value=None, users=0, is_ignored=True)
     for state in states if Condition.STALE in comparison.judging.ignored else ():
         if state.alert in rules and state.state is not State.QUIET:
@@ -84,7 +84,7 @@ def _give_up(comparison: Comparison, states: Sequence[AlertState], wait: Stalene
             yield advance(rules[state.alert], verdict, state, look)
 
 
-def _tell(comparison: Comparison, wait: Staleness) -> str:
+def _describe(comparison: Comparison, wait: Staleness) -> str:
     since = f"{wait.since:%Y-%m-%d %H:%M} UTC"
     newest = f"since that of {since}" if wait.has_succeeded else f"yet, waited for since {since}"
     return f"no run has succeeded {newest}: {comparison.judging.stale_after:,} that were due since failed or were not begun"

@@ -22,8 +22,6 @@ from monitor.arm_metrics.measures import (
 )
 from monitor.errors import MetricError
 
-__all__ = ["ARM_METRICS", "ArmMetric", "ArmNeed", "LastLists", "count_listed", "measure_arms", "parse_arm_metric"]
-
 ARM_METRICS: Mapping[str, ArmMetric] = {
     "catalogue_coverage": CatalogueCoverage(),
     "exposure_entropy": ExposureEntropy(),

@@ -5,5 +5,3 @@ Exit codes: 0 done; 1 internal failure; 2 wrong usage, configuration or input; 3
 """
 
 from monitor.cli.main import main
-
-__all__ = ["main"]

@@ -57,7 +57,6 @@ def _announced(transitions: Iterable[Transition]) -> list[Transition]:
 
 
 def _pages(transitions: Iterable[Transition]) -> Counter[str]:
-    """Firings by alert."""
     return Counter(each.alert for each in transitions if each.is_start)
 
 

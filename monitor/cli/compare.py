@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     AnyOptions = TypeVar("AnyOptions", bound=Options)
 
+# The flag that gives what a metric needs.
 FLAGS = {"scores": "--scores COLUMN", "item_weights": "--item-weights FILE", "relevance": "--relevance FILE"}
-"""The flag that gives what a metric needs."""
 
 
 _Metrics = Annotated[
@@ -139,7 +139,6 @@ def _options(kind: type[AnyOptions], path: Path, columns: Mapping[str, str | Non
 
 @contextmanager
 def _progress() -> Iterator[ReportProgress]:
-    """A bar that shows what is being done for how many users."""
     with progress() as bar:
         task = bar.add_task("", total=None)
 
@@ -182,7 +181,6 @@ def _row(summary: Summary, found: FileComparison) -> tuple[str, ...]:
 
 
 def _chance_line(found: FileComparison) -> str:
-    """What the column "by chance" is."""
     if found.length is None:
         return "by chance: unknown, as the lists have no typical length"
     return (

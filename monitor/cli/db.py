@@ -228,7 +228,7 @@ def _size_row(each: KindSize, runs_per_day: float) -> tuple[str, ...]:
 
 
 def _bytes(count: float) -> str:
-    """In powers of 1000, as sizes in settings are written."""
+    # In powers of 1000, as sizes in settings are written.
     for unit in ("B", "kB", "MB", "GB"):
         if abs(count) < 1000:  # noqa: PLR2004 - a thousand
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -16,8 +16,7 @@ SOURCE_EXIT = 3
 DELIVERY_EXIT = 5
 OUTPUT_EXIT = 74
 VERDICT_EXITS = {"safe": 0, "breach": 1, "inconclusive": 2}
-USAGE_EXIT = 64
-"""Of `gate`, as the next one."""
+USAGE_EXIT = 64  # of `gate`, as the next one
 INTERNAL_EXIT = 70
 
 

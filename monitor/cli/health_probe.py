@@ -78,7 +78,6 @@ def _get(connection: http.client.HTTPConnection, path: str) -> tuple[int, str]:
 
 
 def _is_alert(error: Exception) -> bool:
-    """Whether it is an alert of TLS."""
     return isinstance(error, ssl.SSLError) and "ALERT" in (error.reason or "")
 
 

@@ -54,7 +54,6 @@ def metrics(
 
 
 def _find(text: str) -> Metric | ArmMetric:
-    """The metric of that name, of either kind."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import METRICS, parse
 
@@ -122,7 +121,6 @@ def _chance(metric: Metric) -> dict[str, object]:
 
 
 def _first_line(metric: Metric) -> str:
-    """The first line of its docstring."""
     return (type(metric).__doc__ or "").strip().splitlines()[0].rstrip(".").replace("`", "")
 
 

@@ -30,8 +30,7 @@ if TYPE_CHECKING:
 
     from monitor.model import AlertState, Transition
 
-_REASONS = 4
-"""Reasons that are listed for the quiet alerts of a comparison."""
+_REASONS = 4  # reasons that are listed for the quiet alerts of a comparison
 
 app = typer.Typer(
     cls=ListingGroup,

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from monitor.storage import SqlStore
 
 CONFIG_VARIABLE = "RANKWATCH_CONFIG"
+# Default `DEFAULT_CONFIG`.
 Config = Annotated[
     Path,
     typer.Option("--config", "-c", envvar=CONFIG_VARIABLE, help="Configuration file.", show_default=True),
 ]
-"""Default `DEFAULT_CONFIG`."""
 DEFAULT_CONFIG = Path("rankwatch.yaml")
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 

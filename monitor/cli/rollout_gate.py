@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from monitor.service.gate import Certificate, JudgedSegment, Question
     from monitor.settings.configuration import Settings
 
-_CLICK_USAGE = 2
-"""What usage errors end with elsewhere."""
+_CLICK_USAGE = 2  # what usage errors end with elsewhere
 
 
 class GateCommand(TyperCommand):

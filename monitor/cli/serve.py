@@ -72,7 +72,7 @@ def _obey(daemon: Daemon, signals: int) -> None:
 
 
 def _received(signals: int, timeout_s: float) -> set[int]:
-    """What has come, once anything has or the time is over: many of a kind are one, and none waits behind another."""
+    # Everything that has come is read at once: many signals of a kind are one, and none waits behind another.
     is_readable, _, _ = select.select([signals], [], [], timeout_s)
     return set(os.read(signals, 1 << 20)) if is_readable else set()
 

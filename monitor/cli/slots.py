@@ -189,7 +189,7 @@ def result_dict(result: RunResult) -> dict[str, object]:
 
 
 def _believable(result: RunResult) -> tuple[Summary, ...]:
-    """The summaries of a run that compared enough users; of any other none."""
+    # Of a run that compared too few users no summary is shown: it says nothing of the others.
     return result.summaries if result.status == "ok" else ()
 
 

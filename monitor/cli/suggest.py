@@ -104,7 +104,7 @@ def _row(found: Suggestion) -> tuple[str, ...]:
 
 
 def _print_yaml(found: tuple[Suggestion, ...]) -> None:
-    """Rules as a configuration has them; JSON strings and numbers are YAML too."""
+    # JSON strings and numbers are YAML too.
     proposed = [each for each in found if each.obstacle is None]
     if not proposed:
         print_line("rules: []  # nothing can be proposed yet")

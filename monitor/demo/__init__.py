@@ -2,5 +2,3 @@
 
 from monitor.demo.environment import run_recommenders
 from monitor.demo.session import run_demo
-
-__all__ = ["run_demo", "run_recommenders"]

@@ -11,19 +11,3 @@ from monitor.export.batch_export import (
 )
 from monitor.export.publisher import PrometheusPublisher
 from monitor.export.series import PREFIX, SERIES, Kind, Series, series_reference
-
-__all__ = [
-    "DAEMON_GAUGES",
-    "FINAL_SERIES",
-    "PREFIX",
-    "SERIES",
-    "Kind",
-    "PrometheusPublisher",
-    "Series",
-    "families_of_comparison",
-    "group_path",
-    "require_textfile",
-    "series_reference",
-    "write_families",
-    "write_textfile",
-]

@@ -2,5 +2,3 @@
 
 from monitor.frames.comparison import compare, compare_many
 from monitor.frames.summary import summarize
-
-__all__ = ["compare", "compare_many", "summarize"]

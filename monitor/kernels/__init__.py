@@ -6,5 +6,3 @@ module of its family.
 
 from monitor.kernels.alignment import Alignment, align, blocks
 from monitor.kernels.ragged import PAD, pad
-
-__all__ = ["PAD", "Alignment", "align", "blocks", "pad"]

@@ -9,18 +9,6 @@ from monitor.metrics.metric import Metric, Need
 from monitor.metrics.names import read_name
 from monitor.metrics.scores import score_all
 
-__all__ = [
-    "DEFAULT_METRICS",
-    "METRICS",
-    "Metric",
-    "Need",
-    "expected_by_chance",
-    "parse",
-    "rbo_persistence",
-    "rbo_weight",
-    "score_all",
-]
-
 DEFAULT_METRICS = ("extended_tau", "rbo(p=0.9)", "overlap")
 """What is measured where nothing is named: order and items together, the top, and membership alone."""
 

@@ -11,8 +11,7 @@ from enum import StrEnum
 from monitor.model.rankings import Arm
 from monitor.model.rules import ALWAYS_MISSED, Direction, RuleKind, Severity, kind_of_label
 
-MIN_CHANGES = 2
-"""Changes of an arm's lists that must have been seen before it is known how often they change."""
+MIN_CHANGES = 2  # changes of an arm's lists that must have been seen before it is known how often they change
 
 
 class Outcome(StrEnum):
@@ -37,32 +36,24 @@ class State(StrEnum):
 class Expectation:
     """What a rule with a learned limit expected of one segment's run, from the ``runs`` healthy ones before it.
 
-    None where these are too few: ``expected``, the value; ``limit``, the last one on the rule's side that is still normal, or
-    where a trend is the one that counts against it; ``opposite``, the last one on the other side that is as normal; ``z``, how
-    far out this run's value lies, standard normal in healthy runs, large on the rule's side; ``evidence`` of a trend so far,
-    which fires at ``evidence_limit``.
-
-    For later runs to learn from: what was measured (``series``), its value on the scale that is judged and its sampling error
-    there (``judged``, ``error``), the share of the users asked who had no score (``lost``), and what it adds to evidence over
-    runs (``steady``: z discounted by the correlation of runs that was known then). ``usual_lost``: the share without a score in
-    the healthy runs before.
+    What it expected is None where these are too few. From ``series`` on it is what later runs learn from.
     """
 
     alert: str
     segment: str
     runs: int
     expected: float | None = None
-    limit: float | None = None
-    opposite: float | None = None
-    z: float | None = None
-    evidence: float | None = None
+    limit: float | None = None  # the last value on the rule's side that is normal, or from which one counts for a trend
+    opposite: float | None = None  # the last one on the other side that is as normal
+    z: float | None = None  # how far out this run's value lies, standard normal in healthy runs, large on the rule's side
+    evidence: float | None = None  # of a trend so far, which fires at `evidence_limit`
     evidence_limit: float | None = None
-    series: str = ""
-    judged: float | None = None
-    error: float | None = None
-    lost: float = 0.0
-    steady: float | None = None
-    usual_lost: float = 0.0
+    series: str = ""  # what was measured
+    judged: float | None = None  # its value on the scale that is judged
+    error: float | None = None  # its sampling error there
+    lost: float = 0.0  # share of the users asked who had no score
+    steady: float | None = None  # what it adds to evidence over runs: z discounted by the runs' correlation known then
+    usual_lost: float = 0.0  # share without a score in the healthy runs before
 
     @property
     def is_suspicious(self) -> bool:
@@ -76,15 +67,14 @@ class Expectation:
 class Standstill:
     """How long the lists of one arm have stood still as of one run, counted in changes of the other arm.
 
-    Counted is not time, so that nothing is missed where neither arm is trained. ``missed``: changes of the other arm since the
-    arm's own last one; ``longest``: the most in a standstill that ended by itself; ``changes`` of the arm's lists seen so far.
+    Counted is not time, so that nothing is missed where neither arm is trained.
     """
 
     alert: str
     arm: Arm
-    missed: int = 0
-    longest: int = 0
-    changes: int = 0
+    missed: int = 0  # changes of the other arm since the arm's own last one
+    longest: int = 0  # the most in a standstill that ended by itself
+    changes: int = 0  # of the arm's lists, seen so far
 
     @property
     def limit(self) -> int | None:
@@ -95,62 +85,43 @@ class Standstill:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a rule concludes about one segment in one run, with a reason that a person can read.
-
-    ``is_recovered``: the value has reached ``resolve_at``; only then does a firing alert resolve. ``bounds``: lowest and
-    highest value that the users without a score could make of it, None where all that count have one. ``is_learning``:
-    without a value for what the rule has not learned, not for want of data. ``is_ignored``: without a value for a condition
-    that the configuration ignores.
-    """
+    """What a rule concludes about one segment in one run, with a reason that a person can read."""
 
     outcome: Outcome
     reason: str
     value: float | None
     users: int
-    is_recovered: bool = False
-    bounds: tuple[float, float] | None = None
-    is_learning: bool = False
-    is_ignored: bool = False
+    is_recovered: bool = False  # the value has reached `resolve_at`: only then does a firing alert resolve
+    bounds: tuple[float, float] | None = None  # values that users without a score could make of it; None where all have one
+    is_learning: bool = False  # there is no value for what the rule has not learned, not for want of data
+    is_ignored: bool = False  # there is no value for a condition that the configuration ignores
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertState:
-    """One rule on one segment: where it stands since which slot, and the last verdict.
-
-    ``streak`` counts consecutive breaches while quiet or pending, and recovered runs in a row while firing. ``judged_slot`` is
-    the newest slot that moved this state: an older or equal slot never moves it again. ``dedup_key`` names the firing while it
-    lasts, ``incident`` the incident that it belongs to, ``acknowledged_by`` who acknowledged it.
-    """
+    """One rule on one segment: where it stands since which slot, and the last verdict."""
 
     comparison: str
     alert: str
     segment: str
     state: State
     since: datetime
-    streak: int
-    judged_slot: datetime
+    streak: int  # consecutive breaches while quiet or pending; recovered runs in a row while firing
+    judged_slot: datetime  # the newest slot that moved this state: an older or equal one never moves it again
     outcome: Outcome
     reason: str
     value: float | None
     users: int
     threshold: float
     severity: Severity
-    dedup_key: str | None
+    dedup_key: str | None  # names the firing while it lasts
     incident: str | None = None
     acknowledged_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of state, and all that a message about it contains. Never changed once stored.
-
-    ``since`` is the slot of the breach that began it (for a resolve: of the firing). ``dedup_key`` is shared by a firing and
-    its resolve and by nothing else; it is None for changes that concern no firing. ``incident`` names the firings of one
-    comparison and severity that are notified as one; it is given when the transition is stored. ``explanation``: the reasons
-    found in the run in which it began; None for ends, for alerts on coverage, and where nothing could be explained.
-    ``interval``: the value's 95 % interval over users; ``normal``: what was expected of the healthy runs before; None where
-    not known.
-    """
+    """One change of state, and all that a message about it contains. Never changed once stored."""
 
     comparison: str
     alert: str
@@ -167,14 +138,14 @@ class Transition:
     metric: str
     statistic: str
     severity: Severity
-    since: datetime
-    dedup_key: str | None
+    since: datetime  # slot of the breach that began it; for a resolve, of the firing
+    dedup_key: str | None  # shared by a firing and its resolve and by nothing else; None where no firing is concerned
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    explanation: str | None = None
-    interval: tuple[float, float] | None = None
-    normal: float | None = None
-    incident: str | None = None
+    explanation: str | None = None  # found in the run in which it began; None for ends and for alerts on coverage
+    interval: tuple[float, float] | None = None  # the value's 95 % interval over users
+    normal: float | None = None  # what was expected of the healthy runs before
+    incident: str | None = None  # names firings of one comparison and severity that are notified as one; given when stored
 
     @property
     def kind(self) -> RuleKind:

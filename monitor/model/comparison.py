@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from monitor.model.derived_metrics import NoiseFloor
 from monitor.model.rules import Condition, Rule, SimilarityRule
+from monitor.model.statistics import NoiseFloor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,46 +19,34 @@ class SampleSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringPlan:
-    """What a run measures, of whom, and what it keeps.
-
-    ``sample``: None asks all users. ``catalogue_size``: items that could be listed, where configured. ``keep_lists``: both
-    arms' lists are stored with the run, for relevance that arrives later and for what compares an arm with its own last run.
-    ``relevance_within``: how long after its slot a run still waits for relevance; None without a source of it.
-    ``relevance_after``: how long after its slot it is asked for first.
-    """
+    """What a run measures, of whom, and what it keeps."""
 
     k: int
     metrics: tuple[str, ...]
     arm_metrics: tuple[str, ...] = ()
-    sample: SampleSize | None
+    sample: SampleSize | None  # None asks all users
     seed: int
     max_segment_values: int
     deadline: timedelta
     noise_floor: NoiseFloor | None = None
-    catalogue_size: int | None = None
-    relevance_within: timedelta | None = None
-    relevance_after: timedelta = timedelta(0)
+    catalogue_size: int | None = None  # items that could be listed, where configured
+    relevance_within: timedelta | None = None  # how long after its slot a run waits for relevance; None without a source
+    relevance_after: timedelta = timedelta(0)  # how long after its slot it is asked for first
     keep_scores: bool
-    keep_lists: bool = False
+    keep_lists: bool = False  # for relevance that arrives later, and to compare an arm with its own last run
     evidence_users: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgingPlan:
-    """How runs are judged, and which alerts belong together.
-
-    ``min_paired_share``: of which share of the users asked both lists are needed. ``runs_a_false_page``: how many runs may
-    bring one false page by the rules that learn what is normal. ``ignored``: conditions under which alerts wait for no
-    verdict, so that pending and firing ones end. ``stale_after``: runs that may be due in a row without one that succeeds.
-    ``group_for``: how long after its last one firings join an incident.
-    """
+    """How runs are judged, and which alerts belong together."""
 
     rules: tuple[Rule, ...]
-    min_paired_share: float
-    runs_a_false_page: float = 90.0
-    ignored: frozenset[Condition] = frozenset()
-    stale_after: int = 3
-    group_for: timedelta = timedelta(days=1)
+    min_paired_share: float  # of which share of the users asked both lists are needed
+    runs_a_false_page: float = 90.0  # how many runs may bring one false page by the rules that learn what is normal
+    ignored: frozenset[Condition] = frozenset()  # alerts wait for no verdict then: pending and firing ones end
+    stale_after: int = 3  # runs that may be due in a row without one that succeeds
+    group_for: timedelta = timedelta(days=1)  # how long after its last one firings join an incident
 
     @property
     def similarity_rules(self) -> tuple[SimilarityRule, ...]:

@@ -31,10 +31,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartMeans:
-    """The parts of one segment's distance, averaged over its ``n`` users whose parts are known, of ``asked`` users.
-
-    Means and ``spread`` (standard deviation of the whole distance over the users, n in the denominator) are NaN where n is 0.
-    """
+    """The parts of one segment's distance, averaged over its ``n`` users whose parts are known; NaN where n is 0."""
 
     segment: str
     asked: int
@@ -42,7 +39,7 @@ class PartMeans:
     membership: float
     order: float
     length: float
-    spread: float
+    spread: float  # standard deviation of the whole distance over the users, n in the denominator
 
     @property
     def whole(self) -> float:
@@ -52,14 +49,11 @@ class PartMeans:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What a run keeps of one metric for later runs to be held against: means of the parts, shares of the kinds of change.
-
-    ``means`` by segment, ``all`` first; ``kinds`` of those segments of which somebody was compared.
-    """
+    """What a run keeps of one metric for later runs to be held against: means of the parts, shares of the kinds of change."""
 
     metric: str
-    means: tuple[PartMeans, ...]
-    kinds: Mapping[str, Mapping[Change, float]]
+    means: tuple[PartMeans, ...]  # by segment, `all` first
+    kinds: Mapping[str, Mapping[Change, float]]  # of those segments of which somebody was compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +68,13 @@ class Cause:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFall:
-    """What one segment adds to the drop, by part; ``share`` and ``share_before`` of the users that were scored.
-
-    ``excess``: what it adds beyond its share of what all segments lost.
-    """
+    """What one segment adds to the drop, by part; ``share`` and ``share_before`` of the users that were scored."""
 
     segment: str
     share: float
     share_before: float
     parts: Mapping[Part, float]
-    excess: float
+    excess: float  # what it adds beyond its share of what all segments lost
 
     @property
     def whole(self) -> float:
@@ -124,16 +115,13 @@ class ExampleLists:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UserGroup:
-    """Users whose lists changed in the same way, of those that the explanation looks at, and the most central of them.
-
-    ``distance``: what they add to the mean distance; ``share_before`` None where nothing earlier is known.
-    """
+    """Users whose lists changed in the same way, of those that the explanation looks at, and the most central of them."""
 
     change: Change
     users: int
     share: float
-    share_before: float | None
-    distance: float
+    share_before: float | None  # None where nothing earlier is known
+    distance: float  # what they add to the mean distance
     examples: tuple[ExampleLists, ...]
 
 
@@ -141,17 +129,14 @@ class UserGroup:
 class Explanation:
     """Why one metric's mean fell since the ``runs`` healthy runs before, in one sentence and all that stands behind it.
 
-    With ``runs`` 0 there is nothing to compare with: it describes what sets the lists apart, and no drop (``before``,
-    ``least``, ``most`` None, ``causes``, ``falls``, ``rises`` empty). ``now``, ``before``: mean distance from identical lists;
-    their difference is the drop, the sum over ``causes``, and over the ``falls`` of each dimension, the leading one first.
-    ``least``, ``most`` bound the drop of all users asked, whatever the missing ones' lists are; ``most`` is None where nothing
-    bounds it. ``items`` and ``groups`` are those of ``segment``, which leads (``all``: none does, or its users are not there).
+    The drop is the difference between ``now`` and ``before``, mean distances from identical lists. ``least`` and ``most`` bound
+    that of all users asked, whatever the missing ones' lists are. Items and groups are those of ``segment``.
     """
 
     metric: str
-    runs: int
+    runs: int  # 0: there is nothing to compare with, and what sets the lists apart is described, without any field of a drop
     sentence: str
-    segment: str
+    segment: str  # the one that leads; `all` where none does, or its users are not there
     now: float
     gained: tuple[ExposedItem, ...]
     lost: tuple[ExposedItem, ...]
@@ -160,7 +145,7 @@ class Explanation:
     groups: tuple[UserGroup, ...]
     before: float | None = None
     least: float | None = None
-    most: float | None = None
-    causes: tuple[Cause, ...] = ()
-    falls: tuple[SegmentFall, ...] = ()
+    most: float | None = None  # None where nothing bounds it
+    causes: tuple[Cause, ...] = ()  # they add up to the drop
+    falls: tuple[SegmentFall, ...] = ()  # and so do these in each dimension, the leading one first
     rises: tuple[ShareRise, ...] = ()

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-PARTS = 5
-"""Numbers of each segment."""
+PARTS = 5  # numbers of each segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -36,17 +35,13 @@ class Lesson:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PastRun:
-    """An ok run of the same configuration, as far as later ones learn from it.
-
-    ``states``: alerts, by name and segment, that were not quiet after it. ``lessons`` and ``standstills`` by alert.
-    ``summaries`` are needed only for rules that the run has no lesson of, because they are new or watch something else now.
-    """
+    """An ok run of the same configuration, as far as later ones learn from it."""
 
     slot: datetime
-    states: Mapping[tuple[str, str], State]
-    lessons: Mapping[str, Lesson] = field(default_factory=dict)
-    standstills: Mapping[str, Standstill] = field(default_factory=dict)
-    summaries: tuple[Summary, ...] = ()
+    states: Mapping[tuple[str, str], State]  # alerts, by name and segment, that were not quiet after it
+    lessons: Mapping[str, Lesson] = field(default_factory=dict)  # by alert
+    standstills: Mapping[str, Standstill] = field(default_factory=dict)  # by alert
+    summaries: tuple[Summary, ...] = ()  # only for rules without a lesson: they are new or watch something else now
 
     def teaches(self, alert: str, series: str) -> bool:
         """Whether this series of the alert is at hand, so that no summary is needed."""
@@ -56,36 +51,26 @@ class PastRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRequest:
-    """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration.
-
-    ``runs``: how many of the newest ok runs to learn from. ``series`` by alert: what these runs should have a lesson of; one
-    that lacks any comes with its summaries. ``splits``: how many healthy runs the explanation is held against.
-    ``wants_last_lists``: whether the last run's lists are needed.
-    """
+    """What a run of the slot ``before`` asks of earlier slots of the same comparison and configuration."""
 
     comparison: str
     config_hash: str
     before: datetime
-    runs: int = 0
-    series: Mapping[str, str] = field(default_factory=dict)
-    splits: int = 0
+    runs: int = 0  # how many of the newest ok ones to learn from
+    series: Mapping[str, str] = field(default_factory=dict)  # by alert; a run that lacks a lesson of one has its summaries
+    splits: int = 0  # how many healthy runs the explanation is held against
     wants_last_lists: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
-    """What a run needs of the past, read at once before it begins.
-
-    ``states``: the comparison's alert states as stored. ``past``: ok runs of its configuration, oldest first. ``last_lists``:
-    lists of its last run that kept any. ``splits``: what healthy runs left to explain this one by, oldest first.
-    ``unreadable``: a sentence for each part that is stored but damaged, and so is left out.
-    """
+    """What a run needs of the past, read at once before it begins."""
 
     states: tuple[AlertState, ...] = ()
-    past: tuple[PastRun, ...] = ()
-    last_lists: KeptLists | None = None
-    splits: tuple[Split, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
+    last_lists: KeptLists | None = None  # of the last run that kept any
+    splits: tuple[Split, ...] = ()  # what healthy runs left to explain this one by, oldest first
+    unreadable: tuple[str, ...] = ()  # a sentence for each part that is stored but damaged, and so is left out
 
 
 def to_lessons(expectations: Iterable[Expectation]) -> dict[str, Lesson]:

@@ -27,70 +27,56 @@ class DeliveryStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One transition owed to one receiver, under a lease.
-
-    ``attempts`` made before this one. ``may_be_known``: an earlier attempt may have reached the receiver though nothing was
-    recorded: the process died, or the answer did not come.
-    """
+    """One transition owed to one receiver, under a lease."""
 
     id: int
     transition_id: int
     receiver: str
-    attempts: int
+    attempts: int  # made before this one
     transition: Transition
     status: DeliveryStatus = DeliveryStatus.PENDING
-    may_be_known: bool = False
+    may_be_known: bool = False  # an earlier attempt was not recorded: the process died, or the answer did not come
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryRecord:
-    """How one delivery stands, for people who ask why a receiver was notified or not.
-
-    ``reason``: why it is held, failed, was given up or dropped. ``next_attempt_at``: None once it is settled.
-    """
+    """How one delivery stands, for people who ask why a receiver was notified or not."""
 
     receiver: str
     transition: Transition
     status: DeliveryStatus
     attempts: int
-    reason: str | None
-    next_attempt_at: datetime | None
+    reason: str | None  # why it is held, failed, was given up or dropped
+    next_attempt_at: datetime | None  # None once it is settled
     settled_at: datetime | None
     may_be_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
-    """What came of one attempt to deliver, or why none was made, in words.
-
-    ``may_be_known``: the receiver may have taken it although the attempt failed. ``fallback``: who is owed it from now on.
-    ``repeat_at``: when it is repeated if it still fires then.
-    """
+    """What came of one attempt to deliver, or why none was made, in words."""
 
     delivery_id: int
     at: datetime
     status: DeliveryStatus
     reason: str | None
     next_attempt_at: datetime | None
-    may_be_known: bool = False
-    fallback: str | None = None
-    repeat_at: datetime | None = None
+    may_be_known: bool = False  # the receiver may have taken it although the attempt failed
+    fallback: str | None = None  # who is owed it from now on
+    repeat_at: datetime | None = None  # when it is repeated if it still fires then
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeliveryCounts:
-    """Deliveries by what came of them. ``retry_at``: when the receiver that failed may be tried again.
-
-    ``asked_s``: the pause that it asked for, whatever else waits for it.
-    """
+    """Deliveries by what came of them."""
 
     sent: int = 0
     retry: int = 0
     dead: int = 0
     held: int = 0
     dropped: int = 0
-    retry_at: datetime | None = None
-    asked_s: float = 0.0
+    retry_at: datetime | None = None  # when the receiver that failed may be tried again
+    asked_s: float = 0.0  # the pause that it asked for, whatever else waits for it
 
     def __add__(self, other: DeliveryCounts) -> DeliveryCounts:
         names = ("sent", "retry", "dead", "held", "dropped")
@@ -101,13 +87,10 @@ class DeliveryCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What is known of the run in which something began to fire, beyond its transitions.
-
-    ``examples``: users whose lists show what changed, two at most.
-    """
+    """What is known of the run in which something began to fire, beyond its transitions."""
 
     explanation: Explanation | None = None
-    examples: tuple[ExampleLists, ...] = ()
+    examples: tuple[ExampleLists, ...] = ()  # users whose lists show what changed, two at most
 
 
 class MessageStatus(StrEnum):
@@ -120,37 +103,30 @@ class MessageStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Treatment:
-    """How a receiver wants to be treated.
+    """How a receiver wants to be treated."""
 
-    ``resend_every_s``: how often firing alerts must be sent again for them to stay firing there; None where once is enough.
-    ``repeat_every_s``: how often an incident that lasts, and that nobody looks after, is notified again; None for never.
-    ``is_ungrouped``: it groups and inhibits by itself, so it gets every firing, also of segments of a rule that fires for all.
-    """
-
-    resend_every_s: float | None = None
-    repeat_every_s: float | None = None
-    is_ungrouped: bool = False
+    resend_every_s: float | None = None  # for firing alerts to stay firing there; None where sending once is enough
+    repeat_every_s: float | None = None  # for an incident that lasts and that nobody looks after; None for never
+    is_ungrouped: bool = False  # it groups and inhibits by itself: it gets every firing, also where a rule fires for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
     """What one receiver is sent at once: changes of one incident of one comparison.
 
-    ``incident`` is shared by all messages of the incident and by nothing else; receivers that know a deduplication key use it,
-    or the ``dedup_key`` of each change where they distinguish firings. ``changes``: starts, acknowledgements and ends in the
-    order they were stored; none in a repetition. ``firing``: the starts of all firings of the incident that last and that the
-    receiver knows of once it has this message, oldest first; none once the incident is over. At least one of both.
-    ``acknowledged``: keys of firings that somebody looks after.
+    ``firing``: the starts of all firings of the incident that last and that the receiver knows of once it has this message,
+    oldest first; none once the incident is over. It or ``changes`` holds at least one. Receivers that know a deduplication key
+    use ``incident``, or the ``dedup_key`` of each change where they distinguish firings.
     """
 
-    incident: str
+    incident: str  # shared by all messages of the incident and by nothing else
     comparison: str
     severity: Severity
-    changes: tuple[Transition, ...]
+    changes: tuple[Transition, ...]  # starts, acknowledgements, ends in the order they were stored; none in a repetition
     firing: tuple[Transition, ...] = ()
     is_repetition: bool = False
     briefing: Briefing | None = None
-    acknowledged: frozenset[str] = frozenset()
+    acknowledged: frozenset[str] = frozenset()  # keys of firings that somebody looks after
 
     @property
     def starts(self) -> tuple[Transition, ...]:
@@ -193,15 +169,10 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiringSnapshot:
-    """What fires in one comparison at the time when deliveries to one receiver are decided on.
+    """What fires in one comparison at the time when deliveries to one receiver are decided on."""
 
-    ``firing``: the starts of all firings that last, oldest first. ``delivered``: the keys of the firings, ended ones too, that
-    the receiver has or may have. ``acknowledged``: keys of acknowledged firings. ``silences``: active ones. ``refused``: the
-    receivers, others too, that rejected a firing permanently, each with its key.
-    """
-
-    firing: tuple[Transition, ...]
-    delivered: frozenset[str]
-    acknowledged: frozenset[str] = frozenset()
-    silences: tuple[Silence, ...] = ()
-    refused: frozenset[tuple[str, str]] = frozenset()
+    firing: tuple[Transition, ...]  # the starts of all firings that last, oldest first
+    delivered: frozenset[str]  # keys of the firings, ended ones too, that the receiver has or may have
+    acknowledged: frozenset[str] = frozenset()  # keys of acknowledged firings
+    silences: tuple[Silence, ...] = ()  # active ones
+    refused: frozenset[tuple[str, str]] = frozenset()  # receivers, others too, that rejected a firing, each with its key

@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
     from monitor.model.arrays import Codes, Floats, Ids, Offsets, Rows
 
-ALL = "all"
-"""Name of the segment that holds every user of the panel."""
+ALL = "all"  # name of the segment that holds every user of the panel
 
 
 class Arm(StrEnum):
@@ -66,14 +65,11 @@ class RankingTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pull:
-    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing.
-
-    ``notes``: for a reason, in words and without secrets, what happened the first time.
-    """
+    """What one arm answered: lists, and for each user that failed, why. A user in neither is missing."""
 
     rankings: RankingTable
     failures: Mapping[str, CoverageReason]
-    notes: Mapping[CoverageReason, str] = field(default_factory=dict)
+    notes: Mapping[CoverageReason, str] = field(default_factory=dict)  # what happened the first time, without secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,8 +94,8 @@ class Panel:
         return len(self.users)
 
 
+# Weights within these can be multiplied by each other four times over, as measures do, and summed up.
 LEAST_WEIGHT, MOST_WEIGHT = 1e-50, 1e50
-"""Weights within these can be multiplied by each other four times over, as measures do, and summed up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,16 +143,11 @@ class ByArm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What is known of the relevance of n pairs' items, in the shape of the lists.
+    """What is known of the relevance of n pairs' items, in the shape of the lists."""
 
-    ``grades``: of the item at each place, at least 0, and 0 where a list has ended. ``ideal``: each user's highest grades,
-    descending, as many as places, 0 behind them, whether the items were listed or not. ``relevant`` int32 (n,): items that the
-    user graded above 0; 0 means that nothing is known of the user, and measures of relevance are undefined.
-    """
-
-    grades: ByArm
-    ideal: Floats
-    relevant: Codes
+    grades: ByArm  # of the item at each place, at least 0, and 0 where a list has ended
+    ideal: Floats  # each user's highest grades, descending, as many as places, 0 behind them, listed items or not
+    relevant: Codes  # int32 (n,), items graded above 0; with 0 nothing is known of the user: measures are undefined
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,14 +212,10 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairing:
-    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage.
-
-    ``vocabulary`` is None where the code is the item's id itself. ``unlike_ids``: a note where one arm's ids are numbers,
-    the other's text, and not one is in both; None otherwise.
-    """
+    """Users that can be compared: their PairBatch, row -> panel position, code -> item id, and the panel's coverage."""
 
     batch: PairBatch
     panel_rows: Rows
-    vocabulary: pd.Index | None
+    vocabulary: pd.Index | None  # None where the code is the item's id itself
     coverage: Coverage
-    unlike_ids: str | None = None
+    unlike_ids: str | None = None  # a note where one arm's ids are numbers, the other's text, and none is in both

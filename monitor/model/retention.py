@@ -11,20 +11,13 @@ from enum import StrEnum
 class DataKind(StrEnum):
     """What a database holds, by what it is kept for."""
 
-    SCORES = "scores"
-    """Scores of each user."""
-    LISTS = "lists"
-    """Lists of all compared users."""
-    EVIDENCE = "evidence"
-    """Lists of example users, and explanations."""
-    SUMMARIES = "summaries"
-    """Summaries, coverage and expectations by segment."""
-    DAILY = "daily"
-    """Daily roll-ups."""
-    RUNS = "runs"
-    """Runs, and what later ones learn from."""
-    ALERTS = "alerts"
-    """Alert states, transitions, deliveries and silences."""
+    SCORES = "scores"  # scores of each user
+    LISTS = "lists"  # lists of all compared users
+    EVIDENCE = "evidence"  # lists of example users, and explanations
+    SUMMARIES = "summaries"  # summaries, coverage and expectations by segment
+    DAILY = "daily"  # daily roll-ups
+    RUNS = "runs"  # runs, and what later ones learn from
+    ALERTS = "alerts"  # alert states, transitions, deliveries and silences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +34,25 @@ class Cutoffs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """Rows that were deleted, by table and by kind of data.
-
-    ``put_off``: sentences, each on a partition of scores that could not be dropped, and why. ``refused``: why nothing was
-    deleted at all, None when it was.
-    """
+    """Rows that were deleted, by table and by kind of data."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     by_kind: Mapping[DataKind, int] = field(default_factory=dict)
-    put_off: tuple[str, ...] = ()
-    refused: str | None = None
+    put_off: tuple[str, ...] = ()  # sentences, each on a partition of scores that could not be dropped, and why
+    refused: str | None = None  # why nothing was deleted at all; None when it was
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KindSize:
-    """What one kind of data takes on disk. ``is_estimate``: whether its rows were estimated, since counting them takes long.
-
-    ``runs``: how many hold any; ``oldest``: slot (or day) of the oldest, None for none. ``grows``: not where each comparison
-    has only those of its newest run, as of lists that nothing waits for.
-    """
+    """What one kind of data takes on disk."""
 
     kind: DataKind
     used_bytes: int
     rows: int
-    is_estimate: bool
-    runs: int
-    oldest: datetime | None
-    grows: bool = True
+    is_estimate: bool  # of the rows, since counting them takes long
+    runs: int  # how many hold any
+    oldest: datetime | None  # slot, or day
+    grows: bool = True  # not where each comparison has only those of its newest run, as of lists that nothing waits for
 
     @property
     def bytes_per_run(self) -> float | None:
@@ -77,12 +62,12 @@ class KindSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DatabaseSize:
-    """What the database takes on disk. ``free_bytes``: room inside a SQLite file; ``runs_per_day``: of the last week."""
+    """What the database takes on disk."""
 
     used_bytes: int
-    free_bytes: int
+    free_bytes: int  # room inside a SQLite file
     kinds: tuple[KindSize, ...]
-    runs_per_day: float
+    runs_per_day: float  # of the last week
 
     @property
     def bytes_per_day(self) -> float:

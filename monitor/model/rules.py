@@ -12,10 +12,8 @@ from monitor.model.statistics import CoverageShare, Statistic
 
 MEAN = Statistic()
 
-MIN_HEALTHY_RUNS = 5
-"""Healthy runs that must have been seen before a learned limit expects anything."""
-ALWAYS_MISSED = 2
-"""Changes of the other arm that an arm may always miss: two trainings rarely end in the same minute."""
+MIN_HEALTHY_RUNS = 5  # healthy runs that must have been seen before a learned limit expects anything
+ALWAYS_MISSED = 2  # changes of the other arm that an arm may always miss: two trainings rarely end in the same minute
 
 
 class Severity(StrEnum):
@@ -44,15 +42,11 @@ class Condition(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FixedLimit:
-    """A limit that somebody wrote down: in breach strictly on the ``direction`` side of ``value``.
-
-    A firing alert resolves once the statistic has reached ``resolve_at``, at ``value`` or beyond it on the good
-    side.
-    """
+    """A limit that somebody wrote down: in breach strictly on the ``direction`` side of ``value``."""
 
     direction: Direction
     value: float
-    resolve_at: float
+    resolve_at: float  # a firing alert resolves once the statistic has reached it, at `value` or on the good side of it
 
 
 class Learning(StrEnum):
@@ -64,14 +58,11 @@ class Learning(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedLimit:
-    """A limit that comes from the series' own past.
-
-    ``value``: where the statistic ends on the ``direction`` side, shown as the limit while nothing is known yet.
-    """
+    """A limit that comes from the series' own past."""
 
     learning: Learning
     direction: Direction
-    value: float
+    value: float  # where the statistic ends on that side, shown as the limit while nothing is known yet
 
 
 Limit: TypeAlias = FixedLimit | LearnedLimit
@@ -86,12 +77,12 @@ class RuleKind(StrEnum):
     CONDITION = "condition"
 
 
+# The label `metric` of alerts that are about no metric.
 METRIC_LABELS: Mapping[RuleKind, str] = {
     RuleKind.COVERAGE: "coverage",
     RuleKind.STANDSTILL: "frozen",
     RuleKind.CONDITION: "condition",
 }
-"""The label ``metric`` of alerts that are about no metric."""
 _KIND_OF_LABEL = {label: kind for kind, label in METRIC_LABELS.items()}
 
 
@@ -112,21 +103,19 @@ class BaseRule:
     """What rules of every kind have.
 
     An alert fires after ``for_runs`` consecutive breaches and resolves after ``resolve_after`` consecutive recovered runs.
-    ``segments``: ``all``, ``each`` (every segment, ``all`` included) or named ones. ``is_dry_run``: the rule
-    is judged and recorded as any other, and nobody is notified.
     """
 
     kind: ClassVar[RuleKind]
 
     alert: str
-    segments: Literal["all", "each"] | tuple[str, ...] = "all"
+    segments: Literal["all", "each"] | tuple[str, ...] = "all"  # each: every segment, `all` included
     for_runs: int = 1
     resolve_after: int = 1
     min_users: int = 1
     severity: Severity = Severity.WARNING
     runbook_url: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
-    is_dry_run: bool = False
+    is_dry_run: bool = False  # judged and recorded as any other, and nobody is notified
 
     @property
     def direction(self) -> Direction:
@@ -141,17 +130,14 @@ class BaseRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimilarityRule(BaseRule):
-    """Watches a statistic of a metric, or of a series that the noise floor derives from one.
-
-    ``scores``: lowest and highest score that a user can have, None where nobody needs to know.
-    """
+    """Watches a statistic of a metric, or of a series that the noise floor derives from one."""
 
     kind: ClassVar[RuleKind] = RuleKind.SIMILARITY
 
     metric: str
     statistic: Statistic = MEAN
     limit: Limit
-    scores: tuple[float, float] | None = None
+    scores: tuple[float, float] | None = None  # lowest and highest that a user can have; None where nobody needs to know
 
     @property
     def subject(self) -> Subject:
@@ -237,8 +223,7 @@ class ConditionRule(BaseRule):
         return Subject(METRIC_LABELS[self.kind], self.condition)
 
 
-SeriesRule: TypeAlias = SimilarityRule | CoverageRule
-"""A rule that holds the value of a series, run after run, against a limit."""
+SeriesRule: TypeAlias = SimilarityRule | CoverageRule  # a rule that holds the value of a series, run after run, against a limit
 
 Rule: TypeAlias = SimilarityRule | CoverageRule | StandstillRule | ConditionRule
 

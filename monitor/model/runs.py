@@ -1,4 +1,4 @@
-"""Runs of a comparison, and what one run found."""
+"""Runs of a comparison, what one run found, and the leases on running them."""
 
 from __future__ import annotations
 
@@ -40,10 +40,7 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1.
-
-    ``has_ok``: the slot was run well before, and only another ok run may take the place of what it found.
-    """
+    """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
 
     run_id: int
     comparison: str
@@ -52,7 +49,7 @@ class Claim:
     attempt: int
     started_at: datetime
     until: datetime
-    has_ok: bool = False
+    has_ok: bool = False  # the slot was run well before: only another ok run may take the place of what it found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +63,15 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """One metric over the paired users of one segment.
-
-    ``n`` users with a defined score, ``n_undefined`` without. With n = 0 ``mean`` is None and ``statistics`` is empty;
-    with n = 1 ``standard_error`` is None. ``statistics`` maps names of Statistic (quantiles, shares) to values.
-    """
+    """One metric over the paired users of one segment."""
 
     segment: str
     metric: str
-    n: int
+    n: int  # users with a defined score
     n_undefined: int
-    mean: float | None
-    standard_error: float | None
-    statistics: Mapping[str, float]
+    mean: float | None  # None with n = 0
+    standard_error: float | None  # None with n = 0 or 1
+    statistics: Mapping[str, float]  # names of Statistic (quantiles, shares) to values; empty with n = 0
     histogram: Histogram
 
     def value(self, statistic: str) -> float | None:
@@ -118,14 +111,11 @@ class ArmScore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptLists:
-    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables.
-
-    ``segments``: rows of the tables by segment name, ``all`` first, those of which too little was compared left out.
-    """
+    """The lists of the paired users as they were compared: cut to k, without duplicates, users in one order in both tables."""
 
     baseline: RankingTable
     candidate: RankingTable
-    segments: Mapping[str, npt.NDArray[np.intp]]
+    segments: Mapping[str, npt.NDArray[np.intp]]  # rows of the tables, `all` first, without those too little compared
 
     @property
     def panel(self) -> Panel:
@@ -154,26 +144,20 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """What one run measured, as it is stored; nothing of a run that measured nothing.
-
-    ``scores`` is None when nothing was compared or when the comparison keeps none; likewise ``lists``. ``catalogue_size``:
-    items that could be listed, as configured, and no fewer than either arm listed. ``is_labelled``: relevance was known.
-    ``split`` and ``explanation`` are None where no metric can be split. ``pull_seconds``: how long each arm took to answer; it
-    is shown and not stored.
-    """
+    """What one run measured, as it is stored; nothing of a run that measured nothing."""
 
     coverage: Coverage | None = None
     summaries: tuple[Summary, ...] = ()
-    scores: Scores | None = None
+    scores: Scores | None = None  # None when nothing was compared, or the comparison keeps none
     evidence: tuple[Evidence, ...] = ()
     arm_scores: tuple[ArmScore, ...] = ()
-    catalogue_size: int | None = None
-    lists: KeptLists | None = None
-    is_labelled: bool = False
-    split: Split | None = None
+    catalogue_size: int | None = None  # items that could be listed, as configured, and no fewer than either arm listed
+    lists: KeptLists | None = None  # as `scores`
+    is_labelled: bool = False  # relevance was known
+    split: Split | None = None  # None where no metric can be split; likewise the explanation
     explanation: Explanation | None = None
     stage_seconds: Mapping[str, float] = field(default_factory=dict)
-    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)
+    pull_seconds: Mapping[Arm, float] = field(default_factory=dict)  # each arm's time to answer: shown and not stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,32 +172,24 @@ class Findings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(MeasuredRun):
-    """Everything that a finished run stores, in one transaction: what it measured, and how it was judged.
-
-    ``reason``: in words why a run is not ok, or what an ok one had to leave out. ``states`` are the alert states that the
-    run judged, ``transitions`` those that it caused, in order. ``labels_until``: until when relevance is waited for, None when
-    none is wanted.
-    """
+    """Everything that a finished run stores, in one transaction: what it measured, and how it was judged."""
 
     claim: Claim
     status: RunStatus
-    reason: str | None
+    reason: str | None  # in words why a run is not ok, or what an ok one had to leave out
     finished_at: datetime
     config_hash: str
     k: int
-    states: tuple[AlertState, ...] = ()
-    transitions: tuple[Transition, ...] = ()
+    states: tuple[AlertState, ...] = ()  # those that the run judged
+    transitions: tuple[Transition, ...] = ()  # those that it caused, in order
     expectations: tuple[Expectation, ...] = ()
     standstills: tuple[Standstill, ...] = ()
-    labels_until: datetime | None = None
+    labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One stored run as lists and pages show it.
-
-    ``labels_until``: until when relevance is waited for, None when none is wanted; ``labelled_at``: when it was measured.
-    """
+    """One stored run as lists and pages show it."""
 
     id: int
     comparison: str
@@ -229,19 +205,16 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     catalogue_size: int | None = None
-    labels_until: datetime | None = None
-    labelled_at: datetime | None = None
+    labels_until: datetime | None = None  # until when relevance is waited for; None when none is wanted
+    labelled_at: datetime | None = None  # when it was measured
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """One finished run with all that rules judge it by, and its explanation while that is kept.
-
-    ``coverage`` is None where it ended before anybody was asked.
-    """
+    """One finished run with all that rules judge it by, and its explanation while that is kept."""
 
     run: Run
-    coverage: Coverage | None
+    coverage: Coverage | None  # None where it ended before anybody was asked
     summaries: tuple[Summary, ...]
     arm_scores: tuple[ArmScore, ...] = ()
     explanation: Explanation | None = None
@@ -249,11 +222,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestRun:
-    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok.
-
-    ``first_slot``: slot of the oldest run that is stored, whatever became of it.
-    ``unlabelled``: runs of the comparison whose measures of relevance are missing and may still be made up for.
-    """
+    """A comparison's newest finished run with what it measured, the alert states, and when a run last ended ok."""
 
     run: Run
     coverage: Coverage | None
@@ -262,7 +231,25 @@ class LatestRun:
     last_ok_slot: datetime | None
     last_ok_at: datetime | None
     arm_scores: tuple[ArmScore, ...] = ()
-    unlabelled: int = 0
-    first_slot: datetime | None = None
+    unlabelled: int = 0  # runs whose measures of relevance are missing and may still be made up for
+    first_slot: datetime | None = None  # of the oldest run that is stored, whatever became of it
     expectations: tuple[Expectation, ...] = ()
     explanation: Explanation | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The lease, taken. ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody."""
+
+    holder: str
+    epoch: int
+    before: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Occupied:
+    """The lease is held by another daemon: its name and epoch, and how long the lease lasts unless it is renewed."""
+
+    holder: str
+    epoch: int
+    free_in_s: float

@@ -2,5 +2,3 @@
 
 from monitor.pairing.batches import unweighted_note
 from monitor.pairing.pairs import keep_lists, pair
-
-__all__ = ["keep_lists", "pair", "unweighted_note"]

@@ -60,9 +60,9 @@ def backfill_relevance(
 
 
 def _ask(comparison: Comparison, source: RelevanceSource, slot: datetime) -> RelevanceTable | None:
-    """What is known of the slot; SourceError also when it takes longer than a run may."""
     timeout_s = comparison.measuring.deadline.total_seconds()
     try:
+        # It may take no longer than a run.
         call = BackgroundCall(partial(source.relevance, slot), name=f"{comparison.name}-relevance")
         return call.wait(Deadline.after(timeout_s))
     except OverdueError:

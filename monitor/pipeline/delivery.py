@@ -57,10 +57,11 @@ class OutboxSender:
     def deliver_due(self, *, should_stop: Callable[[], bool] = lambda: False) -> DeliveryCounts:
         """Send what is due, the comparison that has waited longest first; one message for what changed in one incident.
 
-        Ends early when ``should_stop`` is true, and at the first failure that may pass: a receiver that is down is not tried
-        with everything that waits for it. Any error but DeliveryError is a defect: the deliveries are put off and it is raised.
+        Ends early when ``should_stop`` is true, and at the first failure that may pass. Any error but DeliveryError is a
+        defect: the deliveries are put off and it is raised.
         """
         counts = DeliveryCounts()
+        # A receiver that is down is not tried with everything that waits for it.
         while not (counts.retry or should_stop()):
             now = self.clock.now()
             claimed = self.outbox.claim_deliveries(
@@ -131,7 +132,6 @@ class OutboxSender:
         return Dispatch(snapshot=snapshot, policy=self.policy, receiver=receiver.name, treatment=receiver.treatment, now=now)
 
     def _record_undelivered(self, notes: Iterable[Notification]) -> DeliveryCounts:
-        """Record what is held back or dropped."""
         held = [replace(each, next_attempt_at=each.at + RECHECK_AFTER) for each in notes if each.status is DeliveryStatus.HELD]
         dropped = [each for each in notes if each.status is DeliveryStatus.DROPPED]
         if held or dropped:
@@ -140,17 +140,14 @@ class OutboxSender:
         return DeliveryCounts(held=len(held), dropped=len(dropped))
 
     def _postpone(self, deliveries: Sequence[Delivery], until: datetime | None) -> None:
-        """Let what was not tried wait as long as what failed."""
+        # What was not tried waits as long as what failed.
         notes = [_notification(each, self.clock.now(), DeliveryStatus.PENDING, again=until) for each in deliveries]
         if notes:
             self.outbox.record(*notes)
 
     def _brief(self, message: Message) -> Message:
-        starts = message.starts
-        if not starts:
-            return message
-        newest = max(start.slot for start in starts)
-        return replace(message, briefing=self.outbox.briefing(message.comparison, newest))
+        newest = max((start.slot for start in message.starts), default=None)
+        return message if newest is None else replace(message, briefing=self.outbox.briefing(message.comparison, newest))
 
     def _send(self, message: Message, deliveries: Sequence[Delivery]) -> DeliveryCounts:
         if not self.is_sure():
@@ -162,11 +159,8 @@ class OutboxSender:
         except DeliveryError as error:
             return self._failed(message, deliveries, error)
         except Exception as error:
-            name = self.receiver.name
-            defect = DeliveryError(
-                f"{name} failed with {type(error).__name__}, a defect: see the log", permanent=False, may_be_known=True
-            )
-            self._failed(message, deliveries, defect)
+            what = f"{self.receiver.name} failed with {type(error).__name__}, a defect: see the log"
+            self._failed(message, deliveries, DeliveryError(what, permanent=False, may_be_known=True))
             raise
         now, every_s = self.clock.now(), self.receiver.treatment.repeat_every_s
         repeat_at = None if every_s is None else now + timedelta(seconds=every_s)
@@ -175,7 +169,6 @@ class OutboxSender:
         return DeliveryCounts(sent=len(deliveries))
 
     def _failed(self, message: Message, deliveries: Sequence[Delivery], error: DeliveryError) -> DeliveryCounts:
-        """Postpone, mark as dead, or send by halves what was rejected because of a part of it."""
         # One change that is rejected must not keep the others from arriving.
         if error.permanent and error.of_message and len(deliveries) > 1:
             return sum((self._send(*half) for half in _halves(message, deliveries)), DeliveryCounts())
@@ -189,23 +182,20 @@ class OutboxSender:
         # The delivery with most attempts sets the pace, so that new ones do not restart the backoff.
         attempts = max(each.attempts for each in deliveries)
         again = next_attempt(attempts, now=now, draw=self.draw(), retry_after_s=error.retry_after_s)
+        waiting = DeliveryStatus.PENDING
+        reason, may_be_known = str(error), error.may_be_known
         self.outbox.record(
-            *(
-                _notification(
-                    each, now, DeliveryStatus.PENDING, reason=str(error), again=again, may_be_known=error.may_be_known
-                )
-                for each in deliveries
-            )
+            *(_notification(each, now, waiting, reason=reason, again=again, may_be_known=may_be_known) for each in deliveries)
         )
         self._count("retry", len(deliveries))
         return DeliveryCounts(retry=len(deliveries), retry_at=again, asked_s=asked_pause_s(error.retry_after_s))
 
     def _repeat(self, due: Sequence[Delivery], every: timedelta) -> int:
-        """Repeat the firings of one comparison; those that are held back now are decided on again soon."""
         now = self.clock.now()
         snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
         dispatch = self._dispatch(snapshot, now)
         is_held = {_change_key(each.transition): dispatch.why_not_again(each.transition) is not None for each in due}
+        # Those that are held back now are decided on again soon.
         self.outbox.schedule_repetition(
             [each for each in due if is_held[_change_key(each.transition)]], at=now + min(every, RECHECK_AFTER)
         )
@@ -239,8 +229,7 @@ def drain(
 ) -> DeliveryCounts:
     """Deliver until nothing waits or the time is over; what is left stays in the outbox.
 
-    For a process that ends afterwards, so retries that come due within the time are waited for. Receivers take turns; the last
-    attempt may outlast the time by the receiver's own timeout.
+    Receivers take turns; the last attempt may outlast the time by the receiver's own timeout.
     """
     if not senders:
         return DeliveryCounts()
@@ -250,6 +239,7 @@ def drain(
     while True:
         for sender in senders:
             counts += sender.deliver_due(should_stop=lambda: clock.monotonic() >= ends_at)
+        # Retries that come due within the time are waited for: the process ends afterwards.
         waiting = outbox.pending(clock.now())
         left = ends_at - clock.monotonic()
         if left <= 0 or not any(waiting.get(sender.receiver.name, (0, 0.0))[0] for sender in senders):

@@ -114,15 +114,12 @@ def _share_out(comparison: Comparison, series: Sequence[RuleSeries[SeriesRule]])
 
 
 def _weight(rule: SeriesRule) -> float:
-    """What a rule's looks may cost beside the others': on trial is the candidate."""
+    # On trial is the candidate.
     return WEIGHT_OF_BASELINE if isinstance(rule, CoverageRule) and rule.share.arm is Arm.BASELINE else 1.0
 
 
 def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Flags]:
-    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or has fired.
-
-    Evidence begins anew where an alert fired; what led to it stays left out.
-    """
+    """Evidence of drift before this run, and the past runs, (runs, m), of a drift that is under way or has fired."""
     evidence = no_evidence(len(shares))
     drifting = np.zeros(fired.shape, dtype=np.bool_)
     for row, now in enumerate(z):
@@ -133,12 +130,12 @@ def _gather(fired: Flags, z: Floats, shares: Floats) -> tuple[TrendEvidence, Fla
             suspects = np.where(is_last, count_suspects(evidence, shares), 0)
             drifting[: row + 1] |= np.arange(row, -1, -1)[:, np.newaxis] < suspects
         if fired[row].any():
+            # What led to an alert stays left out.
             evidence = _forget(evidence, fired[row])
     return evidence, drifting
 
 
 def _forget(evidence: TrendEvidence, where: Flags) -> TrendEvidence:
-    """The evidence, begun anew in these series."""
     return replace(
         evidence,
         mass=np.where(where, 0.0, evidence.mass),
@@ -191,14 +188,12 @@ def _finite(value: np.float64) -> float | None:
 def _hold_against(
     series: Sequence[RuleSeries[SeriesRule]], reference: Reference, now: tuple[Floats, Floats], shares: Floats
 ) -> tuple[tuple[Floats, Floats], Floats]:
-    """The limits on the watched side and on the other, and how far out this run lies, (m,) each.
-
-    z is NaN while too little is known.
-    """
+    """The limits on the watched side and on the other, and how far out this run lies (z), (m,) each."""
     values, errors = now
     prediction = predict(reference, np.nan_to_num(errors), shares)
     is_below = np.array([each.rule.direction is Direction.BELOW for each in series])
     far = {side: to_normal(surprise(reference, values, errors, direction=side)) for side in Direction}
     z = np.where(is_below, far[Direction.BELOW], far[Direction.ABOVE])
     limits = np.where(is_below, prediction.low, prediction.high), np.where(is_below, prediction.high, prediction.low)
+    # While too little is known, z is NaN.
     return limits, np.where(reference.runs >= MIN_HEALTHY_RUNS, z, np.nan)

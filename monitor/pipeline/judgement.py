@@ -95,11 +95,11 @@ class ChangeScales:
         return estimate_interval(summary, change.statistic, rule.scores)
 
     def _normal(self, change: Transition) -> float | None:
-        """What the rule expected, or else another one that learns the same series; or else the mean of recent healthy runs."""
         own = (each.expected for each in self.expectations if (each.alert, each.segment) == (change.alert, change.segment))
         subject = (change.metric, change.statistic)
         alike = {rule.alert for rule in self.comparison.judging.rules if rule.subject == subject}
         others = (each.expected for each in self.expectations if each.alert in alike and each.segment == change.segment)
+        # The rule's own expectation comes first, then that of another rule that learns the same series.
         known = [expected for expected in chain(own, others) if expected is not None]
         if known:
             return known[0]

@@ -14,7 +14,19 @@ import pandas as pd
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
-from monitor.model import Arm, Comparison, CoverageReason, ItemWeights, Panel, Pull, PullRequest, RankingTable, RelevanceTable
+from monitor.model import (
+    Arm,
+    Comparison,
+    CoverageReason,
+    ItemWeights,
+    Pairing,
+    Panel,
+    Pull,
+    PullRequest,
+    RankingTable,
+    RelevanceTable,
+)
+from monitor.pairing import pair
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.sampling import draw
 
@@ -73,6 +85,12 @@ class Answers:
     lacks: tuple[str, ...]
     seconds: Mapping[Arm, float]
 
+    @property
+    def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
+        """What happened first, by arm and reason."""
+        pulls = {Arm.BASELINE: self.baseline, Arm.CANDIDATE: self.candidate}
+        return {(arm, reason): note for arm, pull in pulls.items() for reason, note in pull.notes.items()}
+
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
     """Draw the panel from the users' source."""
@@ -116,6 +134,11 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
     )
 
 
+def pair_answers(panel: Panel, answers: Answers, k: int) -> Pairing:
+    """Both arms' lists, paired, with weights and relevance."""
+    return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
+
+
 def pull_titles(
     comparison: Comparison, arms: Arms, slot: datetime, items: Collection[str], timeout_s: float
 ) -> tuple[Mapping[str, str], str | None]:
@@ -148,16 +171,15 @@ class _Extra(Generic[T]):
 
 
 def _pull(source: Source, request: PullRequest, arm: Arm, took: dict[Arm, float]) -> Pull:
-    """What the arm answers; how long it took is noted also where it fails."""
     begun_at = time.monotonic()
     try:
         return source.pull(request)
     finally:
+        # Noted also where it fails.
         took[arm] = time.monotonic() - begun_at
 
 
 def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadline, late: str) -> tuple[Pull, str | None]:
-    """What the arm answered, and what went wrong with it as a whole."""
     try:
         return call.wait(deadline), None
     except SourceError as error:
@@ -167,6 +189,6 @@ def _pulled(call: BackgroundCall[Pull], arm: Arm, panel: Panel, deadline: Deadli
 
 
 def _nothing(users: pd.Index[str], reason: CoverageReason) -> Pull:
-    """What an arm that gave no list at all is taken to have answered."""
+    # An arm that gave no list at all is taken to have failed for everybody.
     table = RankingTable(users=users[:0], offsets=np.zeros(1, dtype=np.int64), items=np.empty(0, dtype=np.int64))
     return Pull(rankings=table, failures=dict.fromkeys(users, reason))

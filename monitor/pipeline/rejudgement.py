@@ -64,10 +64,10 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
-    """Whether the rule's statistic is unknown; a run that measured nothing at all lacks nothing."""
     mine = [each for each in summaries if each.metric == rule.metric]
     wanted = (ALL,) if rule.segments == "all" else None if rule.segments == "each" else rule.segments
     looked_at = [each for each in mine if wanted is None or each.segment in wanted]
+    # A run that measured nothing at all lacks nothing.
     return bool(summaries) and (not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at))
 
 
@@ -101,15 +101,6 @@ def _readable(name: str) -> Metric | None:
         return None
 
 
-def _empty_past() -> defaultdict[str, deque[PastRun]]:
-    return defaultdict(lambda: deque(maxlen=REMEMBERED))
-
-
-def _without_conditions(comparison: Comparison) -> Comparison:
-    rules = tuple(rule for rule in comparison.judging.rules if rule.kind is not RuleKind.CONDITION)
-    return replace(comparison, judging=replace(comparison.judging, rules=rules))
-
-
 @dataclass(slots=True, kw_only=True)
 class Rejudgement:
     """States and memory of rules between the runs; nothing is written anywhere.
@@ -120,7 +111,7 @@ class Rejudgement:
 
     comparison: Comparison
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
-    past: defaultdict[str, deque[PastRun]] = field(default_factory=_empty_past)
+    past: defaultdict[str, deque[PastRun]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED)))
 
     def judge(self, record: RunRecord, *, is_whole: bool = True) -> tuple[Transition, ...]:
         """Judge the next run, of a later slot than those before it. An abandoned run was never judged, and is not now.
@@ -134,7 +125,9 @@ class Rejudgement:
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
         memory = Memory(states=tuple(self.states.values()), past=tuple(self.past[run.config_hash]))
-        comparison = self.comparison if is_whole else _without_conditions(self.comparison)
+        judging = self.comparison.judging
+        rules = tuple(rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION)
+        comparison = replace(self.comparison, judging=replace(judging, rules=rules))
         judgement = judge_findings(comparison, found, memory, at=run.slot)
         self.states |= {(state.alert, state.segment): state for state in judgement.states}
         if run.status is RunStatus.OK:
@@ -142,14 +135,12 @@ class Rejudgement:
         return add_explanations(judgement.transitions, record.explanation)
 
     def _remember(self, record: RunRecord, judgement: Judgement) -> None:
-        """What later runs of the same configuration learn from this one."""
         alarmed = {watch: state.state for watch, state in self.states.items() if state.state is not State.QUIET}
-        summaries = tuple(record.summaries) if needs_recent(self.comparison) else ()
         past = PastRun(
             slot=record.run.slot,
             states=alarmed,
             lessons=to_lessons(judgement.expectations),
             standstills={each.alert: each for each in judgement.standstills},
-            summaries=summaries,
+            summaries=record.summaries if needs_recent(self.comparison) else (),
         )
         self.past[record.run.config_hash].append(past)

@@ -155,7 +155,6 @@ def read_lessons(series: Sequence[RuleSeries[SeriesRule]], past: Sequence[PastRu
 
 
 def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesRule, dict[str, int]]]:
-    """Each rule with the columns of its segments."""
     columns: dict[str, dict[str, int]] = defaultdict(dict)
     rules = {each.rule.alert: each.rule for each in series}
     for column, each in enumerate(series):
@@ -164,7 +163,7 @@ def _by_rule(series: Sequence[RuleSeries[SeriesRule]]) -> Iterator[tuple[SeriesR
 
 
 def _alike(alert: str, past: Sequence[PastRun]) -> dict[tuple[str, ...], list[int]]:
-    """Runs with a lesson of the alert, by its segments: runs with the same segments are copied at once."""
+    # Runs with the same segments are copied at once: judging 1,000 series looks back at 120 runs.
     found: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for row, run in enumerate(past):
         if (lesson := run.lessons.get(alert)) is not None:

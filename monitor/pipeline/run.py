@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from datetime import datetime
@@ -17,7 +16,6 @@ from monitor.model import (
     CoverageRule,
     DerivedMetric,
     Findings,
-    KeptLists,
     MeasuredRun,
     Memory,
     MemoryRequest,
@@ -108,15 +106,18 @@ def _judge(comparison: Comparison, claim: Claim, memory: Memory, at: datetime, f
 
 
 def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) -> MeasuredRun:
-    """What is stored of a run of this status: nothing of segments of which too little was compared."""
+    # Nothing is stored of segments of which too little was compared.
     thin = thin_segments(measured.coverage, comparison.judging.min_paired_share)
     is_compared, is_ok = status is not RunStatus.FAILED, status is RunStatus.OK
+    # Thin segments are not to be measured later either.
+    segments = measured.lists.segments if measured.lists is not None else {}
+    kept = {name: rows for name, rows in segments.items() if name not in thin}
     return replace(
         measured,
         summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
         arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
         scores=_kept_scores(comparison, measured.scores),
-        lists=_without(measured.lists, thin) if is_ok else None,
+        lists=replace(measured.lists, segments=kept) if is_ok and measured.lists is not None else None,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
         explanation=measured.explanation if is_ok else None,
@@ -124,22 +125,14 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
 
 
 def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
-    """The scores to be stored: without the floor's own, which is the score and what the candidate lies beyond it."""
     if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
         return None
+    # The floor's own score is the score and what the candidate lies beyond it.
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
     return replace(scores, by_metric=kept)
 
 
-def _without(lists: KeptLists | None, thin: Mapping[str, str]) -> KeptLists | None:
-    """The lists without thin segments: these are not to be measured later either."""
-    if lists is None:
-        return None
-    return replace(lists, segments={name: rows for name, rows in lists.segments.items() if name not in thin})
-
-
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:
-    """Until when relevance is waited for, None where nothing needs it."""
     within = comparison.measuring.relevance_within
     return claim.slot + within if within is not None and relevance_metrics(comparison.measuring) else None
 
@@ -162,16 +155,9 @@ def assess(measurement: Measurement, min_paired_share: float) -> tuple[RunStatus
 
 def _obstacles(measurement: Measurement) -> list[str]:
     """``candidate: 188 timeout (no answer within 5 s), 12 empty`` for each arm that had failures, the largest first."""
-    by_arm: dict[Arm, Counter[CoverageReason]] = {}
-    for (arm, reason), count in measurement.coverage.all.reasons.items():
+    found: dict[Arm, list[str]] = {}
+    for (arm, reason), count in sorted(measurement.coverage.all.reasons.items(), key=lambda each: -each[1]):
+        note = measurement.notes.get((arm, reason))
         if reason not in _EXPLAINED_ELSEWHERE:
-            by_arm.setdefault(arm, Counter())[reason] += count
-    return [
-        f"{arm}: " + ", ".join(f"{count:,} {reason}{_note(measurement, arm, reason)}" for reason, count in counts.most_common())
-        for arm, counts in by_arm.items()
-    ]
-
-
-def _note(measurement: Measurement, arm: Arm, reason: CoverageReason) -> str:
-    note = measurement.notes.get((arm, reason))
-    return f" ({note})" if note else ""
+            found.setdefault(arm, []).append(f"{count:,} {reason}" + (f" ({note})" if note else ""))
+    return [f"{arm}: {', '.join(found[arm])}" for arm in Arm if arm in found]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import pandas as pd
 
 from monitor.attribution import (
     CodedExplanation,
     CurrentRun,
-    Difference,
     ExposureShift,
     Group,
     ItemShift,
     MeanDrop,
+    Parts,
     PastRuns,
     Rises,
     average_parts,
@@ -34,7 +33,6 @@ from monitor.model import (
     ALL,
     Change,
     Comparison,
-    Coverage,
     ExampleLists,
     Explanation,
     ExposedItem,
@@ -49,7 +47,6 @@ from monitor.model import (
     UserGroup,
     parse_derived,
 )
-from monitor.model.arrays import Floats
 from monitor.pairing.ids import decode
 from monitor.pipeline.score import watched_metrics
 from monitor.summaries import SegmentRows
@@ -67,22 +64,24 @@ _RISES = 3
 """Segments shown of each share that rose, beside all users."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunExplanation:
-    """What a run keeps for later ones, and its own explanation; None where no user's parts are known."""
-
-    split: Split
-    explanation: Explanation | None
-
-
 def can_split(metric: Metric) -> bool:
     """Whether distances by this metric come apart: identical lists have a value, and relevance is not needed."""
     return metric.need is not Need.RELEVANCE and metric.identical is not None and not math.isnan(metric.identical)
 
 
+def split_metric(batch: PairBatch, metric: Metric) -> Parts:
+    """The parts of each pair's distance by a metric that can be split. Costs six scorings of it."""
+    return split_distances(
+        batch,
+        lambda step: score_all(step, (metric,))[str(metric)],
+        higher_is_more_alike=metric.higher_is_more_alike,
+    )
+
+
 def choose_metric(comparison: Comparison, measured: Sequence[Metric]) -> Metric | None:
     """The metric to explain: that of the first rule on one that was measured and can be split, else the first such metric."""
     known = {str(metric): metric for metric in measured if can_split(metric)}
+    # A rule on a derived series watches its metric.
     watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in known)
     return known.get(next(watched, next(iter(known), "")))
 
@@ -95,13 +94,26 @@ def find_farthest(metric: Metric, k: int) -> float:
 
 
 def explain_run(
-    comparison: Comparison, pairing: Pairing, users: pd.Index[str], segments: SegmentRows, metric: Metric, past: Sequence[Split]
-) -> RunExplanation:
-    """Split the metric, and explain it against the splits of earlier healthy runs; those of other metrics are passed over.
+    comparison: Comparison,
+    pairing: Pairing,
+    users: pd.Index[str],
+    segments: SegmentRows,
+    measured: Sequence[Metric],
+    past: Sequence[Split],
+) -> tuple[Split | None, Explanation | None]:
+    """What the run keeps for later ones of one of the measured metrics, and its own explanation.
 
-    ``users`` and ``segments`` are by row of the pairing. Costs six scorings of the metric, and sorting.
+    No split where no metric can be split, no explanation where no user's parts are known. ``past``: splits of earlier healthy
+    runs; those of other metrics are passed over. ``users`` and ``segments`` are by row of the pairing. Costs six scorings of
+    the metric, and sorting.
     """
-    present = _measure(pairing.batch, pairing.coverage, segments, metric)
+    metric = choose_metric(comparison, measured)
+    if metric is None:
+        return None, None
+    parts = split_metric(pairing.batch, metric)
+    asked = {row.segment: row.asked for row in pairing.coverage.rows}
+    means = average_parts(parts, segments, asked)
+    present = CurrentRun(batch=pairing.batch, parts=parts, segments=segments, means=means)
     kinds = classify(pairing.batch)
     shares = {name: share_kinds(kinds[rows]) for name, rows in segments.items() if len(rows)}
     split = Split(metric=str(metric), means=tuple(present.means), kinds=shares)
@@ -112,13 +124,11 @@ def explain_run(
     found = explain_metric(present, _pool(known), farthest=farthest, top=SHOWN_ITEMS, examples=examples) if known else None
     naming = _Naming(pairing=pairing, users=users)
     if found is not None:
-        return RunExplanation(split=split, explanation=_name_explanation(found, split, len(known), naming))
+        return split, _name_explanation(found, split, len(known), naming)
     if not present.means[0].n:
-        return RunExplanation(split=split, explanation=None)
-    return RunExplanation(
-        split=split,
-        explanation=_name_difference(describe_difference(present, top=SHOWN_ITEMS, examples=examples), split, naming),
-    )
+        return split, None
+    difference = describe_difference(present, top=SHOWN_ITEMS, examples=examples)
+    return split, replace(_name_common(difference.items, difference.groups, split, naming), sentence=difference.sentence)
 
 
 def explained_items(explanation: Explanation | None) -> frozenset[str]:
@@ -146,25 +156,12 @@ def add_explanations(transitions: Iterable[Transition], explanation: Explanation
     )
 
 
-def _measure(batch: PairBatch, coverage: Coverage, segments: SegmentRows, metric: Metric) -> CurrentRun:
-    score = partial(_score, metric=metric)
-    parts = split_distances(batch, score, higher_is_more_alike=metric.higher_is_more_alike)
-    asked = {row.segment: row.asked for row in coverage.rows}
-    return CurrentRun(batch=batch, parts=parts, segments=segments, means=average_parts(parts, segments, asked))
-
-
-def _score(batch: PairBatch, metric: Metric) -> Floats:
-    return score_all(batch, (metric,))[str(metric)]
-
-
 def _pool(splits: Sequence[Split]) -> PastRuns:
     return PastRuns(means=pool_runs([each.means for each in splits]), kinds=pool_kinds([each.kinds for each in splits]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Naming:
-    """Who and what the rows and codes of a pairing stand for."""
-
     pairing: Pairing
     users: pd.Index[str]
 
@@ -222,12 +219,7 @@ def _name_explanation(found: CodedExplanation, split: Split, runs: int, naming: 
     )
 
 
-def _name_difference(found: Difference, split: Split, naming: _Naming) -> Explanation:
-    return replace(_name_common(found.items, found.groups, split, naming), sentence=found.sentence)
-
-
 def _name_common(items: ExposureShift, groups: Iterable[Group], split: Split, naming: _Naming) -> Explanation:
-    """What both have, as an explanation without a past."""
     return Explanation(
         metric=split.metric,
         runs=0,
@@ -252,7 +244,7 @@ def _list_falls(drop: MeanDrop) -> list[SegmentFall]:
 
 
 def _list_rises(change: Change | None, rises: Rises) -> list[ShareRise]:
-    """All users, and the segments that it rose in most; none where nothing rose anywhere."""
+    # All users first, then the segments that it rose in most.
     shown = [rises.total, *(each for each in rises.segments[:_RISES] if each.newly > 0)]
     return [
         ShareRise(change=change, segment=each.segment, share=each.share, share_before=each.share_before)

@@ -19,7 +19,6 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
-    Explanation,
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
@@ -29,13 +28,12 @@ from monitor.model import (
     Panel,
     RankingTable,
     Scores,
-    Split,
 )
 from monitor.model.arrays import Floats
-from monitor.pairing import keep_lists, pair, unweighted_note
+from monitor.pairing import keep_lists, unweighted_note
 from monitor.pairing.ids import codes_of, find_users
-from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all, pull_titles
-from monitor.pipeline.run_explanation import add_titles, choose_metric, explain_run, explained_items
+from monitor.pipeline.pull import Answers, Arms, draw_panel, pair_answers, pull_all, pull_titles
+from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.score import (
     add_floor,
     gather_evidence,
@@ -90,8 +88,8 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
         asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
         answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):
-        pairing = _pair(panel, answers, measuring.k)
-        troubles, lacks, notes, seconds = answers.troubles, answers.lacks, _notes(answers), answers.seconds
+        pairing = pair_answers(panel, answers, measuring.k)
+        troubles, lacks, notes, seconds = answers.troubles, answers.lacks, answers.notes, answers.seconds
     with watch.stage("score"):
         scored = _score(measuring, panel, pairing, answers, memory.last_lists)
         metrics, scores = scored.metrics, scored.scores
@@ -105,7 +103,7 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
         arm_scores = _measure_arms(measuring, pairing, scores, segments, memory.last_lists)
         lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
     with watch.stage("explain"):
-        split, found = _explain(comparison, pairing, scores.users, segments, metrics, memory.splits)
+        split, found = explain_run(comparison, pairing, scores.users, segments, metrics, memory.splits)
         seconds_left = deadline - watch.clock.monotonic()
         titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
     measured = MeasuredRun(
@@ -128,8 +126,6 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Scored:
-    """Scores of the metrics that could be measured and of their noise floor, with the bounds of the latter."""
-
     metrics: tuple[Metric, ...]
     scores: Scores
     bounds: Mapping[str, tuple[float, float]]
@@ -145,25 +141,6 @@ def _score(measuring: MeasuringPlan, panel: Panel, pairing: Pairing, answers: An
     return _Scored(metrics=metrics, scores=scores, bounds=bounds, left_out=(*no_floor, *unmeasured))
 
 
-def _explain(
-    comparison: Comparison,
-    pairing: Pairing,
-    users: pd.Index[str],
-    segments: SegmentRows,
-    metrics: Sequence[Metric],
-    splits: Sequence[Split],
-) -> tuple[Split | None, Explanation | None]:
-    chosen = choose_metric(comparison, metrics)
-    if chosen is None:
-        return None, None
-    found = explain_run(comparison, pairing, users, segments, chosen, splits)
-    return found.split, found.explanation
-
-
-def _pair(panel: Panel, answers: Answers, k: int) -> Pairing:
-    return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
-
-
 def _measure_floor(
     measuring: MeasuringPlan,
     panel: Panel,
@@ -172,17 +149,11 @@ def _measure_floor(
     metrics: Sequence[Metric],
     last: KeptLists | None,
 ) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    """Scores of the baseline and itself by metric, none where there is no floor, and why there is none where one is wanted."""
     recalled, lack = last_baseline(measuring.noise_floor, last)
     again = answers.again if recalled is None else recalled
     if again is None:
         return {}, (lack,) if lack else ()
     return measure_floor(panel, pairing, (answers.baseline, again), measuring.k, metrics, answers.weights), ()
-
-
-def _notes(answers: Answers) -> dict[tuple[Arm, CoverageReason], str]:
-    pulls = {Arm.BASELINE: answers.baseline, Arm.CANDIDATE: answers.candidate}
-    return {(arm, reason): note for arm, pull in pulls.items() for reason, note in pull.notes.items()}
 
 
 def _measure_arms(
@@ -226,7 +197,7 @@ def _recode(table: RankingTable, rows: npt.NDArray[np.intp], vocabulary: pd.Inde
 
 
 def _top(table: RankingTable, flat: npt.NDArray[np.int32], k: int) -> npt.NDArray[np.int32]:
-    """Codes of what stood in the first k places of any list."""
+    # What stood in the first k places of any list.
     counts = np.diff(table.offsets)
     places = np.arange(len(flat) - 1) - np.repeat(table.offsets[:-1], counts)
     return flat[:-1][places < k]

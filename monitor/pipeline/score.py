@@ -41,16 +41,19 @@ _NOT_KNOWN = {
 def scorable_metrics(measuring: MeasuringPlan, batch: PairBatch) -> tuple[tuple[Metric, ...], tuple[str, ...]]:
     """The wanted metrics that this batch can be scored by, and sentences about the others."""
     metrics = tuple(parse(name) for name in measuring.metrics)
-    known = {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}
     lacking: dict[Need, list[str]] = {}
     for metric in metrics:
-        if metric.need is not None and known[metric.need] is None:
+        if metric.need is not None and not _is_known(metric.need, batch):
             lacking.setdefault(metric.need, []).append(str(metric))
     # No sentence about relevance that is not known: it may arrive later.
     left_out = tuple(
         f"{', '.join(names)} not measured: {_NOT_KNOWN[need]}" for need, names in lacking.items() if need in _NOT_KNOWN
     )
     return tuple(metric for metric in metrics if metric.need is None or metric.need not in lacking), left_out
+
+
+def _is_known(need: Need, batch: PairBatch) -> bool:
+    return {Need.SCORES: batch.scores, Need.ITEM_WEIGHTS: batch.weights, Need.RELEVANCE: batch.labels}[need] is not None
 
 
 def relevance_metrics(measuring: MeasuringPlan) -> tuple[Metric, ...]:
@@ -109,14 +112,10 @@ def gather_evidence(
             user=scores.users[row],
             baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
             candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
-            scores={name: _defined(values[row]) for name, values in scores.by_metric.items()},
+            scores={name: None if np.isnan(values[row]) else float(values[row]) for name, values in scores.by_metric.items()},
         )
         for kind, position, row in chosen
     )
-
-
-def _defined(value: np.float64) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 ScoreRange = tuple[float, float]
@@ -144,14 +143,9 @@ def measure_floor(
     rows = np.full(len(panel), -1, dtype=np.intp)
     rows[again.panel_rows] = np.arange(len(again.panel_rows))
     rows = rows[pairing.panel_rows]
-    wanted = [metric for metric in metrics if _is_known(metric, again.batch)]
+    wanted = [metric for metric in metrics if metric.need is None or _is_known(metric.need, again.batch)]
     found = score_all(again.batch, wanted) if wanted else {}
     return {name: np.append(values, np.nan)[rows] for name, values in found.items()}  # row -1 is the NaN
-
-
-def _is_known(metric: Metric, batch: PairBatch) -> bool:
-    has = {None: True, Need.SCORES: batch.scores is not None, Need.ITEM_WEIGHTS: batch.weights is not None}
-    return has.get(metric.need, False)
 
 
 def add_floor(

@@ -18,22 +18,17 @@ def count_standstills(comparison: Comparison, scores: Sequence[ArmScore], past: 
     """What each rule on standstill has counted, this run included, in the order of rules."""
     churn = {arm: each.value or 0.0 for arm, each in find_churn(scores).items()}
     last = past[-1] if past else None
-    rules = (rule for rule in comparison.judging.rules if isinstance(rule, StandstillRule))
-    return tuple(_count(_before(rule, last), churn, was_firing=_was_firing(rule, last)) for rule in rules)
-
-
-def _before(rule: StandstillRule, last: PastRun | None) -> Standstill:
-    """The count as of the last run; none yet for a rule that is new or was about the other arm then."""
-    found = last.standstills.get(rule.alert) if last is not None else None
-    return found if found is not None and found.arm is rule.arm else Standstill(alert=rule.alert, arm=rule.arm)
-
-
-def _was_firing(rule: StandstillRule, last: PastRun | None) -> bool:
-    return last is not None and last.states.get((rule.alert, ALL)) is State.FIRING
+    counts, states = (last.standstills, last.states) if last is not None else ({}, {})
+    found = []
+    for rule in (rule for rule in comparison.judging.rules if isinstance(rule, StandstillRule)):
+        before = counts.get(rule.alert)
+        if before is None or before.arm is not rule.arm:
+            before = Standstill(alert=rule.alert, arm=rule.arm)  # nothing yet for a rule that is new or was about the other arm
+        found.append(_count(before, churn, was_firing=states.get((rule.alert, ALL)) is State.FIRING))
+    return tuple(found)
 
 
 def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) -> Standstill:
-    """One run more. A standstill that fired was not normal, so its length is not learned."""
     # Without lists of the last run nothing is known of either arm.
     if len(churn) < len(Arm):
         return before
@@ -43,5 +38,6 @@ def _count(before: Standstill, churn: Mapping[Arm, float], *, was_firing: bool) 
     # Neither arm was trained.
     if own < MOVED:
         return before
+    # A standstill that fired was not normal, so its length is not learned.
     longest = before.longest if was_firing else max(before.longest, before.missed)
     return replace(before, missed=0, longest=longest, changes=before.changes + 1)

@@ -10,25 +10,6 @@ from monitor.ports.notification import Publisher, Receiver, RunWatcher
 from monitor.ports.sources import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
 from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
 
-__all__ = [
-    "AlertStore",
-    "Clock",
-    "History",
-    "ItemTitleSource",
-    "ItemWeightSource",
-    "Leases",
-    "Maintenance",
-    "Outbox",
-    "Publisher",
-    "Receiver",
-    "RelevanceSource",
-    "RunStore",
-    "RunWatcher",
-    "Source",
-    "Store",
-    "UserSource",
-]
-
 
 class Clock(Protocol):
     """Time from outside, so that a test may hold it."""

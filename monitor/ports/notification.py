@@ -8,9 +8,10 @@ from typing import Protocol
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.model import Claim, DataKind, LatestRun, Message, Pruned, RunResult, Treatment
+from monitor.ports.sources import Closable
 
 
-class Receiver(Protocol):
+class Receiver(Closable, Protocol):
     """Somebody who is notified. Sending the same message twice must be harmless there (same incident, same dedup keys)."""
 
     @property
@@ -27,9 +28,6 @@ class Receiver(Protocol):
         ``permanent`` if it never will be, ``of_message`` if that is due to its content, ``may_be_known`` if it may have
         arrived all the same.
         """
-
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
 
 class RunWatcher(Protocol):

@@ -12,7 +12,14 @@ from typing import Protocol
 from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
 
 
-class Source(Protocol):
+class Closable(Protocol):
+    """What holds connections, files or threads."""
+
+    def close(self) -> None:
+        """Release what is held; may be called twice."""
+
+
+class Source(Closable, Protocol):
     """Where one arm's lists come from."""
 
     def pull(self, request: PullRequest) -> Pull:
@@ -23,11 +30,8 @@ class Source(Protocol):
         query refused). Safe to call from several threads.
         """
 
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
-
-class UserSource(Protocol):
+class UserSource(Closable, Protocol):
     """Where the users of a panel come from."""
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
@@ -36,31 +40,22 @@ class UserSource(Protocol):
         SourceError when it cannot be read, when a dimension is missing, or when there is not one user.
         """
 
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
-
-class ItemWeightSource(Protocol):
+class ItemWeightSource(Closable, Protocol):
     """Where the weights of items come from."""
 
     def weights(self, slot: datetime) -> ItemWeights:
         """Weights as of this slot. SourceError when they cannot be read, or when one is missing, not above zero or infinite."""
 
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
-
-class ItemTitleSource(Protocol):
+class ItemTitleSource(Closable, Protocol):
     """Where the titles of items come from."""
 
     def titles(self, slot: datetime, items: Collection[str]) -> Mapping[str, str]:
         """Titles as of this slot of those of the items that have one, for people to read. SourceError when not readable."""
 
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
-
-class RelevanceSource(Protocol):
+class RelevanceSource(Closable, Protocol):
     """Where it is known what users found relevant."""
 
     def relevance(self, slot: datetime) -> RelevanceTable | None:
@@ -68,6 +63,3 @@ class RelevanceSource(Protocol):
 
         SourceError when what is there cannot be read.
         """
-
-    def close(self) -> None:
-        """Release what is held; may be called twice."""

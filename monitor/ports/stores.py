@@ -42,9 +42,10 @@ from monitor.model import (
     Transition,
     UserScore,
 )
+from monitor.ports.sources import Closable
 
 
-class Leases(Protocol):
+class Leases(Closable, Protocol):
     """The right to lead, for one daemon among those that share a database. Called from one thread.
 
     DatabaseError when the database cannot be asked: then nothing is known, and what was held may be held still.
@@ -58,9 +59,6 @@ class Leases(Protocol):
 
     def release(self, lease: Lease) -> None:
         """Give it back, so that others need not wait; nothing where somebody else has taken it."""
-
-    def close(self) -> None:
-        """Release what is held; may be called twice."""
 
 
 class RunStore(Protocol):
@@ -317,7 +315,7 @@ class Maintenance(Protocol):
         """Bytes on disk of each kind of data."""
 
 
-class Store(Protocol):
+class Store(Closable, Protocol):
     """One database: its five ports together, for the wiring."""
 
     @property
@@ -339,6 +337,3 @@ class Store(Protocol):
     @property
     def maintenance(self) -> Maintenance:
         """Housekeeping."""
-
-    def close(self) -> None:
-        """Close every connection."""

@@ -20,14 +20,6 @@ from monitor.receivers.pings import PingOptions, RunPings
 from monitor.receivers.slack import SlackOptions
 from monitor.receivers.webhook import WebhookOptions, verify
 
-__all__ = [
-    "PingOptions",
-    "ReceiverOptions",
-    "open_pings",
-    "open_receivers",
-    "verify",
-]
-
 
 class ReceiverOptions(OneOf):
     """One entry of ``receivers``."""

@@ -11,32 +11,3 @@ from monitor.reference.sampling_error import estimate_error, estimate_interval, 
 from monitor.reference.season import Phases
 from monitor.reference.thresholds import DropSearch, Threshold, propose
 from monitor.reference.trend import TrendEvidence, correlate, count_suspects, discount, no_evidence, update_evidence
-
-__all__ = [
-    "SAFETY",
-    "SHARE_OF_ALL",
-    "WINDOW",
-    "Budget",
-    "DropSearch",
-    "Phases",
-    "Prediction",
-    "Reference",
-    "Threshold",
-    "TrendEvidence",
-    "correlate",
-    "count_suspects",
-    "discount",
-    "estimate_error",
-    "estimate_interval",
-    "find_median",
-    "from_angle",
-    "no_evidence",
-    "predict",
-    "propose",
-    "refer",
-    "share_interval",
-    "surprise",
-    "to_angle",
-    "to_normal",
-    "update_evidence",
-]

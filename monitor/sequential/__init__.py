@@ -9,22 +9,3 @@ from monitor.sequential.capital import STAKES, WEIGHTS, follow_capital, log_capi
 from monitor.sequential.detector import Detector, detect
 from monitor.sequential.gate import GateReason, GateResult, GateVerdict, gate_samples, reject
 from monitor.sequential.samples import Scale, Tally, UserSample, tally
-
-__all__ = [
-    "STAKES",
-    "WEIGHTS",
-    "Detector",
-    "GateReason",
-    "GateResult",
-    "GateVerdict",
-    "Scale",
-    "Tally",
-    "UserSample",
-    "bounds",
-    "detect",
-    "follow_capital",
-    "gate_samples",
-    "log_capital",
-    "reject",
-    "tally",
-]

@@ -115,7 +115,6 @@ def watch(options: ComparisonOptions) -> Watched:
 
 
 def _open_again(options: ComparisonOptions) -> Source | None:
-    """Where the baseline's second lists come from, None where none are pulled."""
     floor = options.noise_floor
     again = None if floor is None else options.baseline if floor.serve else floor.retrain
     return None if again is None else open_source(again)

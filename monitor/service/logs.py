@@ -20,8 +20,7 @@ _LEVELS = {
 
 
 class _OpenStreamHandler(logging.StreamHandler[TextIO]):
-    """Writes while the stream is open: a hung thread may outlive its daemon and its standard error."""
-
+    # A hung thread may outlive its daemon and its standard error.
     def emit(self, record: logging.LogRecord) -> None:
         if not self.stream.closed:
             super().emit(record)

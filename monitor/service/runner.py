@@ -128,8 +128,8 @@ class Runner:
                 self.claims.pop(claim.run_id, None)
 
     def _claim(self, comparison: Comparison, slot: datetime, taken: list[Claim], *, rerun: bool) -> None:
-        """Take the slot; what was taken is in ``taken`` even if somebody interrupts at that moment."""
         now = self.clock.now()
+        # What was taken must be in ``taken`` even if somebody interrupts at that moment, or nobody gives it back.
         with interrupts_held():
             claim = self.store.runs.claim(
                 comparison.name,
@@ -181,7 +181,6 @@ class Runner:
             return failed_result(comparison, claim, memory, clock, reason=reason)
 
     def _finish(self, result: RunResult, receivers: tuple[str, ...]) -> RunResult | None:
-        """Store the result; None when the claim was lost."""
         if not self.patiently(partial(self.store.runs.finish, result, receivers=receivers)):
             log.warning("result dropped: the claim was taken over", status=result.status)
             return None
@@ -191,7 +190,7 @@ class Runner:
         return result
 
     def _keep_earlier(self, result: RunResult) -> RunResult:
-        """Store nothing of a rerun that did not end ok: the earlier ok run of the slot is worth more."""
+        # The earlier ok run of the slot is worth more than a rerun that did not end ok.
         self.patiently(partial(self.store.runs.release, result.claim))
         kept = replace(result, reason=f"{result.reason}; what the slot had before stays", states=(), transitions=())
         self._publish(kept)
@@ -204,7 +203,11 @@ class Runner:
 
     def patiently(self, call: Callable[[], T]) -> T:
         """Do it, and again while the database is briefly away."""
-        for attempt in stamina.retry_context(on=_may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
+
+        def may_pass(error: Exception) -> bool:
+            return isinstance(error, DatabaseError) and not error.permanent
+
+        for attempt in stamina.retry_context(on=may_pass, attempts=None, timeout=self.patience_s, wait_max=20.0):
             # A transaction that an interrupt cuts off keeps its lock, and then no slot can be given back.
             with attempt, interrupts_held():
                 return call()
@@ -224,7 +227,3 @@ class Runner:
             )
         if self.publisher is not None:
             self.publisher.run_finished(result)
-
-
-def _may_pass(error: Exception) -> bool:
-    return isinstance(error, DatabaseError) and not error.permanent

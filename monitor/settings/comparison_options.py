@@ -145,7 +145,6 @@ class ComparisonOptions(Options):
     @model_validator(mode="before")
     @classmethod
     def _read_default_rules(cls, data: Any) -> Any:  # noqa: ANN401 - raw input is anything
-        """Read ``rules: default`` as ``default_rules: true``."""
         if not isinstance(data, Mapping) or data.get("rules") != "default":
             return data
         return {"default_rules": True, **{key: value for key, value in data.items() if key != "rules"}}

@@ -13,13 +13,13 @@ from monitor.settings.value_types import PublicUrl, RunCount
 
 _ConditionT = TypeVar("_ConditionT", bound="ConditionOptions")
 
+# Names of the alerts; a rule of the same name takes the place of one.
 CONDITION_ALERTS = {
     Condition.ERROR: "RunFailing",
     Condition.NO_DATA: "NoData",
     Condition.TOO_FEW: "TooFewUsers",
     Condition.STALE: "Stale",
 }
-"""Names of the alerts; a rule of the same name takes the place of one."""
 
 
 class ConditionOptions(Options):

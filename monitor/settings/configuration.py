@@ -154,7 +154,7 @@ class Settings(Options):
     def _pass_on_conditions(
         cls, comparisons: tuple[ComparisonOptions, ...], info: ValidationInfo
     ) -> tuple[ComparisonOptions, ...]:
-        """Complete each comparison's conditions by the top-level ones, a field that stands before and is read by now."""
+        # `conditions` stands before `comparisons`, and so is read by now.
         defaults = info.data.get("conditions", ConditionsOptions())
         return tuple(each.model_copy(update={"conditions": each.conditions.over(defaults)}) for each in comparisons)
 

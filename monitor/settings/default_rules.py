@@ -11,11 +11,11 @@ from monitor.model import Arm, CoverageShare, DerivedMetric, Lack, NoiseFloor, S
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
-_OTHERS = 2
-"""Further metrics whose mean has a rule: what one metric weighs lightly another may not."""
+_OTHERS = 2  # further metrics whose mean has a rule: what one metric weighs lightly another may not
+# Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
+# expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first.
 _HELD = 2
-"""Runs that a drop or jump has to be over: a fault that comes and goes is one firing. A trend asks for runs no worse than
-expected, which every second healthy one is not, and an arm that was trained again is not frozen: these end at the first."""
+# One rule for each cause, so that users without a list make one alert.
 _COVERAGE = {
     "ListsMissing": CoverageShare(Lack.MISSING, Arm.CANDIDATE),
     "ListsEmpty": CoverageShare(Lack.EMPTY, Arm.CANDIDATE),
@@ -28,7 +28,6 @@ _COVERAGE = {
     "BaselineListsMissing": CoverageShare(Lack.MISSING, Arm.BASELINE),
     "BaselineListsFailed": CoverageShare(Lack.FAILED, Arm.BASELINE),
 }
-"""One rule for each cause, so that users without a list make one alert."""
 
 
 def rules_of(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
@@ -54,7 +53,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
 
 
 def _of_first(metric: Metric, options: ComparisonOptions) -> Iterator[RuleOptions]:
-    """Rules on the mean, which sees what touches everybody, and on the tail and distant users, which see what touches few."""
+    # The mean sees what touches everybody, the tail and distant users what touches few.
     name = str(metric)
     drop, trend = {"learned": "drop", "segments": "each", "resolve_after": _HELD}, {"learned": "trend", "segments": "each"}
     yield _rule(alert="SimilarityDropped", metric=name, **drop)

@@ -56,7 +56,6 @@ def _collect(model: type[BaseModel], path: str, groups: dict[type[BaseModel], li
 
 
 def _home(model: type[BaseModel], name: str) -> type[BaseModel]:
-    """The class of which the model has a field."""
     return next(base for base in model.__mro__ if name in inspect.get_annotations(base))
 
 
@@ -172,7 +171,7 @@ def _relax(node: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def _named(schemas: dict[str, Any]) -> dict[str, Any]:
-    """Members of ``properties``: their keys are names, a setting called ``title`` among them."""
+    # Keys of ``properties`` are names, a setting called ``title`` among them, which must stay.
     return {name: _relax(schema) for name, schema in schemas.items()}
 
 

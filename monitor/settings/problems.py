@@ -42,8 +42,7 @@ _LITERAL = re.compile(r"'([^']*)'")
 
 
 DID_YOU_MEAN = re.compile(r'did you mean "([^"]+)"\?$')
-MAX_PROBLEMS = 100
-"""Problems of one file; the others are only counted."""
+MAX_PROBLEMS = 100  # problems of one file; the others are only counted
 MISSING = "is missing, and must be given"
 TWICE = "stands in this list already"
 NAME_TAKEN = "another {} has this name already: names must differ"

@@ -10,6 +10,7 @@ from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_translation import JudgedMetric, find_judged_metric
 from monitor.settings.validation import Partial
 
+# Of two keys that exclude each other the one that is reported, by the other one.
 _EXCLUDED = {
     "frozen": (
         (
@@ -28,7 +29,6 @@ _EXCLUDED = {
         "does not go with over_floor, which is a threshold itself; it resolves by resolve_below",
     ),
 }
-"""Of two keys that exclude each other the one that is reported, by the other one."""
 
 
 def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
@@ -135,7 +135,7 @@ def _span(quantity: JudgedMetric, k: int | None) -> float:
 
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
-    """A threshold must be somewhere the statistic can be, on either side of it."""
+    # A threshold that the statistic can never pass is a rule that never fires, or always.
     metric, statistic = find_judged_metric(rule.get("metric")), rule.get("statistic")
     if metric is None or rule.has("coverage") or statistic is None:
         return

@@ -54,8 +54,7 @@ class Schedule(ABC):
         return slots
 
 
-SHORTEST_INTERVAL = timedelta(seconds=1)
-"""The least time between two runs."""
+SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,7 @@ _MACROS = {
     "@annually": "0 0 1 1 *",
 }
 _PART = re.compile(r"(?:\*|(?P<first>\w+)(?:-(?P<last>\w+))?)(?:/(?P<step>\d{1,4}))?")
-_FURTHEST_DAYS = 9 * 366
-"""No day of a calendar is further from its next like than 29 February across a year 2100."""
+_FURTHEST_DAYS = 9 * 366  # no day of a calendar is further from its next like than 29 February across a year 2100
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +230,7 @@ class Cron(Schedule):
         return (day for n in range(_FURTHEST_DAYS) if self.has_day(day := start + n * step))
 
     def _around(self, day: date) -> Iterator[datetime]:
-        """Slots of a day and of its neighbours: clocks may change across midnight."""
+        # Clocks may change across midnight: hence the day's neighbours.
         return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
 
 

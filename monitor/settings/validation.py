@@ -144,7 +144,7 @@ def _try(model: type[_ModelT], raw: object, context: dict[str, object]) -> tuple
 
 
 def _restore_texts(document: YamlDocument, raw: object, errors: Iterable[Any]) -> bool:
-    """Replace numbers and booleans by their text where text is wanted: ``name: 2024``, ``token: ${DIGITS}``."""
+    # What looks like a number may be meant as text, ``name: 2024`` or ``token: ${DIGITS}``, and only the model knows.
     changed = False
     for error in errors:
         path, _ = _resolve(error["loc"], raw)
@@ -181,9 +181,9 @@ def _lacks_only_valid_items(error: Any, path: KeyPath, raw: object) -> bool:  # 
 
 
 def _message(model: type[BaseModel], error: Any, path: KeyPath, raw: object, *, seeks: bool) -> str:  # noqa: ANN401 - pydantic's
-    """The error in words. A similar key is only searched where ``seeks``, as that is slow."""
     kind = error["type"]
     if kind == "extra_forbidden":
+        # Searching for a similar key is slow, and a file may hold thousands of unknown ones.
         return unknown_key(path[-1], keys_at(model, path[:-1]) if seeks else ())
     if kind == "missing":
         return MISSING

@@ -126,7 +126,7 @@ def _compose(text: str, name: str) -> yaml.Node | None:
 
 
 def _syntax(error: yaml.MarkedYAMLError) -> str:
-    """The parser's message, without what it quotes from the text: that may be a secret written without quotes."""
+    # What the parser quotes from the text is left out: it may be a secret written without quotes.
     problem = error.problem or "cannot be read"
     whole = f"{error.context}, {problem}" if error.context else problem
     for sign, advice in _SYNTAX_ADVICE.items():
@@ -242,7 +242,7 @@ class _Builder:
 
 
 def _is_implicit(node: yaml.Node) -> bool:
-    """Whether the parser derived the tag by YAML 1.1's own rules (dates, ``=``) rather than reading it from the text."""
+    # The parser derives some tags by YAML 1.1's own rules (dates, ``=``) rather than reading them from the text.
     return isinstance(node, yaml.ScalarNode) and node.style is None and node.tag in _DERIVED
 
 
@@ -250,7 +250,7 @@ _DERIVED = frozenset(f"tag:yaml.org,2002:{name}" for name in ("timestamp", "valu
 
 
 def _plain(node: yaml.ScalarNode, text: str, *, is_variable: bool) -> object:
-    """The value of a scalar: text when quoted; a variable never makes a null."""
+    # A variable never makes a null: an empty one is empty text.
     if node.style is not None or (node.tag == _STRING_TAG and not is_variable):
         return text
     if not is_variable and _NULL.fullmatch(text):

@@ -23,24 +23,8 @@ from monitor.sources.kinds import Reader, SourceKind
 from monitor.sources.sql import SQL
 from monitor.sources.table_options import ColumnName
 
-__all__ = [
-    "SOURCES",
-    "ItemTitlesOptions",
-    "ItemWeightsOptions",
-    "RelevanceOptions",
-    "SampleOptions",
-    "SourceOptions",
-    "UsersOptions",
-    "all_users_problem",
-    "open_item_titles",
-    "open_item_weights",
-    "open_relevance",
-    "open_source",
-    "open_users",
-]
-
+# Every kind of source, by the key that stands for it in the configuration.
 SOURCES: Mapping[str, SourceKind] = {"http": HTTP, "file": FILE, "sql": SQL}
-"""Every kind of source, by the key that stands for it in the configuration."""
 
 _T = TypeVar("_T", bound=OneOf)
 

@@ -92,7 +92,6 @@ class GradedItems:
     def _of_users(
         self, users: pa.Array, items: pa.Array, grades: pa.Array | None
     ) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-        """The rows that have a user."""
         keys = user_column(users, f"the user column of {self._where}")
         if not keys.null_count:
             return keys, items, grades

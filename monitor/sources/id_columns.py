@@ -17,8 +17,7 @@ from pandas.api.extensions import ExtensionArray
 
 from monitor.errors import SourceError
 
-MAX_ID_LENGTH = 1000
-"""Longest text taken for an id; longer ones are no ids but somebody's mistake."""
+MAX_ID_LENGTH = 1000  # longest text taken for an id; longer ones are no ids but somebody's mistake
 
 _INT64 = range(-(2**63), 2**63)
 _EXACT_FLOAT = float(2**53)

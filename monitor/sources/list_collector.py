@@ -128,7 +128,7 @@ def from_json(cell: object) -> object:
 
 
 def _kind(value: object) -> str:
-    """Say what a value is without repeating it: it came from outside."""
+    # The value is not repeated: it came from outside.
     if value is None:
         return "null"
     if isinstance(value, list | tuple):

@@ -116,8 +116,7 @@ def _named(ids: pa.Array, row: int) -> str:
     return repr(on_one_line(str(ids[int(row)].as_py())))
 
 
-MAX_TITLE_LENGTH = 200
-"""Characters of a title that are kept."""
+MAX_TITLE_LENGTH = 200  # characters of a title that are kept
 
 TitleColumn: TypeAlias = pa.Array | Sequence[object]
 

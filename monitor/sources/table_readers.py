@@ -30,8 +30,7 @@ from monitor.sources.table_options import (
     WeightColumnOptions,
 )
 
-TableBatch = Mapping[str, Any]
-"""Some rows: columns by name, Arrow arrays or sequences of Python values."""
+TableBatch = Mapping[str, Any]  # some rows: columns by name, Arrow arrays or sequences of Python values
 
 _O = TypeVar("_O")
 _R = TypeVar("_R")

@@ -3,5 +3,3 @@
 from monitor.storage.database_url import absolute_url, parse_url
 from monitor.storage.leases import open_leases
 from monitor.storage.store import SqlStore, open_store, opened_store, unopened_store
-
-__all__ = ["SqlStore", "absolute_url", "open_leases", "open_store", "opened_store", "parse_url", "unopened_store"]

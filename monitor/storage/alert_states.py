@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row, and_, case, select
 
-from monitor.model import AlertState, DeliveryStatus, Direction, Outcome, Severity, State, Transition
+from monitor.model import AlertState, DeliveryStatus, State, Transition
 from monitor.storage.column_types import key
 from monitor.storage.dialects import insert, lock_comparisons
-from monitor.storage.run_results import finite_or_none
+from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables import alert_states, deliveries, transitions
 
 AlertKey = tuple[str, str, str]
@@ -36,8 +36,6 @@ IS_LASTING_START = and_(
 """Whether a transition is the start of a firing that lasts, where it is joined with the states."""
 
 _NEXT = timedelta(microseconds=1)
-_RENAMED = {"slot": "scheduled_for", "at": "changed_at"}
-_COLUMNS = {each.name: _RENAMED.get(each.name, each.name) for each in fields(Transition) if each.name != "interval"}
 
 
 def key_of(item: AlertState | Transition) -> AlertKey:
@@ -67,7 +65,7 @@ def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknow
         is_same = alert_states.c.dedup_key.is_not_distinct_from(fresh.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
     renewed = fresh.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
-    connection.execute(renewed, [_row_values(state) for state in states])
+    connection.execute(renewed, [to_row(state, alert_states) for state in states])
 
 
 def admit(
@@ -94,8 +92,7 @@ def announce(connection: Connection, changes: Sequence[Transition], receivers: S
     fresh = [change for change in changes if _identity(change) not in known]
     if not fresh:
         return
-    rows = ({_RENAMED.get(name, name): value for name, value in _row_values(change).items()} for change in fresh)
-    connection.execute(transitions.insert(), list(rows))
+    connection.execute(transitions.insert(), [_transition_row(change) for change in fresh])
     ids = _ids_of(connection, fresh)
     of_starts = _receivers_of_starts(connection, fresh)
     pending = [
@@ -140,7 +137,7 @@ def read_states(connection: Connection, comparison: str | None) -> tuple[AlertSt
     query = select(alert_states).order_by(alert_states.c.comparison, alert_states.c.alert, alert_states.c.segment)
     if comparison is not None:
         query = query.where(alert_states.c.comparison == comparison)
-    return tuple(_state(row) for row in connection.execute(query))
+    return tuple(from_row(AlertState, row) for row in connection.execute(query))
 
 
 def firing_states(connection: Connection, comparison: str) -> tuple[AlertState, ...]:
@@ -159,10 +156,7 @@ def read_firing(connection: Connection, comparison: str | None = None) -> tuple[
 
 def transition_of_row(row: Row[Any]) -> Transition:
     """The transition that a row holds."""
-    values = {name: getattr(row, column) for name, column in _COLUMNS.items()}
-    values["interval"] = None if row.interval_low is None else (row.interval_low, row.interval_high)
-    kinds = {"from_state": State, "to_state": State, "direction": Direction, "severity": Severity}
-    return Transition(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))
+    return from_row(Transition, row, interval=None if row.interval_low is None else (row.interval_low, row.interval_high))
 
 
 def _follows(before: AlertState | None, state: AlertState, cause: Transition | None) -> bool:
@@ -253,18 +247,6 @@ def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple
     return {_identity(transition_of_row(row)): row.id for row in connection.execute(query)}
 
 
-def _row_values(item: AlertState | Transition) -> dict[str, Any]:
-    values = {field.name: getattr(item, field.name) for field in fields(item)}
-    values |= {name: finite_or_none(values[name]) for name in ("value", "threshold")} | {"users": int(item.users)}
-    if not isinstance(item, Transition):
-        return values
-    low, high = item.interval or (None, None)
-    of_interval = {"interval_low": finite_or_none(low), "interval_high": finite_or_none(high)}
-    del values["interval"]
-    return values | of_interval | {"normal": finite_or_none(item.normal), "labels": dict(item.labels)}
-
-
-def _state(row: Row[Any]) -> AlertState:
-    values = {field.name: getattr(row, field.name) for field in fields(AlertState)}
-    kinds = {"state": State, "outcome": Outcome, "severity": Severity}
-    return AlertState(**(values | {name: kind(values[name]) for name, kind in kinds.items()}))
+def _transition_row(change: Transition) -> dict[str, Any]:
+    low, high = change.interval or (None, None)
+    return to_row(change, transitions, interval_low=low, interval_high=high)

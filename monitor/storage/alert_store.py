@@ -27,6 +27,7 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.column_types import key
 from monitor.storage.dialects import lock_comparisons
+from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables import alert_states, deliveries, silences, transitions
 from monitor.storage.transactions import Database
 
@@ -117,9 +118,10 @@ class SqlAlertStore:
             return changes
 
     def add_silence(self, silence: Silence) -> Silence:
-        values = {name: getattr(silence, name) for name in ("author", "comment", "created_at", "starts_at", "ends_at")}
+        values = to_row(silence, silences)
+        del values["id"]  # the database gives it
         with self._database.write() as connection:
-            added = connection.execute(silences.insert().values(matchers=list(silence.matchers), **values))
+            added = connection.execute(silences.insert().values(values))
             (number,) = added.inserted_primary_key or (0,)
         return replace(silence, id=number)
 
@@ -138,11 +140,7 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
     query = select(silences).order_by(silences.c.id)
     if ending_after is not None:
         query = query.where(silences.c.ends_at > ending_after)
-    names = ("id", "author", "comment", "created_at", "starts_at", "ends_at")
-    return tuple(
-        Silence(matchers=tuple(row.matchers), **{name: getattr(row, name) for name in names})
-        for row in connection.execute(query)
-    )
+    return tuple(from_row(Silence, row, matchers=tuple(row.matchers)) for row in connection.execute(query))
 
 
 def _lock_firing(

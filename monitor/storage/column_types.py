@@ -5,15 +5,19 @@ Both are written as an escape that starts with U+2400, on every database, and re
 `KEY_BYTES` would not fit into an index: it is stored as its first `KEY_PREFIX` characters, an ellipsis and its SHA-256.
 """
 
+# ruff: noqa: D102, ANN401, ARG002 - methods and signatures are those of TypeDecorator
+
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Integer, String, Text, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Double, Integer, String, Text, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import TypeEngine
 
@@ -64,7 +68,9 @@ def keys(names: list[str]) -> list[str]:
     return [key(name) for name in names]
 
 
-def _walk(value: object, change: Any) -> object:  # noqa: ANN401 - escape or unescape
+def _walk(value: object, change: Any) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None  # JSON has no word for it
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
@@ -79,10 +85,9 @@ class Instant(TypeDecorator[datetime]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Text where the database has no type for instants."""
         return dialect.type_descriptor(String(27) if dialect.name == "sqlite" else DateTime(timezone=True))
 
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:  # noqa: ANN401 - text or datetime
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
         """ValueError for a datetime without time zone, which names no instant."""
         if value is None:
             return None
@@ -92,8 +97,7 @@ class Instant(TypeDecorator[datetime]):
         utc = value.astimezone(UTC)
         return utc.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z" if dialect.name == "sqlite" else utc
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002
-        """An aware datetime in UTC."""
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
         instant: datetime = datetime.fromisoformat(value) if isinstance(value, str) else value
@@ -106,12 +110,10 @@ class Words(TypeDecorator[str]):
     impl = Text
     cache_ok = True
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - signature is given
-        """Escaped."""
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return None if value is None else escape(value)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:  # noqa: ANN401, ARG002 - signature is given
-        """As it was."""
+    def process_result_value(self, value: Any, dialect: Dialect) -> str | None:
         return None if value is None else unescape(value)
 
 
@@ -121,11 +123,10 @@ class Name(Words):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Collation C on PostgreSQL: the order of SQLite and of Python, and the fastest to index."""
+        # The order of SQLite and of Python, and the fastest to index.
         return Text(collation="C") if dialect.name == "postgresql" else Text()
 
-    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:  # noqa: ARG002 - signature is given
-        """The stored form."""
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
         return None if value is None else key(value)
 
 
@@ -136,17 +137,51 @@ class Document(TypeDecorator[Any]):
     cache_ok = True
 
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[Any]:
-        """Binary JSON where there is one."""
         kind = JSONB(none_as_null=True) if dialect.name == "postgresql" else JSON(none_as_null=True)
         return dialect.type_descriptor(kind)
 
-    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
-        """Escaped at any depth."""
+    def process_bind_param(self, value: Any, dialect: Dialect) -> Any:
+        """Escaped at any depth, null for what is no finite number."""
         return _walk(value, escape)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> Any:  # noqa: ANN401, ARG002 - documents are anything
-        """As it was, tuples as lists."""
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
         return _walk(value, unescape)
+
+
+class Number(TypeDecorator[float]):
+    """A float, also one of numpy; NULL for NaN, which is no value."""
+
+    impl = Double
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Dialect) -> float | None:
+        return None if value is None or math.isnan(value) else float(value)
+
+
+class Count(TypeDecorator[int]):
+    """An integer, also one of numpy."""
+
+    impl = Integer
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Dialect) -> int | None:
+        # SQLite would store an integer of numpy as bytes.
+        return None if value is None else int(value)
+
+
+class Member(TypeDecorator[StrEnum]):
+    """A member of an enumeration of words."""
+
+    impl = String(20)
+    cache_ok = True
+
+    def __init__(self, kind: type[StrEnum]) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> StrEnum | None:
+        """The member; ValueError for one of another version."""
+        return None if value is None else self.kind(value)
 
 
 Id = BigInteger().with_variant(Integer(), "sqlite")

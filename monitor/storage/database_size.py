@@ -17,6 +17,7 @@ from monitor.errors import DatabaseError
 from monitor.model import DatabaseSize, DataKind, KindSize
 from monitor.storage.database_url import describe, file_of
 from monitor.storage.dialects import is_sqlite
+from monitor.storage.partitions import bytes_of, rows_of, score_tables
 from monitor.storage.tables import (
     alert_states,
     arm_scores,
@@ -56,15 +57,16 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
 """The tables of each kind; the runs that hold any are counted in the first."""
 
 _WEEK = timedelta(days=7)
-_COUNTED_BYTES = 1 << 26
-"""Up to this size rows are counted, beyond it the server's own estimate is taken."""
 
 
 def bytes_by_kind(connection: Connection) -> dict[DataKind, int]:
     """Bytes on disk of each kind, indexes included; on SQLite without the room that is free inside the file."""
     if is_sqlite(connection):
         return _sqlite_bytes(connection)
-    return {kind: sum(_postgres_bytes(connection, table) for table in tables) for kind, tables in TABLES.items()}
+    return {
+        kind: sum(bytes_of(connection, name) for table in tables for name in _names(connection, table))
+        for kind, tables in TABLES.items()
+    }
 
 
 def rows_by_kind(rows: Mapping[str, int]) -> dict[DataKind, int]:
@@ -90,7 +92,7 @@ def measure(database: Database) -> DatabaseSize:
 
 
 def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
-    tables = TABLES[kind]
+    tables, comparisons = TABLES[kind], select(func.count(runs.c.comparison.distinct()))
     holding, oldest = _holding(connection, tables[0])
     counted = [_rows(connection, table, holding) for table in tables]
     return KindSize(
@@ -100,12 +102,9 @@ def _kind(connection: Connection, kind: DataKind, used: int) -> KindSize:
         is_estimate=any(is_estimate for _, is_estimate in counted),
         runs=holding,
         oldest=oldest,
-        grows=kind is not DataKind.LISTS or holding > _comparisons(connection),
+        # Of lists each comparison keeps the newest run's alone.
+        grows=kind is not DataKind.LISTS or holding > (connection.scalar(comparisons) or 0),
     )
-
-
-def _comparisons(connection: Connection) -> int:
-    return int(connection.scalar(select(func.count(runs.c.comparison.distinct()))) or 0)
 
 
 def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None]:
@@ -141,15 +140,8 @@ def _rows(connection: Connection, table: Table, holding: int) -> tuple[int, bool
     """Rows of the table, and whether they are estimated: of scores in SQLite from some runs, in PostgreSQL by the server."""
     if is_sqlite(connection):
         return _sampled_scores(connection, holding) if table is scores else (_count(connection, table), False)
-    tree = text(
-        "SELECT coalesce(sum(CASE WHEN isleaf THEN pg_class.reltuples ELSE 0 END), 0), bool_or(isleaf AND reltuples < 0)"
-        " FROM pg_partition_tree(to_regclass(:name)) JOIN pg_class ON pg_class.oid = relid"
-    )
-    plain = text("SELECT reltuples, reltuples < 0 FROM pg_class WHERE oid = to_regclass(:name)")
-    estimate, is_unknown = connection.execute(tree if table is scores else plain, {"name": table.name}).one()
-    if is_unknown or _postgres_bytes(connection, table) <= _COUNTED_BYTES:
-        return _count(connection, table), False
-    return int(estimate), True
+    counted = [rows_of(connection, name) for name in _names(connection, table)]
+    return sum(rows for rows, _ in counted), any(is_estimate for _, is_estimate in counted)
 
 
 def _sampled_scores(connection: Connection, holding: int) -> tuple[int, bool]:
@@ -183,11 +175,9 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
     return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
 
 
-def _postgres_bytes(connection: Connection, table: Table) -> int:
-    """Bytes on disk with indexes and what is stored out of line; of scores those of all partitions."""
-    tree = text("SELECT coalesce(sum(pg_total_relation_size(relid)), 0) FROM pg_partition_tree(to_regclass(:name))")
-    whole = text("SELECT pg_total_relation_size(to_regclass(:name))")
-    return int(connection.execute(tree if table is scores else whole, {"name": table.name}).scalar_one() or 0)
+def _names(connection: Connection, table: Table) -> list[str]:
+    """The tables of PostgreSQL that hold this one's rows."""
+    return score_tables(connection) if table is scores else [table.name]
 
 
 def vacuum(database: Database) -> None:

@@ -12,6 +12,7 @@ from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus, Notification
 from monitor.storage.alert_states import pending_delivery
 from monitor.storage.dialects import chunks, insert
+from monitor.storage.rows import to_row
 from monitor.storage.tables import deliveries, notifications
 
 _WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
@@ -27,8 +28,9 @@ def record_outcomes(connection: Connection, found: Sequence[Notification]) -> No
         if each.delivery_id not in stored:
             msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
             raise DatabaseError(msg)
-    if news := [_notification_row(each) for each in found if _is_news(stored[each.delivery_id], each)]:
-        connection.execute(notifications.insert(), news)
+    news = [each for each in found if _is_news(stored[each.delivery_id], each)]
+    if news:
+        connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
     if waiting := [each for each in found if stored[each.delivery_id].status in _WAITING]:
         connection.execute(_MOVE, [_moved(each) for each in waiting])
     _deliver_to_fallbacks(
@@ -49,16 +51,6 @@ def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
 
 def _is_news(row: Row[Any], note: Notification) -> bool:
     return (row.status, row.reason) != (note.status, note.reason) or note.status is DeliveryStatus.SENT
-
-
-def _notification_row(note: Notification) -> dict[str, object]:
-    return {
-        "delivery_id": note.delivery_id,
-        "attempted_at": note.at,
-        "status": note.status,
-        "reason": note.reason,
-        "next_attempt_at": note.next_attempt_at,
-    }
 
 
 _NEW = ("status", "reason", "next_attempt_at", "settled_at", "repeat_at", "may_be_known")

@@ -4,31 +4,30 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from datetime import datetime
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection, select
 
 from monitor.model import (
     Briefing,
-    Cause,
     Change,
     EvidenceKind,
     ExampleLists,
     Explanation,
-    ExposedItem,
-    Part,
     PartMeans,
     RunResult,
-    SegmentFall,
-    ShareRise,
     Split,
-    UserGroup,
 )
-from monitor.storage.run_results import evidence_of, finite_or_none
+from monitor.storage.rows import from_row, to_row
+from monitor.storage.run_results import evidence_of
 from monitor.storage.tables import explanations, runs, splits
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 
 def store_explanation(connection: Connection, result: RunResult) -> None:
@@ -38,7 +37,7 @@ def store_explanation(connection: Connection, result: RunResult) -> None:
         rows = [{"run_id": run_id, **_split_row(split, position, row)} for position, row in enumerate(split.means)]
         connection.execute(splits.insert(), rows)
     if explanation is not None:
-        details = _finite({name: value for name, value in asdict(explanation).items() if name != "sentence"})
+        details = {name: value for name, value in asdict(explanation).items() if name != "sentence"}
         connection.execute(explanations.insert().values(run_id=run_id, sentence=explanation.sentence, details=details))
 
 
@@ -50,19 +49,7 @@ def explanations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int,
 
 
 def _split_row(split: Split, position: int, row: PartMeans) -> dict[str, Any]:
-    kinds = split.kinds.get(row.segment)
-    return {
-        "segment": row.segment,
-        "position": position,
-        "metric": split.metric,
-        "asked": int(row.asked),
-        "n": int(row.n),
-        "by_membership": finite_or_none(row.membership),
-        "by_order": finite_or_none(row.order),
-        "by_length": finite_or_none(row.length),
-        "spread": finite_or_none(row.spread),
-        "kinds": None if kinds is None else {change.value: float(share) for change, share in kinds.items()},
-    }
+    return to_row(row, splits, position=position, metric=split.metric, kinds=split.kinds.get(row.segment))
 
 
 def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split]:
@@ -75,66 +62,33 @@ def splits_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Split
 
 
 def _split(rows: Sequence[Any]) -> Split:
-    return Split(
-        metric=rows[0].metric,
-        means=tuple(_means(row) for row in rows),
-        kinds={row.segment: _kinds(row.kinds) for row in rows if row.kinds is not None},
-    )
+    # Shares of the kinds that this version knows.
+    kinds = {
+        row.segment: {change: row.kinds[change] for change in Change if change in row.kinds}
+        for row in rows
+        if row.kinds is not None
+    }
+    return Split(metric=rows[0].metric, means=tuple(_means(row) for row in rows), kinds=kinds)
 
 
 def _means(row: Any) -> PartMeans:  # noqa: ANN401 - a row of splits
-    parts = (row.by_membership, row.by_order, row.by_length, row.spread)
-    membership, order, length, spread = (math.nan if value is None else value for value in parts)
-    return PartMeans(
-        segment=row.segment, asked=row.asked, n=row.n, membership=membership, order=order, length=length, spread=spread
-    )
-
-
-def _kinds(shares: Mapping[str, float]) -> dict[Change, float]:
-    """Shares of the kinds that this version knows."""
-    return {change: float(shares[change]) for change in Change if change in shares}
-
-
-def _finite(value: Any) -> Any:  # noqa: ANN401 - a document
-    """The document with null for what is no finite number."""
-    if isinstance(value, Mapping):
-        return {str(name): _finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    found = from_row(PartMeans, row)
+    return found if found.n else replace(found, membership=math.nan, order=math.nan, length=math.nan, spread=math.nan)
 
 
 def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: ANN401 - a document
     """None for a document of another version that holds what this one does not know, or lacks what it needs."""
     try:
-        return _read(sentence, details)
-    except (AttributeError, KeyError, TypeError, ValueError):
+        return _reader().validate_python({**details, "sentence": sentence})
+    except (TypeError, ValueError):
         return None
 
 
-def _read(sentence: str, details: Mapping[str, Any]) -> Explanation:
-    known = {field.name: details[field.name] for field in fields(Explanation) if field.name != "sentence"}
-    read = {
-        "gained": tuple(ExposedItem(**each) for each in details["gained"]),
-        "lost": tuple(ExposedItem(**each) for each in details["lost"]),
-        "groups": tuple(_group(each) for each in details["groups"]),
-        "causes": tuple(Cause(**each | {"part": Part(each["part"])}) for each in details["causes"]),
-        "falls": tuple(_fall(each) for each in details["falls"]),
-        "rises": tuple(ShareRise(**each | {"change": each["change"] and Change(each["change"])}) for each in details["rises"]),
-    }
-    return Explanation(**known | read | {"sentence": sentence})
+@cache
+def _reader() -> TypeAdapter[Explanation]:
+    from pydantic import TypeAdapter
 
-
-def _fall(row: Mapping[str, Any]) -> SegmentFall:
-    return SegmentFall(**{**row, "parts": {Part(name): amount for name, amount in row["parts"].items()}})
-
-
-def _group(row: Mapping[str, Any]) -> UserGroup:
-    return UserGroup(**{**row, "change": Change(row["change"]), "examples": tuple(_example(each) for each in row["examples"])})
-
-
-def _example(row: Mapping[str, Any]) -> ExampleLists:
-    return ExampleLists(user=row["user"], baseline=tuple(row["baseline"]), candidate=tuple(row["candidate"]))
+    return TypeAdapter(Explanation)
 
 
 _EXAMPLES = 2

@@ -118,8 +118,7 @@ def _require_columns(piece: pa.Table) -> None:
         "scores": (pa.list_(pa.float64()),),
         "segments": (pa.list_(pa.int32()),),
     }
-    is_known = all(any(_is_same(kind, each) for each in wanted.get(name, ())) for name, kind in kinds.items())
-    if not is_known or not {"user", "items"} <= set(kinds):
+    if any(kind not in wanted.get(name, ()) for name, kind in kinds.items()) or not {"user", "items"} <= set(kinds):
         msg = "a piece has other columns"
         raise ValueError(msg)
     for name in kinds:
@@ -128,13 +127,6 @@ def _require_columns(piece: pa.Table) -> None:
         if flat.null_count or inner.null_count:
             msg = f"column {name} has gaps"
             raise ValueError(msg)
-
-
-def _is_same(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether the types are the same; the names that Parquet gives to a list's inside do not matter."""
-    if pa.types.is_list(kind) and pa.types.is_list(wanted):
-        return bool(kind.value_type == wanted.value_type)
-    return bool(kind == wanted)
 
 
 def _table(whole: pa.Table) -> RankingTable:

@@ -47,7 +47,7 @@ def pieces_of(connection: Connection, run_id: int) -> Pieces:
     pieces: dict[Arm, list[bytes]] = defaultdict(list)
     query = select(kept_lists).where(kept_lists.c.run_id == run_id).order_by(kept_lists.c.part)
     for row in connection.execute(query):
-        pieces[Arm(row.arm)].append(row.payload)
+        pieces[row.arm].append(row.payload)
     return pieces
 
 

@@ -22,6 +22,7 @@ from monitor.storage.alert_store import read_silences
 from monitor.storage.delivery_outcomes import record_outcomes
 from monitor.storage.dialects import chunks, lock_comparisons
 from monitor.storage.explanations import read_briefing
+from monitor.storage.rows import from_row
 from monitor.storage.tables import alert_states, deliveries, transitions
 from monitor.storage.transactions import Database
 
@@ -261,26 +262,9 @@ def _of_keys(connection: Connection, query: Select[Any], keys: Iterable[str | No
 
 
 def _delivery(row: Row[Any]) -> Delivery:
-    return Delivery(
-        id=row.delivery_id,
-        transition_id=row.id,
-        receiver=row.receiver,
-        attempts=row.attempts,
-        transition=transition_of_row(row),
-        status=DeliveryStatus(row.status),
-        may_be_known=row.may_be_known,
-    )
+    return from_row(Delivery, row, id=row.delivery_id, transition_id=row.id, transition=transition_of_row(row))
 
 
 def _delivery_record(row: Row[Any]) -> DeliveryRecord:
-    status = DeliveryStatus(row.status)
-    return DeliveryRecord(
-        receiver=row.receiver,
-        transition=transition_of_row(row),
-        status=status,
-        attempts=row.attempts,
-        reason=row.last_reason,
-        next_attempt_at=row.next_attempt_at if status in _WAITING else None,
-        settled_at=row.settled_at,
-        may_be_known=row.may_be_known,
-    )
+    again = row.next_attempt_at if row.status in _WAITING else None
+    return from_row(DeliveryRecord, row, transition=transition_of_row(row), reason=row.last_reason, next_attempt_at=again)

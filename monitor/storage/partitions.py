@@ -157,18 +157,27 @@ def runs_in_default(before: datetime) -> Select[tuple[int]]:
 def past_rows(connection: Connection, before: datetime) -> int:
     """About how many scores `drop_past` would drop."""
     found = [each for each in read_partitions(connection) if _is_past(connection, each, before)]
-    return sum(rows_of(connection, each) for each in found)
+    return sum(rows_of(connection, each.spelled)[0] for each in found)
 
 
-def rows_of(connection: Connection, partition: Partition) -> int:
-    """Rows of the partition; of a large one the server's estimate."""
-    size = text("SELECT pg_total_relation_size(to_regclass(:name))")
-    used = int(connection.scalar(size, {"name": partition.spelled}) or 0)
+def score_tables(connection: Connection) -> list[str]:
+    """The tables that hold scores on PostgreSQL, as statements name them: the partitions of days, and the default one."""
+    return [*(each.spelled for each in read_partitions(connection)), _DEFAULT.name]
+
+
+def bytes_of(connection: Connection, name: str) -> int:
+    """Bytes on disk of a table of PostgreSQL, with indexes and what is stored out of line."""
+    return int(connection.scalar(text("SELECT pg_total_relation_size(to_regclass(:name))"), {"name": name}) or 0)
+
+
+def rows_of(connection: Connection, name: str) -> tuple[int, bool]:
+    """Rows of a table of PostgreSQL, and whether they are the server's estimate, as of a large one."""
+    used = bytes_of(connection, name)
     if used <= _COUNTED_BYTES:
-        return int(connection.scalar(text(f"SELECT count(*) FROM {partition.spelled}")) or 0)  # noqa: S608 - quoted
+        return int(connection.scalar(text(f"SELECT count(*) FROM {name}")) or 0), False  # noqa: S608 - quoted
     estimate = text("SELECT CAST(reltuples AS bigint) FROM pg_class WHERE oid = to_regclass(:name)")
-    rows = int(connection.scalar(estimate, {"name": partition.spelled}) or 0)
-    return rows if rows > 0 else used // _BYTES_A_ROW
+    rows = int(connection.scalar(estimate, {"name": name}) or 0)
+    return rows if rows > 0 else used // _BYTES_A_ROW, True
 
 
 def is_of_dialect(connection: Connection) -> Callable[..., bool]:
@@ -225,7 +234,7 @@ def _drop(database: Database, partition: Partition, before: datetime) -> Partiti
         # The table first and then its partition, in the order in which those who read it lock.
         connection.execute(text("LOCK TABLE ONLY scores IN ACCESS EXCLUSIVE MODE"))
         if partition in read_partitions(connection) and _is_past(connection, partition, before):
-            rows = rows_of(connection, partition)
+            rows, _ = rows_of(connection, partition.spelled)
             connection.execute(text(f"DROP TABLE {partition.spelled}"))
             dropped = rows
 

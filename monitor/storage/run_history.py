@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ from monitor.storage.alert_states import read_states
 from monitor.storage.explanations import explanations_of, splits_of
 from monitor.storage.list_pieces import HAS_LISTS, decode_lists, last_run_with_lists, pieces_of
 from monitor.storage.packed_lessons import lessons_of
+from monitor.storage.rows import from_row
 from monitor.storage.run_results import (
     arm_scores_of,
     coverage_of,
@@ -89,13 +90,10 @@ class SqlHistory:
         with self._database.read() as connection:
             states = read_states(connection, request.comparison)
         past = self.past_runs(request) if request.runs else ()
-        last_lists = readable(self._last_lists, None, "lists of the last run") if request.wants_last_lists else None
+        last_lists = readable(self.last_lists, None, "lists of the last run") if request.wants_last_lists else None
         none: tuple[Split, ...] = ()
         splits = readable(self.healthy_splits, none, "splits of earlier runs")
         return Memory(states=states, past=past, last_lists=last_lists, splits=splits, unreadable=tuple(unreadable))
-
-    def _last_lists(self, request: MemoryRequest) -> KeptLists | None:
-        return self.last_lists(request.comparison, before=request.before)
 
     def past_runs(self, request: MemoryRequest) -> tuple[PastRun, ...]:
         with self._database.read() as connection:
@@ -130,10 +128,10 @@ class SqlHistory:
             found = splits_of(connection, healthy)
         return tuple(found[run_id] for run_id in healthy if run_id in found)
 
-    def last_lists(self, comparison: str, *, before: datetime) -> KeptLists | None:
-        """The lists of the newest ok run of a slot before this one that kept any; DatabaseError when they are damaged."""
+    def last_lists(self, request: MemoryRequest) -> KeptLists | None:
+        """The lists of the newest ok run of an earlier slot that kept any; DatabaseError when they are damaged."""
         with self._database.read() as connection:
-            run_id = last_run_with_lists(connection, comparison, before)
+            run_id = last_run_with_lists(connection, request.comparison, request.before)
             pieces = {} if run_id is None else pieces_of(connection, run_id)
         return None if run_id is None else decode_lists(run_id, pieces)
 
@@ -198,9 +196,8 @@ class SqlHistory:
 
 
 def run_of_row(row: Row[Any]) -> Run:
-    """The run that a row of `RUN_ROWS` holds: columns have the names of its fields, but for the slot."""
-    names = (each.name for each in fields(Run) if each.name not in ("slot", "status"))
-    return Run(slot=row.scheduled_for, status=RunStatus(row.status), **{name: getattr(row, name) for name in names})
+    """The run that a row of `RUN_ROWS` holds."""
+    return from_row(Run, row)
 
 
 def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> list[tuple[int, datetime]]:
@@ -229,7 +226,7 @@ def _states_after(connection: Connection, comparison: str, slots: Sequence[datet
     done = 0
     for slot in slots:
         while done < len(changes) and changes[done].scheduled_for <= slot:
-            states[changes[done].alert, changes[done].segment] = State(changes[done].to_state)
+            states[changes[done].alert, changes[done].segment] = changes[done].to_state
             done += 1
         found.append({watch: state for watch, state in states.items() if state is not State.QUIET})
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict
+from functools import partial
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Row, Select, Table, delete, select
@@ -26,6 +26,7 @@ from monitor.model import (
 )
 from monitor.storage.packed_lessons import lesson_rows
 from monitor.storage.partitions import of_run
+from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables import (
     arm_scores,
     coverage,
@@ -73,14 +74,19 @@ def replace_results(connection: Connection, result: RunResult) -> None:
         connection.execute(delete(table).where(is_of_run))
     _put(connection, stages, run_id, [{"stage": name, "seconds": spent} for name, spent in result.stage_seconds.items()])
     rows = result.coverage.rows if result.coverage else ()
-    _put(connection, coverage, run_id, [_coverage_row(position, row) for position, row in enumerate(rows)])
+    _put(connection, coverage, run_id, [to_row(row, coverage, position=position) for position, row in enumerate(rows)])
     _put(connection, coverage_reasons, run_id, [reason for row in rows for reason in _reason_rows(row)])
     put_summaries(connection, run_id, result.summaries)
-    _put(connection, arm_scores, run_id, [_arm_row(position, score) for position, score in enumerate(result.arm_scores)])
-    _put(connection, expectations, run_id, [_expectation_row(each) for each in result.expectations])
-    _put(connection, standstills, run_id, [asdict(each) for each in result.standstills])
+    _put(
+        connection,
+        arm_scores,
+        run_id,
+        [to_row(each, arm_scores, position=position) for position, each in enumerate(result.arm_scores)],
+    )
+    _put(connection, expectations, run_id, [to_row(each, expectations) for each in result.expectations])
+    _put(connection, standstills, run_id, [to_row(each, standstills) for each in result.standstills])
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
-    _put(connection, evidence, run_id, [_evidence_row(item) for item in result.evidence])
+    _put(connection, evidence, run_id, [to_row(each, evidence) for each in result.evidence])
     if result.scores is not None:
         store_scores(connection, run_id, result.claim.slot, result.scores)
 
@@ -93,48 +99,20 @@ def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary],
 
 def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[ArmScore, ...]]:
     """Arm-wide scores of the runs in the order they were stored."""
-
-    def score(row: Row[Any]) -> ArmScore:
-        return ArmScore(segment=row.segment, arm=Arm(row.arm), metric=row.metric, value=row.value, n=row.n)
-
-    return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, score)
+    return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, partial(from_row, ArmScore))
 
 
 def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
     """What was expected of the runs, by alert and segment."""
-
-    def expectation(row: Row[Any]) -> Expectation:
-        return Expectation(**{name: getattr(row, column) for name, column in _EXPECTATION.items()})
-
     ordered = select(expectations).order_by(expectations.c.alert, expectations.c.segment)
-    return _by_run(connection, ordered, run_ids, expectation)
-
-
-_EXPECTATION = {
-    "alert": "alert",
-    "segment": "segment",
-    "runs": "learned_from",
-    "expected": "expected",
-    "limit": "bound",
-    "opposite": "opposite_bound",
-    "z": "z",
-    "evidence": "evidence",
-    "evidence_limit": "evidence_bound",
-}
-"""Columns by the fields of `Expectation` that are stored."""
-
-
-def _expectation_row(each: Expectation) -> dict[str, Any]:
-    values = {column: getattr(each, name) for name, column in _EXPECTATION.items()}
-    return {column: value if isinstance(value, str | int) else finite_or_none(value) for column, value in values.items()}
+    return _by_run(connection, ordered, run_ids, partial(from_row, Expectation))
 
 
 def standstills_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, dict[str, Standstill]]:
     """What the runs counted for each rule on standstill, by alert."""
     found: dict[int, dict[str, Standstill]] = defaultdict(dict)
     for row in connection.execute(select(standstills).where(standstills.c.run_id.in_(run_ids))):
-        counted = Standstill(alert=row.alert, arm=Arm(row.arm), missed=row.missed, longest=row.longest, changes=row.changes)
-        found[row.run_id][row.alert] = counted
+        found[row.run_id][row.alert] = from_row(Standstill, row)
     return dict(found)
 
 
@@ -142,11 +120,11 @@ def coverage_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, Cov
     """Coverage of those of the runs that have one."""
     reasons: dict[tuple[int, str], dict[tuple[Arm, CoverageReason], int]] = defaultdict(dict)
     for row in connection.execute(select(coverage_reasons).where(coverage_reasons.c.run_id.in_(run_ids))):
-        reasons[row.run_id, row.segment][Arm(row.arm), CoverageReason(row.reason)] = row.users
+        reasons[row.run_id, row.segment][row.arm, row.reason] = row.users
     rows: dict[int, list[CoverageRow]] = defaultdict(list)
     for row in connection.execute(select(coverage).where(coverage.c.run_id.in_(run_ids)).order_by(coverage.c.position)):
         of_segment = reasons.get((row.run_id, row.segment), {})
-        rows[row.run_id].append(CoverageRow(segment=row.segment, asked=row.asked, paired=row.paired, reasons=of_segment))
+        rows[row.run_id].append(from_row(CoverageRow, row, reasons=of_segment))
     return {run_id: Coverage(rows=tuple(found)) for run_id, found in rows.items()}
 
 
@@ -157,17 +135,9 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
         values[row.run_id, row.segment, row.metric][row.statistic] = row.value
 
     def summary(row: Row[Any]) -> Summary:
-        counts = tuple(row.histogram_counts)
-        return Summary(
-            segment=row.segment,
-            metric=row.metric,
-            n=row.n,
-            n_undefined=row.n_undefined,
-            mean=row.mean,
-            standard_error=row.standard_error,
-            statistics=values.get((row.run_id, row.segment, row.metric), {}),
-            histogram=Histogram(low=row.histogram_low, high=row.histogram_high, counts=counts),
-        )
+        histogram = Histogram(low=row.histogram_low, high=row.histogram_high, counts=tuple(row.histogram_counts))
+        of_it = values.get((row.run_id, row.segment, row.metric), {})
+        return from_row(Summary, row, statistics=of_it, histogram=histogram)
 
     return _by_run(connection, select(summaries).order_by(summaries.c.position), run_ids, summary)
 
@@ -175,17 +145,10 @@ def summaries_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tu
 def evidence_of(connection: Connection, run_id: int) -> tuple[Evidence, ...]:
     """Evidence of the run: the worst users first, then the representative ones, each by position."""
     rows = connection.execute(select(evidence).where(evidence.c.run_id == run_id)).all()
-    order = {kind.value: number for number, kind in enumerate(EvidenceKind)}
+    order = list(EvidenceKind)
     return tuple(
-        Evidence(
-            kind=EvidenceKind(row.kind),
-            position=row.position,
-            user=row.user_id,
-            baseline=tuple(row.baseline),
-            candidate=tuple(row.candidate),
-            scores=row.scores,
-        )
-        for row in sorted(rows, key=lambda row: (order[row.kind], row.position))
+        from_row(Evidence, row, baseline=tuple(row.baseline), candidate=tuple(row.candidate))
+        for row in sorted(rows, key=lambda row: (order.index(row.kind), row.position))
     )
 
 
@@ -199,69 +162,28 @@ def _by_run(
     return {run_id: tuple(items) for run_id, items in found.items()}
 
 
-def finite_or_none(value: float | None) -> float | None:
-    """A plain float; None for what is no number."""
-    return None if value is None or math.isnan(value) else float(value)
-
-
 def _put(connection: Connection, table: Table, run_id: int, rows: Iterable[Mapping[str, object]]) -> None:
     owned = [{"run_id": run_id, **row} for row in rows]
     if owned:
         connection.execute(table.insert(), owned)
 
 
-def _coverage_row(position: int, row: CoverageRow) -> dict[str, object]:
-    return {"segment": row.segment, "position": position, "asked": int(row.asked), "paired": int(row.paired)}
-
-
 def _reason_rows(row: CoverageRow) -> list[dict[str, object]]:
     return [
-        {"segment": row.segment, "arm": arm, "reason": reason, "users": int(users)}
-        for (arm, reason), users in row.reasons.items()
+        {"segment": row.segment, "arm": arm, "reason": reason, "users": users} for (arm, reason), users in row.reasons.items()
     ]
 
 
 def _summary_row(position: int, summary: Summary) -> dict[str, object]:
-    return {
-        "segment": summary.segment,
-        "metric": summary.metric,
-        "position": position,
-        "n": int(summary.n),
-        "n_undefined": int(summary.n_undefined),
-        "mean": finite_or_none(summary.mean),
-        "standard_error": finite_or_none(summary.standard_error),
-        "histogram_low": float(summary.histogram.low),
-        "histogram_high": float(summary.histogram.high),
-        "histogram_counts": [int(count) for count in summary.histogram.counts],
-    }
+    low, high = summary.histogram.low, summary.histogram.high
+    counts = [int(count) for count in summary.histogram.counts]
+    return to_row(summary, summaries, position=position, histogram_low=low, histogram_high=high, histogram_counts=counts)
 
 
 def _statistic_rows(summary: Summary) -> list[dict[str, object]]:
-    """Values that are no numbers are left out: no value is stored as no row."""
+    # No value is stored as no row.
     return [
         {"segment": summary.segment, "metric": summary.metric, "statistic": statistic, "value": value}
-        for statistic, raw in summary.statistics.items()
-        if (value := finite_or_none(raw)) is not None
+        for statistic, value in summary.statistics.items()
+        if not math.isnan(value)
     ]
-
-
-def _arm_row(position: int, score: ArmScore) -> dict[str, object]:
-    return {
-        "segment": score.segment,
-        "arm": score.arm,
-        "metric": score.metric,
-        "position": position,
-        "value": finite_or_none(score.value),
-        "n": int(score.n),
-    }
-
-
-def _evidence_row(item: Evidence) -> dict[str, object]:
-    return {
-        "kind": item.kind,
-        "position": item.position,
-        "user_id": item.user,
-        "baseline": item.baseline,
-        "candidate": item.candidate,
-        "scores": {metric: finite_or_none(value) for metric, value in item.scores.items()},
-    }

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -17,6 +16,7 @@ from monitor.storage.alert_states import store_alerts
 from monitor.storage.dialects import insert
 from monitor.storage.explanations import store_explanation
 from monitor.storage.partitions import day_of_slot, ensure_partitions
+from monitor.storage.rows import from_row, to_row
 from monitor.storage.run_history import RUN_ROWS, WAITS_FOR_RELEVANCE, run_of_row
 from monitor.storage.run_results import put_summaries, replace_results
 from monitor.storage.tables import runs, statistics, summaries
@@ -24,8 +24,6 @@ from monitor.storage.transactions import Database
 from monitor.storage.user_scores import replace_scores
 
 _FINISHED = (RunStatus.OK, RunStatus.INSUFFICIENT, RunStatus.FAILED)
-_OF_RESULT = tuple(each.name for each in fields(RunResult) if each.name in runs.c)
-"""Columns of a run that its result fills, field by field."""
 _RELEASED = "given back unrun"
 _EXPIRED = "its claim expired: the process that ran it was stopped or hung"
 
@@ -64,7 +62,7 @@ class SqlRunStore:
                 if claimed.rowcount != 1:
                     return None
             row = connection.execute(select(runs).where(_is_slot(comparison, slot))).one()
-        return replace(_claim(row), started_at=now)
+        return _claim(row, started_at=now)
 
     def held_claim(self, comparison: str, slot: datetime) -> Claim | None:
         held = select(runs).where(_is_slot(comparison, slot), runs.c.claimed_until.is_not(None))
@@ -154,25 +152,15 @@ def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
     return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
 
 
-def _claim(row: Row[Any]) -> Claim:
-    return Claim(
-        run_id=row.id,
-        comparison=row.comparison,
-        slot=row.scheduled_for,
-        owner=row.owner,
-        attempt=row.attempt,
-        started_at=row.started_at,
-        until=row.claimed_until,
-        has_ok=row.status == RunStatus.OK,
-    )
+def _claim(row: Row[Any], **given: object) -> Claim:
+    return from_row(Claim, row, has_ok=row.status == RunStatus.OK, **given)
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
     """Write the result's own row and end the claim; False when somebody else has claimed the slot since."""
-    finished = {name: getattr(result, name) for name in _OF_RESULT}
-    ended = {"started_at": result.claim.started_at, "claimed_until": None}
-    ended["labelled_at"] = result.finished_at if result.is_labelled else None
-    return connection.execute(update(runs).where(_is_held(result.claim)).values(**finished, **ended)).rowcount == 1
+    labelled_at = result.finished_at if result.is_labelled else None
+    ended = to_row(result, runs, started_at=result.claim.started_at, claimed_until=None, labelled_at=labelled_at)
+    return connection.execute(update(runs).where(_is_held(result.claim)).values(ended)).rowcount == 1
 
 
 def _replace_summaries(connection: Connection, run_id: int, found: Sequence[Summary]) -> None:

@@ -261,16 +261,11 @@ def user_of(url: SecretStr | str) -> str | None:
 
     On SQLite whoever holds the lock beside the file; on PostgreSQL who has the lease, or runs a slot, by the server's clock.
     """
-    parsed = parse_url(url)
-    file = file_of(parsed)
+    file = file_of(parse_url(url))
     if file is not None:
         return holder_of(file)
-    database = Database(parsed)
-    try:
-        with database.read() as connection:
-            return _leader(connection) or _runner(connection)
-    finally:
-        database.close()
+    with _opened(url) as database, database.read() as connection:
+        return _leader(connection) or _runner(connection)
 
 
 def _leader(connection: Connection) -> str | None:

@@ -1,31 +1,15 @@
-from dataclasses import replace
 from datetime import timedelta
 
+import factories
 from factories import SLOT, comparison, rule, transition
 from monitor.alerts import find_outdated, retire_alerts
-from monitor.model import AlertState, Outcome, Severity, State
+from monitor.model import AlertState, Severity, State
 
 NOW = SLOT + timedelta(days=3)
 
 
 def state(**changes: object) -> AlertState:
-    base = AlertState(
-        comparison="home-feed",
-        alert="SimilarityLow",
-        segment="all",
-        state=State.FIRING,
-        since=SLOT,
-        streak=2,
-        judged_slot=SLOT,
-        outcome=Outcome.BREACH,
-        reason="low",
-        value=0.2,
-        users=100,
-        threshold=0.35,
-        severity=Severity.CRITICAL,
-        dedup_key="key",
-    )
-    return replace(base, **changes)  # type: ignore[arg-type]  # the test's own names
+    return factories.state(**{"state": State.FIRING, "dedup_key": "key", **changes})
 
 
 def test_what_a_rule_still_watches_is_kept() -> None:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forking import Done, rankwatch
-from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from servers.webhook import Collector, answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 pytestmark = pytest.mark.early
@@ -112,10 +112,7 @@ def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: 
     assert shown[0]["summaries"]["extended_tau"]["all"]["mean"] == 1.0
 
 
-def test_run_once_tells_receivers_and_replay_does_not_unless_asked(
-    world: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_run_once_tells_receivers_and_replay_does_not_unless_asked(world: Path, collector: Collector) -> None:
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
     write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
     write_lists(world / "candidate.jsonl", APART)
@@ -129,10 +126,7 @@ def test_run_once_tells_receivers_and_replay_does_not_unless_asked(
     assert [json.loads(request.body)["status"] for request in collector.requests] == ["firing"]
 
 
-def test_a_refused_notification_ends_with_5_and_stays_owed(
-    world: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_a_refused_notification_ends_with_5_and_stays_owed(world: Path, collector: Collector) -> None:
     collector.default = answer(503)
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
     config = write_world(world, "sqlite:///rankwatch.db", every="1d", receivers=hook)
@@ -333,10 +327,7 @@ def test_show_prints_a_run_by_segment_and_the_worst_users_side_by_side(world: Pa
     assert (missing.returncode, "2024-01-09" in one_line(missing)) == (2, True)
 
 
-def test_show_and_messages_say_why_a_run_fell_since_the_one_before(
-    world: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_show_and_messages_say_why_a_run_fell_since_the_one_before(world: Path, collector: Collector) -> None:
     config = world / "rankwatch.yaml"
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook"}}}}]\n'
     config.write_text(config.read_text().replace("for: 2", "for: 1") + hook)
@@ -368,10 +359,7 @@ def test_a_table_in_a_pipe_has_one_line_a_row(world: Path) -> None:
     assert len(rankwatch("runs", cwd=world).stdout.splitlines()) == 2
 
 
-def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_a_slot_that_another_comparison_lost_keeps_nobody_from_being_told(tmp_path: Path, collector: Collector) -> None:
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: abc}}}}]\n'
     config = write_world(tmp_path, "sqlite:///rankwatch.db", every="1d", receivers=hook, names=("feed", "taken"))
     config.write_text(config.read_text().replace("for: 2", "for: 1"))

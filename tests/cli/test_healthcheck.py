@@ -15,11 +15,9 @@ import pytest
 
 from forking import Done, rankwatch
 from servers import require
-from servers.certificates import Authority, Pair, authority, client_pair, found, server_pair  # noqa: F401 - fixtures
-from web.conftest import Health, health  # noqa: F401 - a fixture
+from servers.certificates import Authority, Pair, found
+from web.conftest import Health
 from web.sites import serving
-
-# ruff: noqa: F811 - fixtures are imported
 
 
 @pytest.fixture(scope="module")

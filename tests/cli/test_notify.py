@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from factories import HeldClock
 from monitor.alerts import NotificationPolicy
 from monitor.cli.main import app
 from monitor.errors import ConfigError
@@ -14,19 +15,14 @@ from monitor.service.commands.receiver_test import send_test
 from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from pipeline.outbox_process import store_run
-from pipeline.test_delivery import REFUSED, FakeClock, FakeReceiver, deliver
-from servers.smtp import MailServer, certificate, mail_server  # noqa: F401 - fixtures
-from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from pipeline.test_delivery import REFUSED, FakeReceiver, deliver
+from servers.smtp import MailServer
+from servers.webhook import Collector, answer
 from service.lists_world import write_world
 
 
 @pytest.fixture
-def config(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-    mail_server: MailServer,  # noqa: F811 - the fixture
-    certificate: Path,  # noqa: F811 - the fixture
-) -> Path:
+def config(tmp_path: Path, collector: Collector, mail_server: MailServer, certificate: Path) -> Path:
     receivers = f"""
 receivers:
   - webhook: {{url: "{collector.url}/canary"}}
@@ -40,10 +36,7 @@ def tried(config: Path, *args: str) -> Result:
 
 
 def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(
-    config: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-    mail_server: MailServer,  # noqa: F811 - the fixture
-    tmp_path: Path,
+    config: Path, collector: Collector, mail_server: MailServer, tmp_path: Path
 ) -> None:
     done = tried(config, "--json")
     assert done.exit_code == 0, done.output
@@ -63,9 +56,7 @@ def test_every_receiver_is_told_a_firing_and_its_end_marked_as_a_test(
 
 
 def test_one_receiver_may_be_chosen_and_an_unknown_one_is_told_who_there_is(
-    config: Path,
-    mail_server: MailServer,  # noqa: F811 - the fixture
-    collector: Collector,  # noqa: F811 - the fixture
+    config: Path, mail_server: MailServer, collector: Collector
 ) -> None:
     assert tried(config, "email").exit_code == 0
     assert (len(mail_server.mails), len(collector.requests)) == (2, 0)
@@ -75,9 +66,7 @@ def test_one_receiver_may_be_chosen_and_an_unknown_one_is_told_who_there_is(
 
 
 def test_a_receiver_that_refuses_ends_with_5_and_the_others_are_told_all_the_same(
-    config: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-    mail_server: MailServer,  # noqa: F811 - the fixture
+    config: Path, collector: Collector, mail_server: MailServer
 ) -> None:
     collector.default = answer(401)
     done = tried(config)
@@ -94,10 +83,7 @@ def test_a_configuration_without_receivers_says_so(tmp_path: Path) -> None:
     assert str(done.exception) == "the configuration has no receivers"
 
 
-def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(
-    config: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_the_end_is_told_after_the_wait_and_also_where_the_start_may_have_arrived(config: Path, collector: Collector) -> None:
     collector.replies.append(answer(500))
     waited: list[float] = []
     told = list(send_test(load_settings(config), "webhook", SystemClock(), wait=timedelta(minutes=1), pause=waited.append))
@@ -113,7 +99,7 @@ def listed(config: Path, *args: str) -> str:
 
 def test_ls_shows_what_is_owed_and_why_and_with_all_what_was_given_up(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    config, clock, receiver = write_world(tmp_path, url), FakeClock(), FakeReceiver(errors=[REFUSED])
+    config, clock, receiver = write_world(tmp_path, url), HeldClock(), FakeReceiver(errors=[REFUSED])
     with closing(open_store(url, create=True)) as store:
         store_run(store, 0.1, to=("fake", "other"))
         deliver(store, receiver, clock, policy=NotificationPolicy(muted=frozenset({("home-feed", "SimilarityLow")})))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
-from forking import context
+from forking import ended, start
 from killing.steps import BETWEEN_SEND_AND_RECORD, STEPS, serve
 from monitor.storage import SqlStore, open_store
 from servers.daemon import wait_for
@@ -61,13 +61,12 @@ class Outcome:
 
 @contextmanager
 def daemon(config: Path, step: str | None) -> Iterator[BaseProcess]:
-    process = context().Process(target=serve, args=(str(config), step), daemon=True)
-    process.start()
+    process = start(serve, str(config), step)
     try:
         yield process
     finally:
         process.kill()
-        process.join(10)
+        ended(process, 10)
 
 
 def play(step: str, url: str, folder: Path) -> Outcome:
@@ -77,14 +76,14 @@ def play(step: str, url: str, folder: Path) -> Outcome:
         write_lists(folder / "candidate.jsonl", APART)
         config = write_world(folder, url, receivers=receivers)
         with daemon(config, step) as killed:
-            killed.join(PATIENCE_S)
-            assert killed.exitcode == -signal.SIGKILL, f"{step}: not reached, exit code {killed.exitcode}"
+            exit_code = ended(killed, PATIENCE_S)
+            assert exit_code == -signal.SIGKILL, f"{step}: not reached, exit code {exit_code}"
         with daemon(config, None) as second, closing(open_store(url, create=True)) as store:
             _await(lambda: "firing" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: the alert")
             write_lists(folder / "candidate.jsonl", SIMILAR)
             _await(lambda: "resolved" in _told(hook) and not store.outbox.pending(_now(store)), f"{step}: its end")
             second.terminate()
-            second.join(30)
+            ended(second, 30)
             return _look(step, hook, store)
 
 

@@ -2,12 +2,13 @@
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from factories import SLOT, comparison, evaluate, rule, summary
+from factories import SLOT, HeldClock, comparison, evaluate, rule, summary
 from monitor.alerts import assign_incidents
 from monitor.errors import DeliveryTrouble
 from monitor.model import Comparison, RunResult, RunStatus, Transition
@@ -54,17 +55,6 @@ def store_run(  # noqa: PLR0913 - each with a default
 
 
 @dataclass(slots=True)
-class HeldClock:
-    at: datetime = SLOT
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
-@dataclass(slots=True)
 class Deadly:
     """Hands calls on, and kills the process at one of them."""
 
@@ -77,12 +67,16 @@ class Deadly:
         return getattr(self.inner, name)
 
 
-class Silent:
+@dataclass
+class CountingPublisher:
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    troubles: Counter[tuple[str, DeliveryTrouble]] = field(default_factory=Counter)
+
     def notified(self, receiver: str, outcome: str) -> None:
-        """Count nothing."""
+        self.counts[receiver, outcome] += 1
 
     def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """Count nothing."""
+        self.troubles[receiver, trouble] += 1
 
 
 def die() -> None:
@@ -100,5 +94,5 @@ def deliver_and_die(database: str, url: str, step: str) -> None:
     at = step.removeprefix("before ")
     outbox: Any = Deadly(store.outbox, at)
     out: Any = Deadly(receiver, at)
-    silent: Any = Silent()
+    silent: Any = CountingPublisher()
     OutboxSender(outbox=outbox, receiver=out, clock=HeldClock(), owner="killed", publisher=silent).deliver_due()

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule
-from forking import context
+from factories import SLOT, HeldClock, comparison, rule
+from forking import ended, start
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
 from monitor.model import Message, Silence, State, Transition, Treatment
@@ -21,7 +21,7 @@ from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, Out
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.storage import SqlStore, open_store, outbox
-from pipeline.outbox_process import deliver_and_die, store_run
+from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
 from servers.webhook import Collector, answer, collector, eventually, hang, serve
@@ -29,22 +29,6 @@ from servers.webhook import Collector, answer, collector, eventually, hang, serv
 __all__ = ["collector", "make_alertmanager"]
 
 DAY = timedelta(days=1)
-
-
-@dataclass
-class FakeClock:
-    at: datetime = SLOT
-    seconds: float = 0.0
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def pass_by(self, seconds: float) -> None:
-        self.at += timedelta(seconds=seconds)
-        self.seconds += seconds
 
 
 @dataclass
@@ -76,18 +60,6 @@ class FakeReceiver:
         pass
 
 
-@dataclass
-class FakePublisher:
-    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    troubles: Counter[tuple[str, DeliveryTrouble]] = field(default_factory=Counter)
-
-    def notified(self, receiver: str, outcome: str) -> None:
-        self.counts[receiver, outcome] += 1
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        self.troubles[receiver, trouble] += 1
-
-
 DOWN = DeliveryError("fake is down", permanent=False)
 SILENT = DeliveryError("fake did not answer", permanent=False, may_be_known=True)
 REFUSED = DeliveryError("fake answered 401", permanent=True)
@@ -107,18 +79,18 @@ def store(database: str) -> Iterator[SqlStore]:
         yield opened
 
 
-def outlet(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> OutboxSender:
-    counted: Any = publisher or FakePublisher()
+def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> OutboxSender:
+    counted: Any = publisher or CountingPublisher()
     given = {"owner": "me", "draw": lambda: 0.5, **options}
     return OutboxSender(outbox=store.outbox, receiver=receiver, clock=clock, publisher=counted, **given)
 
 
-def deliver(store: Any, receiver: Any, clock: FakeClock, publisher: Any = None, **options: Any) -> Any:
+def deliver(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> Any:
     should_stop = options.pop("should_stop", lambda: False)
     return outlet(store, receiver, clock, publisher, **options).deliver_due(should_stop=should_stop)
 
 
-def owed(store: SqlStore, clock: FakeClock, name: str = "fake") -> int:
+def owed(store: SqlStore, clock: HeldClock, name: str = "fake") -> int:
     return store.outbox.pending(clock.now()).get(name, (0, 0.0))[0]
 
 
@@ -128,7 +100,7 @@ def silenced(store: SqlStore, *matchers: str, ends_at: datetime = SLOT + DAY) ->
 
 
 def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(store: SqlStore) -> None:
-    clock, receiver, publisher = FakeClock(), FakeReceiver(), FakePublisher()
+    clock, receiver, publisher = HeldClock(), FakeReceiver(), CountingPublisher()
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
 
     assert deliver(store, receiver, clock, publisher).sent == 3
@@ -150,12 +122,12 @@ def test_pending_is_not_announced(store: SqlStore) -> None:
     receiver = FakeReceiver()
     (pending,) = store_run(store, 0.1, watched=comparison(rules=(rule(for_runs=2),)))
     assert pending.to_state is State.PENDING
-    deliver(store, receiver, FakeClock())
+    deliver(store, receiver, HeldClock())
     assert receiver.sent == []
 
 
 def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore) -> None:
-    clock, publisher = FakeClock(), FakePublisher()
+    clock, publisher = HeldClock(), CountingPublisher()
     receiver = FakeReceiver(errors=[DOWN, DOWN, DOWN])
     store_run(store, 0.1)
 
@@ -173,14 +145,14 @@ def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore)
 
 
 def test_retry_after_is_honoured(store: SqlStore) -> None:
-    clock = FakeClock()
+    clock = HeldClock()
     store_run(store, 0.1)
     receiver = FakeReceiver(errors=[DeliveryError("slow down", permanent=False, retry_after_s=120)])
     assert deliver(store, receiver, clock).retry_at == SLOT + timedelta(seconds=121)
 
 
 def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[DOWN] * 100)
+    clock, receiver = HeldClock(), FakeReceiver(errors=[DOWN] * 100)
     store_run(store, 0.1)
     while clock.at < SLOT + timedelta(hours=1):
         clock.at = deliver(store, receiver, clock).retry_at
@@ -190,7 +162,7 @@ def test_an_hour_without_the_receiver_is_one_firing_if_it_still_fires(store: Sql
 
 
 def test_an_hour_without_the_receiver_is_nothing_if_it_ended_meanwhile(store: SqlStore) -> None:
-    clock, receiver, publisher = FakeClock(), FakeReceiver(errors=[DOWN] * 100), FakePublisher()
+    clock, receiver, publisher = HeldClock(), FakeReceiver(errors=[DOWN] * 100), CountingPublisher()
     store_run(store, 0.1)
     while clock.at < SLOT + timedelta(hours=1):
         clock.at = deliver(store, receiver, clock).retry_at
@@ -202,7 +174,7 @@ def test_an_hour_without_the_receiver_is_nothing_if_it_ended_meanwhile(store: Sq
 
 
 def test_what_may_have_arrived_before_it_ended_is_told_as_ended(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver(errors=[SILENT])
+    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver(errors=[SILENT])
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     store_run(store, 0.9, slot=SLOT + DAY)
@@ -212,7 +184,7 @@ def test_what_may_have_arrived_before_it_ended_is_told_as_ended(store: SqlStore)
 
 
 def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: SqlStore) -> None:
-    clock, receiver, publisher = FakeClock(), FakeReceiver(errors=[REFUSED]), FakePublisher()
+    clock, receiver, publisher = HeldClock(), FakeReceiver(errors=[REFUSED]), CountingPublisher()
     store_run(store, 0.1)
     assert deliver(store, receiver, clock, publisher).dead == 1
     store_run(store, 0.9, slot=SLOT + DAY)
@@ -224,7 +196,7 @@ def test_what_is_refused_for_good_is_given_up_and_its_end_is_not_told(store: Sql
 
 
 def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: SqlStore) -> None:
-    clock, refusing, mail = FakeClock(), FakeReceiver(errors=[REFUSED]), FakeReceiver("mail")
+    clock, refusing, mail = HeldClock(), FakeReceiver(errors=[REFUSED]), FakeReceiver("mail")
     store_run(store, 0.1)
     policy = NotificationPolicy(fallbacks={"fake": "mail"})
     deliver(store, refusing, clock, policy=policy)
@@ -237,7 +209,7 @@ def test_whoever_stands_in_is_told_what_was_refused_for_good_and_its_end(store: 
 
 
 def test_what_was_refused_is_tried_again_after_a_restart_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[REFUSED])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[REFUSED])
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     assert store.outbox.retry_refused(clock.now(), receivers=["other"]) == 0
@@ -256,13 +228,13 @@ def test_of_a_message_that_is_refused_for_what_it_says_only_the_bad_part_is_give
 
     receiver = Choosy()
     store_run(store, 0.1, watched=EACH, segments=(*SEGMENTS, "a=3", "a=4"))
-    counts = deliver(store, receiver, FakeClock())
+    counts = deliver(store, receiver, HeldClock())
     assert (counts.sent, counts.dead) == (4, 1)
     assert sorted(change.segment for change in receiver.told) == ["a=1", "a=2", "a=4", "all"]
 
 
 def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT])
     (firing,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
     assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9) == ()
@@ -278,7 +250,7 @@ def test_an_end_never_overtakes_its_start(store: SqlStore) -> None:
 
 
 def test_what_another_is_telling_now_is_not_overtaken_by_what_is_newer(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver()
+    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver()
     store_run(store, 0.1)
     assert store.outbox.claim_deliveries("fake", owner="you", now=clock.at, until=clock.at + LEASE, limit=9)
     store_run(store, 0.9, slot=SLOT + DAY)
@@ -293,9 +265,9 @@ def test_a_receiver_that_is_down_is_tried_once_a_round_and_others_are_not_held_u
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=names)
     store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules), segments=SEGMENTS, to=names)
     down, other = FakeReceiver(errors=[DOWN] * 9), FakeReceiver("other")
-    assert deliver(store, down, FakeClock()).retry == 3
+    assert deliver(store, down, HeldClock()).retry == 3
     assert down.batches == [3]
-    assert deliver(store, other, FakeClock()).sent == 6
+    assert deliver(store, other, HeldClock()).sent == 6
 
 
 def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(store: SqlStore) -> None:
@@ -308,8 +280,8 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sto
     store_run(store, 0.1)
     store_run(store, 0.1, watched=comparison(name="search", rules=EACH.judging.rules))
     receiver = Choosy()
-    deliver(store, receiver, FakeClock())
-    deliver(store, receiver, FakeClock())
+    deliver(store, receiver, HeldClock())
+    deliver(store, receiver, HeldClock())
     assert [message.comparison for message in receiver.sent] == ["search"]
 
 
@@ -317,12 +289,12 @@ def test_a_thousand_that_fire_in_one_run_are_one_message(store: SqlStore) -> Non
     segments = ("all", *(f"a={number:03}" for number in range(999)))
     store_run(store, 0.1, watched=EACH, segments=segments)
     receiver = FakeReceiver()
-    assert deliver(store, receiver, FakeClock()).sent == 1000
+    assert deliver(store, receiver, HeldClock()).sent == 1000
     assert receiver.batches == [1000]
 
 
 def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore) -> None:
-    clock, publisher = FakeClock(), FakePublisher()
+    clock, publisher = HeldClock(), CountingPublisher()
     receiver = FakeReceiver(errors=[KeyError("canary")])
     store_run(store, 0.1)
     with pytest.raises(KeyError):
@@ -342,7 +314,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
             msg = "the disk is full"
             raise DatabaseError(msg)
 
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1)
     with pytest.raises(DatabaseError):
         deliver(SimpleNamespace(outbox=Forgetful()), receiver, clock)
@@ -354,7 +326,7 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
 
 
 def test_leases_of_those_who_are_gone_can_be_ended_at_once(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1)
     assert store.outbox.claim_deliveries("fake", owner="gone", now=clock.at, until=clock.at + LEASE, limit=9)
     with store.database.write() as connection:
@@ -365,8 +337,8 @@ def test_leases_of_those_who_are_gone_can_be_ended_at_once(store: SqlStore) -> N
 def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(store: SqlStore) -> None:
     store_run(store, 0.1)
     receiver = FakeReceiver()
-    assert deliver(store, receiver, FakeClock(), should_stop=lambda: True).sent == 0
-    assert deliver(store, receiver, FakeClock(), is_sure=lambda: False).sent == 0
+    assert deliver(store, receiver, HeldClock(), should_stop=lambda: True).sent == 0
+    assert deliver(store, receiver, HeldClock(), is_sure=lambda: False).sent == 0
     assert receiver.sent == []
 
 
@@ -374,7 +346,7 @@ def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
     names = [f"feed-{number}" for number in range(8)]
     for name in names:
         store_run(store, 0.1, watched=comparison(name=name, rules=EACH.judging.rules), segments=SEGMENTS)
-    receiver, clock = FakeReceiver(), FakeClock()
+    receiver, clock = FakeReceiver(), HeldClock()
     threads = [
         threading.Thread(target=outlet(store, receiver, clock, owner=owner).deliver_due, name=owner) for owner in ("one", "two")
     ]
@@ -388,7 +360,7 @@ def test_two_senders_at_once_send_each_once(store: SqlStore) -> None:
 def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_for_five_minutes(store: SqlStore) -> None:
     segments = ("all", *(f"a={number:03}" for number in range(299)))
     started = store_run(store, 0.1, watched=EACH, segments=segments)
-    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
+    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(resend_every_s=60, is_ungrouped=True))
     assert outlet(store, receiver, clock).resend_firing() == 0  # nothing was told yet
     deliver(store, receiver, clock)
 
@@ -409,7 +381,7 @@ def test_what_was_told_is_told_again_in_batches_while_it_fires_and_once_ended_fo
 
 
 def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raised(store: SqlStore) -> None:
-    clock = FakeClock()
+    clock = HeldClock()
     store_run(store, 0.1, to=("fake", "again"))
     once, again = FakeReceiver(), FakeReceiver("again", treatment=Treatment(resend_every_s=60))
     for receiver in (once, again):
@@ -421,7 +393,7 @@ def test_a_receiver_that_wants_no_resends_gets_none_and_a_failed_resend_is_raise
 
 
 def test_what_lasts_is_repeated_at_its_interval_until_somebody_looks_after_it(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(repeat_every_s=3600))
+    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(repeat_every_s=3600))
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
     deliver(store, receiver, clock)
     told = outlet(store, receiver, clock)
@@ -457,7 +429,7 @@ def test_who_looks_after_a_firing_stays_known_through_later_runs_and_ends_with_i
 
 
 def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     (start,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
     clock.pass_by(60)
@@ -474,7 +446,7 @@ def test_a_firing_that_is_ended_by_hand_is_told_as_ended_and_may_fire_again(stor
 
 
 def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fires(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     silence = silenced(store, "alert=SimilarityLow", 'segment=~"a=.*|all"')
     store_run(store, 0.1)
     assert deliver(store, receiver, clock).held == 1
@@ -485,7 +457,7 @@ def test_what_is_silenced_is_held_and_told_when_the_silence_ends_if_it_still_fir
 
 
 def test_what_ended_while_it_was_silenced_is_never_told(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT + DAY), FakeReceiver()
+    clock, receiver = HeldClock(SLOT + DAY), FakeReceiver()
     silenced(store, "comparison=home-feed", ends_at=SLOT + 2 * DAY)
     store_run(store, 0.1)
     deliver(store, receiver, clock)
@@ -496,7 +468,7 @@ def test_what_ended_while_it_was_silenced_is_never_told(store: SqlStore) -> None
 
 
 def test_an_end_is_told_although_its_alert_is_silenced_by_now(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT + timedelta(hours=1)), FakeReceiver()
+    clock, receiver = HeldClock(SLOT + timedelta(hours=1)), FakeReceiver()
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     silenced(store, "severity=critical")
@@ -506,7 +478,7 @@ def test_an_end_is_told_although_its_alert_is_silenced_by_now(store: SqlStore) -
 
 
 def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1)
     window = MaintenanceWindow(
         name="retraining", matchers=(), ends_at=lambda now: SLOT + RECHECK_AFTER if now < SLOT + RECHECK_AFTER else None
@@ -520,7 +492,7 @@ def test_maintenance_holds_back_and_a_muted_rule_is_never_told_but_recorded(stor
 
 
 def test_only_those_whom_a_route_names_are_told(store: SqlStore) -> None:
-    clock, pager, chat = FakeClock(), FakeReceiver("pager"), FakeReceiver("chat")
+    clock, pager, chat = HeldClock(), FakeReceiver("pager"), FakeReceiver("chat")
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, to=("pager", "chat"))
     routes = (
         Route(matchers=(Matcher.parse("segment=all"),), receivers=frozenset({"pager"}), goes_on=True),
@@ -532,7 +504,7 @@ def test_only_those_whom_a_route_names_are_told(store: SqlStore) -> None:
 
 
 def test_segments_that_follow_all_users_are_held_and_end_with_them(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1, watched=EACH)
     deliver(store, receiver, clock)
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + DAY)
@@ -544,21 +516,21 @@ def test_segments_that_follow_all_users_are_held_and_end_with_them(store: SqlSto
     assert receiver.segments == [("starts", "all"), ("ends", "all")]
 
 
-def drained(store: SqlStore, receivers: Sequence[Any], clock: FakeClock, budget_s: float = 30) -> Any:
+def drained(store: SqlStore, receivers: Sequence[Any], clock: HeldClock, budget_s: float = 30) -> Any:
     outlets = [outlet(store, receiver, clock) for receiver in receivers]
     return drain(outlets, budget_s=budget_s, pause=clock.pass_by)
 
 
 def test_draining_ends_when_nobody_is_owed_anything(store: SqlStore) -> None:
     store_run(store, 0.1, to=("fake", "other", "gone"))
-    clock, receivers = FakeClock(), [FakeReceiver(), FakeReceiver("other")]
+    clock, receivers = HeldClock(), [FakeReceiver(), FakeReceiver("other")]
     assert drained(store, receivers, clock).sent == 2
     assert clock.seconds == 0
 
 
 def test_draining_waits_for_retries_that_come_due(store: SqlStore) -> None:
     store_run(store, 0.1, to=("fake", "other"))
-    clock, failing, other = FakeClock(), FakeReceiver(errors=[DOWN, DOWN]), FakeReceiver("other")
+    clock, failing, other = HeldClock(), FakeReceiver(errors=[DOWN, DOWN]), FakeReceiver("other")
     counts = drained(store, [failing, other], clock)
     assert (counts.sent, counts.retry) == (2, 2)
     assert clock.seconds < 30
@@ -566,7 +538,7 @@ def test_draining_waits_for_retries_that_come_due(store: SqlStore) -> None:
 
 def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: SqlStore) -> None:
     store_run(store, 0.1)
-    clock = FakeClock()
+    clock = HeldClock()
     counts = drained(store, [FakeReceiver(errors=[DOWN] * 1000)], clock, budget_s=10)
     assert counts.sent == 0
     assert clock.seconds == pytest.approx(10)
@@ -574,7 +546,7 @@ def test_draining_ends_with_its_time_and_leaves_the_rest_in_the_outbox(store: Sq
 
 
 def test_a_rule_that_was_removed_ends_its_firing_under_the_same_key(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     (firing,) = store_run(store, 0.1)
     deliver(store, receiver, clock)
     gone = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + DAY)
@@ -595,7 +567,7 @@ def opened(*entries: dict[str, Any]) -> tuple[Receiver, ...]:
 def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(store: SqlStore) -> None:
     port = free_port()
     (firing,) = store_run(store, 0.1, to=["webhook"])
-    clock = FakeClock()
+    clock = HeldClock()
     (receiver,) = opened({"webhook": {"url": f"http://127.0.0.1:{port}/hook"}})
     with closing(receiver):
         assert deliver(store, receiver, clock).retry == 1
@@ -610,7 +582,7 @@ def test_a_webhook_that_was_down_for_a_while_gets_its_message_once(store: SqlSto
 
 def test_a_webhook_that_hangs_is_cut_off_and_one_that_says_429_is_left_alone(store: SqlStore, collector: Collector) -> None:
     store_run(store, 0.1, to=["webhook"])
-    clock = FakeClock()
+    clock = HeldClock()
     collector.replies.extend([hang, answer(429, {"Retry-After": "100"})])
     (receiver,) = opened({"webhook": {"url": collector.url, "timeout": "300ms"}})
     with closing(receiver):
@@ -626,7 +598,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
 ) -> None:
     up, down = make_alertmanager(), make_alertmanager()
     up.start()
-    clock = FakeClock(datetime.now(UTC))
+    clock = HeldClock(datetime.now(UTC))
     peers = opened({"alertmanager": {"urls": [up.url, down.url]}})
     names = [peer.name for peer in peers]
     began = clock.at - timedelta(minutes=1)
@@ -657,10 +629,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
 
 def killed(database: str, url: str, step: str) -> None:
     """A process that stores a firing and is killed at that step."""
-    process = context().Process(target=deliver_and_die, args=(database, url, step), daemon=True)
-    process.start()
-    process.join(100)
-    assert process.exitcode == -signal.SIGKILL
+    assert ended(start(deliver_and_die, database, url, step), 100) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -671,7 +640,7 @@ def test_a_process_killed_on_the_way_loses_nothing_and_repeats_only_what_was_not
 ) -> None:
     killed(database, collector.url, step)
 
-    clock = FakeClock()
+    clock = HeldClock()
     (receiver,) = opened({"webhook": {"url": collector.url}})
     with closing(open_store(database, create=False)) as store, closing(receiver):
         deliver(store, receiver, clock)

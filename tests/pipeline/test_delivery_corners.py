@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule
+from factories import SLOT, HeldClock, comparison, rule
 from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DeliveryError
 from monitor.model import MessageStatus, Severity, Transition, Treatment
@@ -22,7 +22,6 @@ from pipeline.test_delivery import (
     REFUSED,
     SEGMENTS,
     SILENT,
-    FakeClock,
     FakeReceiver,
     deliver,
     outlet,
@@ -43,7 +42,7 @@ def store(tmp_path: Any) -> Iterator[SqlStore]:
 
 @pytest.mark.parametrize("is_dropped_before", [True, False])
 def test_whoever_stands_in_is_told_although_no_route_names_them(store: SqlStore, is_dropped_before: bool) -> None:  # noqa: FBT001
-    clock, pager, mail = FakeClock(), FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
+    clock, pager, mail = HeldClock(), FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail"})
     store_run(store, 0.1, to=("pager", "mail"))
     for receiver in (mail, pager) if is_dropped_before else (pager, mail):
@@ -57,7 +56,7 @@ def test_whoever_stands_in_is_told_although_no_route_names_them(store: SqlStore,
 
 
 def test_of_receivers_that_stand_in_for_each_other_each_is_tried_once(store: SqlStore) -> None:
-    clock, pager, mail = FakeClock(), FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
+    clock, pager, mail = HeldClock(), FakeReceiver("pager", errors=[REFUSED] * 9), FakeReceiver("mail", errors=[REFUSED] * 9)
     policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail", "mail": "pager"})
     store_run(store, 0.1, to=("pager", "mail"))
     for _ in range(3):
@@ -70,7 +69,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
     store: SqlStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("monitor.pipeline.delivery._CLAIMED", 20)
-    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
+    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
     silenced(store, "segment=~a=.*")
     many = tuple(f"a={n:04d}" for n in range(30))
     store_run(store, 0.1, watched=EACH, segments=("all", *many))
@@ -82,7 +81,7 @@ def test_what_waits_behind_more_than_a_claim_that_is_held_is_told_and_the_look_e
 
 
 def test_who_died_in_telling_of_one_comparison_holds_up_no_other(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1, watched=EACH)
     store.outbox.claim_deliveries("fake", owner="dead", now=clock.at, until=clock.at + HOUR / 12, limit=10)
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS, slot=SLOT + timedelta(minutes=1))
@@ -93,7 +92,7 @@ def test_who_died_in_telling_of_one_comparison_holds_up_no_other(store: SqlStore
 
 
 def test_it_stops_between_two_messages_and_the_rest_is_not_left_leased(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     two = comparison(rules=(rule(for_runs=1), rule(alert="Other", for_runs=1, severity=Severity.WARNING)))
     store_run(store, 0.1, watched=two)
     assert deliver(store, receiver, clock, should_stop=lambda: len(receiver.sent) > 0).sent == 1
@@ -106,7 +105,7 @@ def acknowledge(store: SqlStore, at: datetime, *segments: str) -> None:
 
 
 def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1, watched=EACH, segments=SEGMENTS)
     deliver(store, receiver, clock)
     for segments, status in ((("a=1",), MessageStatus.FIRING), (("all", "a=2"), MessageStatus.ACKNOWLEDGED)):
@@ -117,7 +116,7 @@ def test_an_acknowledgement_of_a_part_does_not_read_as_one_of_the_whole_incident
 
 
 def test_an_acknowledgement_follows_in_its_own_message_what_it_would_be_lost_behind(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT])
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     clock.pass_by(60)
@@ -127,7 +126,7 @@ def test_an_acknowledgement_follows_in_its_own_message_what_it_would_be_lost_beh
 
 
 def test_nobody_is_woken_for_what_somebody_looks_after_by_then(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[DOWN])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[DOWN])
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     clock.pass_by(60)
@@ -140,7 +139,7 @@ def test_nobody_is_woken_for_what_somebody_looks_after_by_then(store: SqlStore) 
 
 
 def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_is_given_up(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT, REFUSED])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT, REFUSED])
     store_run(store, 0.1, watched=EACH)
     for _ in range(2):
         deliver(store, receiver, clock)
@@ -152,7 +151,7 @@ def test_segments_are_told_when_the_telling_of_all_users_that_may_have_arrived_i
 
 
 def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_may_have_arrived(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[SILENT, REFUSED])
+    clock, receiver = HeldClock(), FakeReceiver(errors=[SILENT, REFUSED])
     store_run(store, 0.1)
     for _ in range(2):
         deliver(store, receiver, clock)
@@ -163,7 +162,7 @@ def test_a_start_that_was_given_up_is_tried_again_after_a_restart_although_it_ma
 
 
 def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     store_run(store, 0.9, slot=SLOT + HOUR)
@@ -177,7 +176,7 @@ def test_an_end_that_was_refused_is_tried_again_after_a_restart_for_a_day(store:
 
 
 def test_an_end_carries_the_labels_under_which_its_start_is_known(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
+    clock, receiver = HeldClock(), FakeReceiver(treatment=Treatment(is_ungrouped=True))
     before, after = (comparison(rules=(rule(for_runs=1, labels={"team": team}),)) for team in ("search", "ranking"))
     store_run(store, 0.1, watched=before)
     deliver(store, receiver, clock)
@@ -187,12 +186,12 @@ def test_an_end_carries_the_labels_under_which_its_start_is_known(store: SqlStor
     assert [change.labels for change in receiver.told] == [{"team": "search"}] * 2
 
 
-def repeating(store: SqlStore, clock: FakeClock, **options: Any) -> Any:
+def repeating(store: SqlStore, clock: HeldClock, **options: Any) -> Any:
     return outlet(store, FakeReceiver(treatment=Treatment(repeat_every_s=3600)), clock, **options)
 
 
 def test_a_repetition_that_is_refused_for_good_is_not_tried_again_before_its_time(store: SqlStore) -> None:
-    clock = FakeClock()
+    clock = HeldClock()
     told = repeating(store, clock)
     store_run(store, 0.1)
     told.deliver_due()
@@ -207,7 +206,7 @@ def test_a_repetition_that_is_refused_for_good_is_not_tried_again_before_its_tim
 
 
 def test_a_repetition_waits_as_long_as_its_receiver_asks(store: SqlStore) -> None:
-    clock = FakeClock()
+    clock = HeldClock()
     told = repeating(store, clock)
     store_run(store, 0.1)
     told.deliver_due()
@@ -222,7 +221,7 @@ def test_a_repetition_waits_as_long_as_its_receiver_asks(store: SqlStore) -> Non
 
 
 def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(store: SqlStore) -> None:
-    clock = FakeClock()
+    clock = HeldClock()
     told = repeating(store, clock)
     store_run(store, 0.1)
     told.deliver_due()
@@ -235,7 +234,7 @@ def test_who_is_no_longer_named_by_a_route_is_not_reminded_but_told_the_end(stor
 
 
 def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_for_both(store: SqlStore) -> None:
-    clock, pager, chat = FakeClock(), FakeReceiver("pager"), FakeReceiver("chat")
+    clock, pager, chat = HeldClock(), FakeReceiver("pager"), FakeReceiver("chat")
     names = ("pager", "chat")
     store_run(store, 0.1, to=names)
     to_chat = NotificationPolicy(routes=(Route(matchers=(Matcher.parse("severity=critical"),), receivers=frozenset({"chat"})),))
@@ -252,7 +251,7 @@ def test_routes_that_change_while_something_fires_tell_the_new_one_and_end_it_fo
 
 @pytest.mark.parametrize("before", ["untold", "held", "leased", "refused"])
 def test_a_clock_set_back_by_hours_puts_nothing_off(store: SqlStore, before: str) -> None:
-    ahead = FakeClock(SLOT + 6 * HOUR)
+    ahead = HeldClock(SLOT + 6 * HOUR)
     receiver = FakeReceiver(errors=[DOWN] if before == "refused" else [])
     if before == "untold":
         store_run(store, 0.1, slot=ahead.at)
@@ -265,13 +264,13 @@ def test_a_clock_set_back_by_hours_puts_nothing_off(store: SqlStore, before: str
         deliver(store, receiver, ahead)
     if silence:
         store.alerts.expire_silence(silence.id, now=SLOT + timedelta(seconds=1))
-    clock = FakeClock(SLOT + timedelta(minutes=1))
+    clock = HeldClock(SLOT + timedelta(minutes=1))
     assert deliver(store, receiver, clock).sent == 1
 
 
 def test_an_alert_that_fires_again_in_the_slot_in_which_it_fired_before_is_told_as_new(store: SqlStore) -> None:
     """A rule that was removed and put back, its slot run again: so does a clock that was set back."""
-    clock, receiver = FakeClock(), FakeReceiver()
+    clock, receiver = HeldClock(), FakeReceiver()
     store_run(store, 0.1)
     deliver(store, receiver, clock)
     ends = retire_alerts(store.alerts.states(), store.alerts.firing(), [comparison(rules=())], at=SLOT + timedelta(minutes=1))

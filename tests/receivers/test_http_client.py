@@ -1,6 +1,5 @@
 import gc
 import socket
-import subprocess
 import threading
 import time
 import tracemalloc
@@ -15,7 +14,8 @@ from monitor.errors import DeliveryError
 from monitor.receivers.http_client import HttpClient
 from monitor.receivers.http_transport import MAX_BODY_BYTES
 from monitor.redaction import origin
-from servers import free_port, require
+from servers import free_port
+from servers.certificates import self_signed
 from servers.daemon import wait_for
 from servers.webhook import (
     Collector,
@@ -185,18 +185,7 @@ def test_a_broken_connection_says_so(collector: Collector) -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    pem = tmp_path / "server.pem"
-    key = tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    pem.write_text(pem.read_text() + key.read_text())
-    return pem
+    return self_signed(tmp_path)
 
 
 @pytest.fixture

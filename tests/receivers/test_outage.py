@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from factories import SLOT, comparison, rule
-from monitor.errors import DeliveryTrouble
+from factories import SLOT, HeldClock, comparison, rule
 from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Receiver
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.slack import Pace, Slack, SlackOptions
 from monitor.storage import SqlStore, open_store
-from pipeline.outbox_process import store_run
+from pipeline.outbox_process import CountingPublisher, store_run
 from servers import free_port
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
@@ -28,39 +26,13 @@ HOUR, TICK = timedelta(hours=1), timedelta(minutes=2)
 both = pytest.mark.parametrize("kind", ["pagerduty", "slack"])
 
 
-@dataclass
-class FakeClock:
-    at: datetime = SLOT
-    seconds: float = 0.0
-
-    def now(self) -> datetime:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def pass_by(self, seconds: float) -> None:
-        self.at += timedelta(seconds=seconds)
-        self.seconds += seconds
-
-
-class Counts:
-    """What is published is of no interest here."""
-
-    def notified(self, receiver: str, outcome: str) -> None:
-        pass
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        pass
-
-
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqlStore]:
     with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
         yield opened
 
 
-def open_receiver(kind: str, port: int, clock: FakeClock) -> Receiver:
+def open_receiver(kind: str, port: int, clock: HeldClock) -> Receiver:
     place, ours = f"http://127.0.0.1:{port}", "http://rankwatch.test:29108"
     if kind == "pagerduty":
         return PagerDuty(PagerDutyOptions.model_validate({"url": place, "routing_key": KEY}), external_url=ours)
@@ -68,9 +40,9 @@ def open_receiver(kind: str, port: int, clock: FakeClock) -> Receiver:
     return Slack(SlackOptions.model_validate({"url": place + PATH}), external_url=ours, pace=pace)
 
 
-def deliver_for(period: timedelta, store: Any, receiver: Receiver, clock: FakeClock) -> None:
+def deliver_for(period: timedelta, store: Any, receiver: Receiver, clock: HeldClock) -> None:
     """Deliver what is due every two minutes of simulated time."""
-    publisher: Any = Counts()
+    publisher: Any = CountingPublisher()
     outlet = OutboxSender(
         outbox=store.outbox, receiver=receiver, clock=clock, publisher=publisher, owner="me", draw=lambda: 0.5
     )
@@ -93,7 +65,7 @@ def standing_up(kind: str, port: int) -> Iterator[FakePagerDuty | FakeSlack]:
 
 @both
 def test_a_receiver_that_was_away_for_an_hour_is_notified_once_of_what_fires_still(kind: str, store: SqlStore) -> None:
-    clock, port = FakeClock(), free_port()
+    clock, port = HeldClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:
         deliver_for(HOUR, store, receiver, clock)
@@ -104,7 +76,7 @@ def test_a_receiver_that_was_away_for_an_hour_is_notified_once_of_what_fires_sti
 
 @both
 def test_a_receiver_that_was_away_for_an_hour_is_not_notified_of_what_ended_meanwhile(kind: str, store: SqlStore) -> None:
-    clock, port = FakeClock(), free_port()
+    clock, port = HeldClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with closing(open_receiver(kind, port, clock)) as receiver:
         deliver_for(HOUR / 2, store, receiver, clock)
@@ -117,7 +89,7 @@ def test_a_receiver_that_was_away_for_an_hour_is_not_notified_of_what_ended_mean
 
 @both
 def test_many_firings_of_one_run_are_one_message_and_their_ends_another(kind: str, store: SqlStore) -> None:
-    clock, port = FakeClock(), free_port()
+    clock, port = HeldClock(), free_port()
     with standing_up(kind, port) as fake, closing(open_receiver(kind, port, clock)) as receiver:
         for mean, slot in ((0.1, SLOT), (0.9, SLOT + HOUR)):
             clock.at = slot
@@ -131,7 +103,7 @@ def test_many_firings_of_one_run_are_one_message_and_their_ends_another(kind: st
 
 @both
 def test_who_asks_for_a_pause_gets_it(kind: str, store: SqlStore) -> None:
-    clock, port = FakeClock(), free_port()
+    clock, port = HeldClock(), free_port()
     store_run(store, 0.1, to=(kind,))
     with standing_up(kind, port) as fake, closing(open_receiver(kind, port, clock)) as receiver:
         fake.collector.replies.append(answer(429, {"Retry-After": "600"}))

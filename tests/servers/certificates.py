@@ -43,6 +43,14 @@ class Authority:
         return context
 
 
+def self_signed(folder: Path) -> Path:
+    """A certificate of 127.0.0.1 with its key, in one file."""
+    pair = _make(folder, "127.0.0.1", f"subjectAltName={LOOPBACK}")
+    whole = folder / "server.pem"
+    whole.write_text(pair.cert.read_text() + pair.key.read_text())
+    return whole
+
+
 def _make(folder: Path, name: str, *extensions: str, options: tuple[str, ...] = ()) -> Pair:
     pair = Pair(folder / f"{name}.crt", folder / f"{name}.key")
     added = [part for each in extensions for part in ("-addext", each)]

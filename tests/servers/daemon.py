@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 import requests
 
-from forking import started
+from forking import ended, started
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class ServeProcess:
 
     def _address(self, begin: int) -> str | None:
         text = self.log.read_bytes()[begin:].decode() if self.log.exists() else ""
-        assert self._process.is_alive(), f"the daemon ended: {text}"
+        assert ended(self._process, 0) is None, f"the daemon ended: {text}"
         found = re.search(r"rankwatch serves (\S+)/ ", text)
         return found[1] if found else None
 
@@ -66,13 +66,13 @@ class ServeProcess:
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.join(10)
+        ended(self._process, 10)
 
     def terminate(self) -> int:
         self._process.terminate()
-        self._process.join(90)
-        assert self._process.exitcode is not None, "still there long after SIGTERM"
-        return self._process.exitcode
+        exit_code = ended(self._process, 90)
+        assert exit_code is not None, "still there long after SIGTERM"
+        return exit_code
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import re
 import socket
 import socketserver
 import ssl
-import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from servers import require
+from servers.certificates import self_signed
 
 LOGIN = ("rankwatch", "canary-password")
 _USUAL = {
@@ -244,18 +243,7 @@ def serve(certificate: Path) -> Iterator[MailServer]:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Certificate of 127.0.0.1 and its key, signed by itself."""
-    directory = tmp_path_factory.mktemp("certificate")
-    pem, key = directory / "server.pem", directory / "key.pem"
-    subprocess.run(
-        [
-            *(require("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
-            *("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    pem.write_text(pem.read_text() + key.read_text())
-    return pem
+    return self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pandas as pd
 
 import factories
-from factories import SLOT
+from factories import SLOT, HeldClock
 from monitor.model import (
     Comparison,
     Coverage,
@@ -58,22 +58,6 @@ def people(count: int = 1000) -> UserTable:
 
 def constant(value: float) -> Score:
     return lambda names: np.full(len(names), value)
-
-
-class HeldClock:
-    """Time that moves only by sleeping."""
-
-    def __init__(self) -> None:
-        self.passed = 0.0
-
-    def now(self) -> Any:
-        return SLOT + timedelta(seconds=self.passed)
-
-    def monotonic(self) -> float:
-        return self.passed
-
-    def sleep(self, seconds: float) -> None:
-        self.passed += seconds
 
 
 @dataclass

@@ -12,7 +12,7 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from forking import running
+from forking import ended, running
 from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.composition import open_web_access
@@ -48,8 +48,7 @@ class World:
     def ends_of_serve(self) -> tuple[int | None, str]:
         """How `rankwatch serve` ends that cannot start."""
         with running(["serve", "--config", str(self.config)], cwd=self.config.parent, out=self.log) as process:
-            process.join(60)
-            return process.exitcode, self.log.read_text()
+            return ended(process, 60), self.log.read_text()
 
 
 @pytest.fixture
@@ -115,8 +114,7 @@ def test_a_scraper_with_password_and_certificate_sees_the_daemon_through_reloads
             prometheus.await_query("rankwatch_config_last_reload_successful == 1")
             assert (status(KIM), status(JOE), status(None)) == (200, 200, 401)
         process.terminate()
-        process.join(30)
-        assert process.exitcode == 0
+        assert ended(process, 30) == 0
     log = world.log.read_text()
     assert "basic_auth_users.kim: must be a bcrypt hash" in log
     assert "cannot be used together" in log

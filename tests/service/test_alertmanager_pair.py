@@ -21,7 +21,7 @@ from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.service.clock import SystemClock
 from monitor.service.daemon.delivery_loops import DeliveryLoop
 from monitor.storage import SqlStore, open_store
-from pipeline.outbox_process import Silent, store_run
+from pipeline.outbox_process import CountingPublisher, store_run
 from servers.alertmanager import AlertmanagerServer
 from servers.proxy import Proxy, proxying
 from servers.webhook import Collector, Reply, Request, answer, serve
@@ -118,7 +118,7 @@ class Pair:
 def telling(store: SqlStore, urls: list[str]) -> Iterator[list[DeliveryLoop]]:
     told = {"urls": urls, "resend_every": "1s", "timeout": "1s"}
     entry = ReceiverOptions.model_validate({"alertmanager": told})
-    nobody: Any = Silent()
+    nobody: Any = CountingPublisher()
     loops = [
         DeliveryLoop(
             sender=OutboxSender(

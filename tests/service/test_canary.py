@@ -30,7 +30,7 @@ from typer.testing import CliRunner
 from canary.marks import canary, options_in, owners_in, secret_fields, singing_fields, told_by
 from canary.world import FAULTS, LOOKER, UNHEARD, Way, World, fill, hostile_world, singer, write_small
 from factories import SLOT
-from forking import running
+from forking import ended, running
 from messages import START
 from monitor.cli.main import app
 from monitor.errors import MonitorError
@@ -134,8 +134,7 @@ def play(stage: Stage, way: Way) -> dict[str, bytes]:
             if way == "direct":
                 reload_broken(process, config, log)
                 process.terminate()
-                process.join(30)
-                assert process.exitcode == 0
+                assert ended(process, 30) == 0
     return outputs | {f"{way}: log": log.read_bytes(), f"{way}: systemd": b"\n".join(told)}
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from factories import SLOT, comparison, rule
+from factories import SLOT, HeldClock, comparison, rule
 from monitor.errors import DeliveryError
 from monitor.model import Treatment
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
 from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import store_run
-from pipeline.test_delivery import DAY, FakeClock, FakeReceiver, outlet
+from pipeline.test_delivery import DAY, FakeReceiver, outlet
 
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
 
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Iterator[SqlStore]:
 
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store: SqlStore) -> None:
-    clock, receiver = FakeClock(), FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
+    clock, receiver = HeldClock(), FakeReceiver(errors=[BUSY], treatment=Treatment(resend_every_s=1))
     loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
     assert loop.take_turn() == LONGEST_REST_S
@@ -38,7 +38,7 @@ def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_ove
 
 
 def test_what_lasts_is_told_again_in_the_turn_in_which_it_is_due(store: SqlStore) -> None:
-    clock, receiver = FakeClock(SLOT), FakeReceiver(treatment=Treatment(resend_every_s=60))
+    clock, receiver = HeldClock(SLOT), FakeReceiver(treatment=Treatment(resend_every_s=60))
     loop = DeliveryLoop(sender=outlet(store, receiver, clock))
     store_run(store, 0.1)
     for _ in range(3):

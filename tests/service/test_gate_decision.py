@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from factories import SLOT, changed
+from factories import SLOT, HeldClock, changed
 from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
-from service.gate_runs import METRIC, OVER, Gated, HeldClock, constant, figures, gated, people, sampled
+from service.gate_runs import METRIC, OVER, Gated, constant, figures, gated, people, sampled
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_with_a_reference_the_distance_from_it_is_judged_whatever_the_floor(worl
 def test_the_same_data_give_the_same_certificate_but_for_the_time(world: Gated) -> None:
     world.run(constant(-0.4))
     first = world.ask()
-    world.clock.sleep(60)
+    world.clock.pass_by(60)
     second = world.ask()
     assert second.at > first.at
     assert replace(second, at=first.at) == first
@@ -275,20 +275,22 @@ def test_waiting_ends_with_the_first_verdict(world: Gated) -> None:
     told: list[Certificate] = []
 
     def sleep(seconds: float) -> None:
-        world.clock.sleep(seconds)
+        world.clock.pass_by(seconds)
         if len(told) == 3:
             world.run(constant(-0.9))
 
     found = wait_for_verdict(asked.answer, world.clock, timeout_s=3600, sleep=sleep, report=told.append)
     assert found.verdict == "safe"
     assert [each.verdict for each in told] == ["inconclusive"] * 3
-    assert world.clock.passed == 15
+    assert world.clock.seconds == 15
 
 
 def test_waiting_ends_inconclusive_when_the_time_is_up(world: Gated) -> None:
-    found = wait_for_verdict(world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.sleep, report=lambda _: None)
+    found = wait_for_verdict(
+        world.answerer().answer, world.clock, timeout_s=12, sleep=world.clock.pass_by, report=lambda _: None
+    )
     assert said(found) == ("inconclusive", "no_data")
-    assert world.clock.passed == 12
+    assert world.clock.seconds == 12
 
 
 def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(world: Gated) -> None:
@@ -300,10 +302,12 @@ def test_a_database_that_is_briefly_away_is_waited_for_and_a_broken_one_is_not(w
             raise troubles.pop()
         return answer()
 
-    assert wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.sleep, report=lambda _: None).verdict == "safe"
+    assert (
+        wait_for_verdict(shaky, world.clock, timeout_s=60, sleep=world.clock.pass_by, report=lambda _: None).verdict == "safe"
+    )
     troubles.append(DatabaseError("broken", permanent=True))
     with pytest.raises(DatabaseError, match="broken"):
-        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.sleep, report=lambda _: None)
+        wait_for_verdict(shaky, HeldClock(), timeout_s=60, sleep=world.clock.pass_by, report=lambda _: None)
 
 
 def test_what_is_judged_is_named_as_it_is_stored(world: Gated) -> None:

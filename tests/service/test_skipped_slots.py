@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from factories import comparison
+from factories import HeldClock, comparison
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
@@ -29,19 +29,9 @@ class Stored:
         return self.last
 
 
-class Clock:
-    """Four minutes past the last slot."""
-
-    def now(self) -> datetime:
-        return START + 4 * MINUTE + timedelta(seconds=3)
-
-    def monotonic(self) -> float:
-        return 0.0
-
-
 def chooser(store: Stored) -> SlotChooser:
     only: Any = store
-    return SlotChooser(runner=Runner(store=only, clock=Clock()))
+    return SlotChooser(runner=Runner(store=only, clock=HeldClock(START + 4 * MINUTE + timedelta(seconds=3))))
 
 
 def watched() -> Watched:

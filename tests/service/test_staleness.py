@@ -3,14 +3,14 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from alerts.test_conditions import condition
-from factories import SLOT, comparison, pull, rule
+from factories import SLOT, HeldClock, comparison, pull, rule
 from monitor.model import Condition, RunStatus, Transition
 from monitor.pipeline.pull import Arms
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
@@ -24,29 +24,11 @@ HOUR, LOOK = timedelta(hours=1), timedelta(minutes=1)
 STALE = condition(Condition.STALE, alert="Stale")
 
 
-@dataclass
-class TwoClocks:
-    """Both clocks, each moved by hand."""
-
-    wall: datetime = SLOT
-    seconds: float = 5000.0
-
-    def now(self) -> datetime:
-        return self.wall
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def pass_on(self, time: timedelta) -> None:
-        self.wall += time
-        self.seconds += time.total_seconds()
-
-
 class World:
     """One comparison, run every hour and watched every minute."""
 
     def __init__(self, store: SqlStore) -> None:
-        self.store, self.clock = store, TwoClocks()
+        self.store, self.clock = store, HeldClock(seconds=5000.0)
         source = Canned(pull({}))
         arms = Arms(baseline=source, candidate=source, users=source, dimensions=())
         what = comparison(rules=(STALE, rule()), deadline=timedelta(minutes=10))
@@ -61,11 +43,11 @@ class World:
 
     def watch(self, time: timedelta) -> datetime | None:
         """Look for so long; when it was found stale."""
-        ends_at = self.clock.wall + time
-        while self.clock.wall < ends_at:
-            self.clock.pass_on(LOOK)
+        ends_at = self.clock.at + time
+        while self.clock.at < ends_at:
+            self.clock.pass_by(LOOK.total_seconds())
             if self.look():
-                return self.clock.wall
+                return self.clock.at
         return None
 
     def run(self, slot: datetime, status: RunStatus = RunStatus.OK) -> None:
@@ -89,7 +71,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World) -> None:
     assert world.watch(5 * HOUR) == SLOT + 3 * HOUR + timedelta(minutes=10)
     assert [(change.alert, change.is_start) for change in world.changes()] == [("Stale", True)]
-    assert world.store.outbox.pending(world.clock.wall).keys() == {"hook"}
+    assert world.store.outbox.pending(world.clock.at).keys() == {"hook"}
 
 
 def test_it_is_told_once_over_restarts(world: World) -> None:
@@ -110,7 +92,7 @@ def test_runs_that_fail_are_no_success_and_one_that_is_ok_begins_the_wait_anew(w
 @pytest.mark.parametrize("jump", [HOUR * 6, HOUR * 24 * 365, -HOUR, -HOUR * 24 * 365])
 def test_a_clock_that_is_set_makes_nothing_stale_before_another_run_was_due(world: World, jump: timedelta) -> None:
     world.watch(HOUR / 2)
-    world.clock.wall += jump
+    world.clock.at += jump
     assert not world.look()
     assert world.watch(timedelta(minutes=39)) is None  # 00:30 and so on: the next run is due at the hour, and has 10 minutes
 
@@ -118,14 +100,14 @@ def test_a_clock_that_is_set_makes_nothing_stale_before_another_run_was_due(worl
 @pytest.mark.parametrize("slept_s", [6 * 3600.0, 0.0], ids=["monotonic clock goes on", "monotonic clock stands"])
 def test_six_hours_of_sleep_make_nothing_stale_before_another_run_was_due(world: World, slept_s: float) -> None:
     world.watch(HOUR / 2)
-    world.clock.wall += 6 * HOUR
+    world.clock.at += 6 * HOUR
     world.clock.seconds += slept_s
     assert world.watch(timedelta(minutes=39)) is None
     assert world.watch(timedelta(minutes=2)) == SLOT + 7 * HOUR + timedelta(minutes=10)
 
 
 def test_a_look_after_a_pause_begins_to_watch_anew(world: World) -> None:
-    world.clock.pass_on(10 * HOUR - timedelta(minutes=1))
+    world.clock.pass_by((10 * HOUR - LOOK).total_seconds())
     assert not world.look()
     assert world.watch(timedelta(minutes=10)) is None
     assert world.watch(timedelta(minutes=2)) is not None

@@ -1,21 +1,18 @@
 """Titles of items from files and databases: of those asked for, as text, or one line that says what is wrong."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 
 from monitor.errors import SourceError
 from monitor.sources import ItemTitlesOptions, open_item_titles
 from monitor.sources.lookup_tables import MAX_TITLE_LENGTH
 from servers.lists import SLOT
+from sources.tables import Write, writers
 
-Rows = list[tuple[Any, Any]]
 COLUMNS = {"item": "id", "title": "name"}
 
 
@@ -28,49 +25,25 @@ def read(options: dict[str, Any], *items: str) -> dict[str, str]:
         source.close()
 
 
-def parquet(rows: Rows, folder: Path) -> dict[str, Any]:
-    path = folder / "titles-2024-01-08.parquet"
-    pq.write_table(pa.table({"id": [item for item, _ in rows], "name": [title for _, title in rows]}), path, row_group_size=2)
-    return {"file": COLUMNS | {"path": str(folder / "titles-{slot:%Y-%m-%d}.parquet")}}
-
-
-def csv(rows: Rows, folder: Path) -> dict[str, Any]:
-    lines = ["name,id", *(f"{title or ''},{'' if item is None else item}" for item, title in rows)]
-    (folder / "titles.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    return {"file": COLUMNS | {"path": str(folder / "titles.csv")}}
-
-
-def jsonl(rows: Rows, folder: Path) -> dict[str, Any]:
-    lines = (json.dumps({"id": item, "name": title}) for item, title in rows)
-    (folder / "titles.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return {"file": COLUMNS | {"path": str(folder / "titles.jsonl")}}
-
-
-def sqlite(rows: Rows, folder: Path) -> dict[str, Any]:
-    url = f"sqlite:///{folder / 'titles.db'}"
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE titles (id text, name text)")
-        for item, title in rows:
-            values = {"id": None if item is None else str(item), "name": title}
-            connection.execute(sa.text("INSERT INTO titles VALUES (:id, :name)"), values)
-    engine.dispose()
-    return {"sql": COLUMNS | {"url": url, "table": "titles"}}
-
-
-every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite])
-Write = Callable[[Rows, Path], dict[str, Any]]
+parquet, csv, jsonl, sqlite = writers(("id", "name"), **COLUMNS)
+every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite], ids=["parquet", "csv", "jsonl", "sqlite"])
 
 
 @every_kind
 def test_only_items_asked_for_have_their_title_and_the_first_counts(write: Write, tmp_path: Path) -> None:
-    rows: Rows = [(7, "Tea"), (42, "Kettle"), (7, "Coffee"), (9, None), (None, "Nothing")]
+    rows = [(7, "Tea"), (42, "Kettle"), (7, "Coffee"), (9, None), (None, "Nothing")]
     assert read(write(rows, tmp_path), "7", "9", "1") == {"7": "Tea"}
 
 
 @every_kind
 def test_a_catalogue_without_the_items_gives_none(write: Write, tmp_path: Path) -> None:
     assert read(write([(7, "Tea")], tmp_path), "8") == {}
+
+
+def test_the_slot_chooses_the_file(tmp_path: Path) -> None:
+    parquet([(7, "Tea")], tmp_path)
+    (tmp_path / "table.parquet").rename(tmp_path / "titles-2024-01-08.parquet")
+    assert read({"file": COLUMNS | {"path": str(tmp_path / "titles-{slot:%Y-%m-%d}.parquet")}}, "7") == {"7": "Tea"}
 
 
 def test_a_title_is_bounded(tmp_path: Path) -> None:

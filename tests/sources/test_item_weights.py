@@ -1,7 +1,5 @@
 """Weights of items from files and databases: each item once, above zero, or one line that names the item."""
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 
 from monitor.errors import SourceError
 from monitor.model import ItemWeights
 from monitor.sources import ItemWeightsOptions, open_item_weights
 from servers.lists import SLOT
+from sources.tables import Write, database, writers
 
-Rows = list[tuple[Any, Any]]
 FILE = {"item": "id", "weight": "sold"}
 
 
@@ -34,41 +31,8 @@ def by_item(found: ItemWeights) -> dict[str, float]:
     return dict(zip(map(str, found.items), found.weights.tolist(), strict=True))
 
 
-def parquet(rows: Rows, folder: Path) -> dict[str, Any]:
-    path = folder / "weights.parquet"
-    pq.write_table(pa.table({"id": [item for item, _ in rows], "sold": [weight for _, weight in rows]}), path, row_group_size=2)
-    return {"file": FILE | {"path": str(path)}}
-
-
-def csv(rows: Rows, folder: Path) -> dict[str, Any]:
-    lines = ["sold,id", *(f"{'' if weight is None else weight},{'' if item is None else item}" for item, weight in rows)]
-    (folder / "weights.csv").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    return {"file": FILE | {"path": str(folder / "weights.csv")}}
-
-
-def jsonl(rows: Rows, folder: Path) -> dict[str, Any]:
-    lines = (json.dumps({"id": item, "sold": weight}) for item, weight in rows)
-    (folder / "weights.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return {"file": FILE | {"path": str(folder / "weights.jsonl")}}
-
-
-def database(rows: Rows, url: str) -> dict[str, Any]:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE weights (id text, sold numeric)")
-        for item, weight in rows:
-            values = {"id": None if item is None else str(item), "sold": weight}
-            connection.execute(sa.text("INSERT INTO weights VALUES (:id, :sold)"), values)
-    engine.dispose()
-    return {"sql": FILE | {"url": url, "table": "weights"}}
-
-
-def sqlite(rows: Rows, folder: Path) -> dict[str, Any]:
-    return database(rows, f"sqlite:///{folder / 'weights.db'}")
-
-
-every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite])
-Write = Callable[[Rows, Path], dict[str, Any]]
+parquet, csv, jsonl, sqlite = writers(("id", "sold"), **FILE)
+every_kind = pytest.mark.parametrize("write", [parquet, csv, jsonl, sqlite], ids=["parquet", "csv", "jsonl", "sqlite"])
 
 
 @every_kind
@@ -77,7 +41,10 @@ def test_each_item_has_its_weight(write: Write, tmp_path: Path) -> None:
 
 
 def test_weights_are_read_from_either_database(database_url: str) -> None:
-    assert by_item(read(**database([("x", 0.5), ("7", 12)], database_url))) == {"x": 0.5, "7": 12.0}
+    assert by_item(read(**database([{"id": "x", "sold": 0.5}, {"id": "7", "sold": 12}], database_url, **FILE))) == {
+        "x": 0.5,
+        "7": 12.0,
+    }
 
 
 @pytest.mark.parametrize("write", [parquet, jsonl])
@@ -94,7 +61,7 @@ def test_ids_are_texts_as_soon_as_one_is(tmp_path: Path) -> None:
 def test_a_weight_that_is_none_or_not_above_zero_is_told_with_its_item_and_place(
     write: Write, weight: float | None, tmp_path: Path
 ) -> None:
-    with pytest.raises(SourceError, match=r"^item '13' of .*weights.* has no weight from 1e-50 to 1e\+50: give it one"):
+    with pytest.raises(SourceError, match=r"^item '13' of .*table.* has no weight from 1e-50 to 1e\+50: give it one"):
         read(**write([(7, 0.5), (12, 1.0), (13, weight)], tmp_path))
 
 
@@ -133,7 +100,7 @@ def test_not_one_item_is_an_error_that_may_pass(write: Write, tmp_path: Path) ->
     options = write([], tmp_path)
     if write is parquet:
         empty = pa.table({"id": pa.array([], pa.int64()), "sold": pa.array([], pa.float64())})
-        pq.write_table(empty, tmp_path / "weights.parquet")
+        pq.write_table(empty, tmp_path / "table.parquet")
 
     with pytest.raises(SourceError, match="holds no item") as caught:
         read(**options)
@@ -162,7 +129,7 @@ def test_the_slot_chooses_the_file_and_the_rows(tmp_path: Path) -> None:
     (tmp_path / "2024-01-08.csv").write_text("id,sold\n7,2\n", encoding="utf-8")
     assert by_item(read(file=FILE | {"path": str(tmp_path / "{slot:%Y-%m-%d}.csv")})) == {"7": 2.0}
     url = sqlite([(7, 0.5), (8, 1)], tmp_path)["sql"]["url"]
-    query = "SELECT id, sold FROM weights WHERE :slot > '2024-01-01' AND id = '8'"
+    query = "SELECT id, sold FROM filled WHERE :slot > '2024-01-01' AND id = '8'"
     assert by_item(read(sql=FILE | {"url": url, "query": query})) == {"8": 1.0}
 
 

@@ -2,16 +2,15 @@
 
 import json
 from collections.abc import Callable
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import sqlalchemy as sa
 from pydantic import ValidationError
 
 from drift_lists import lists_folder
@@ -19,6 +18,7 @@ from monitor.errors import SourceError
 from monitor.model import RelevanceTable
 from monitor.sources import RelevanceOptions, open_relevance
 from servers.lists import SLOT
+from sources.tables import Write, database, in_csv, jsonl, parquet, sqlite
 
 WIDE = {"user": "who", "items": "what", "grades": "how"}
 LONG = {"user": "who", "item": "what", "grade": "how"}
@@ -49,24 +49,6 @@ def by_user(table: RelevanceTable | None) -> dict[str, dict[str, float]]:
     return found
 
 
-def parquet_wide(rows: Graded, folder: Path) -> dict[str, Any]:
-    columns = {name: [row[place] for row in rows] for place, name in enumerate(("who", "what", "how"))}
-    pq.write_table(pa.table(columns), folder / "wide.parquet", row_group_size=2)
-    return {"file": WIDE | {"path": str(folder / "wide.parquet")}}
-
-
-def jsonl_wide(rows: Graded, folder: Path) -> dict[str, Any]:
-    lines = (json.dumps(dict(zip(("who", "what", "how"), row, strict=True))) for row in rows)
-    (folder / "wide.jsonl").write_text("\n".join(lines), encoding="utf-8")
-    return {"file": WIDE | {"path": str(folder / "wide.jsonl")}}
-
-
-def csv_wide(rows: Graded, folder: Path) -> dict[str, Any]:
-    frame = pd.DataFrame([[user, json.dumps(items), json.dumps(grades)] for user, items, grades in rows])
-    frame.to_csv(folder / "wide.csv", index=False, header=["who", "what", "how"])
-    return {"file": WIDE | {"path": str(folder / "wide.csv")}}
-
-
 def long_rows(rows: Graded) -> list[dict[str, Any]]:
     """One item a row, users mixed."""
     flat = [
@@ -77,51 +59,37 @@ def long_rows(rows: Graded) -> list[dict[str, Any]]:
     return flat[::2] + flat[1::2]
 
 
-def parquet_long(rows: Graded, folder: Path) -> dict[str, Any]:
-    pq.write_table(pa.Table.from_pylist(long_rows(rows)), folder / "long.parquet", row_group_size=2)
-    return {"file": LONG | {"path": str(folder / "long.parquet")}}
+def wide(write: Callable[..., dict[str, Any]], spell: Callable[[Any], Any] = copy) -> Write:
+    return lambda rows, folder: write(
+        [{"who": user, "what": spell(items), "how": spell(grades)} for user, items, grades in rows], folder, **WIDE
+    )
 
 
-def csv_long(rows: Graded, folder: Path) -> dict[str, Any]:
-    pd.DataFrame(long_rows(rows)).to_csv(folder / "long.csv", index=False)
-    return {"file": LONG | {"path": str(folder / "long.csv")}}
+def long(write: Callable[..., dict[str, Any]]) -> Write:
+    return lambda rows, folder: write(long_rows(rows), folder, **LONG)
 
 
-def jsonl_long(rows: Graded, folder: Path) -> dict[str, Any]:
-    (folder / "long.jsonl").write_text("\n".join(map(json.dumps, long_rows(rows))), encoding="utf-8")
-    return {"file": LONG | {"path": str(folder / "long.jsonl")}}
+def on_its_day(options: dict[str, Any]) -> dict[str, Any]:
+    """The database's rows for one slot, and none for others."""
+    query = "SELECT who, what, how FROM filled WHERE date(:slot) = '2024-01-08'"
+    return {"sql": LONG | {"url": options["sql"]["url"], "query": query}}
 
 
-def database(rows: Graded, url: str) -> dict[str, Any]:
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE bought (who text, what integer, how numeric, at date)")
-        for row in long_rows(rows):
-            connection.execute(sa.text("INSERT INTO bought VALUES (:who, :what, :how, '2024-01-08')"), row)
-    engine.dispose()
-    return {"sql": LONG | {"url": url, "query": "SELECT who, what, how FROM bought WHERE at = date(:slot)"}}
-
-
-def sqlite(rows: Graded, folder: Path) -> dict[str, Any]:
-    return database(rows, f"sqlite:///{folder / 'labels.db'}")
-
-
-def sqlite_wide(rows: Graded, folder: Path) -> dict[str, Any]:
-    url = f"sqlite:///{folder / 'wide.db'}"
-    engine = sa.create_engine(url)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("CREATE TABLE wide (who, what text, how text)")
-        for user, items, grades in rows:
-            values = {"who": user, "what": json.dumps(items), "how": json.dumps(grades)}
-            connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what, :how)"), values)
-    engine.dispose()
-    return {"sql": WIDE | {"url": url, "table": "wide"}}
-
-
-FILES = [parquet_wide, jsonl_wide, csv_wide, parquet_long, csv_long, jsonl_long]
-every_kind = pytest.mark.parametrize("write", [*FILES, sqlite, sqlite_wide])
-every_wide = pytest.mark.parametrize("write", [parquet_wide, jsonl_wide, csv_wide, sqlite_wide])
-Write = Callable[[Graded, Path], dict[str, Any]]
+parquet_wide, jsonl_wide = wide(parquet), wide(jsonl)
+csv_wide, sqlite_wide = wide(in_csv, json.dumps), wide(sqlite, json.dumps)
+parquet_long, csv_long, jsonl_long, sqlite_long = map(long, (parquet, in_csv, jsonl, sqlite))
+FILES = {
+    "parquet wide": parquet_wide,
+    "jsonl wide": jsonl_wide,
+    "csv wide": csv_wide,
+    "parquet long": parquet_long,
+    "csv long": csv_long,
+    "jsonl long": jsonl_long,
+}
+KINDS = FILES | {"sqlite long": sqlite_long, "sqlite wide": sqlite_wide}
+OF_LISTS = {name: write for name, write in KINDS.items() if name.endswith("wide")}
+every_kind = pytest.mark.parametrize("write", KINDS.values(), ids=KINDS)
+every_wide = pytest.mark.parametrize("write", OF_LISTS.values(), ids=OF_LISTS)
 
 
 @every_kind
@@ -134,7 +102,7 @@ def test_users_grade_items(write: Write, tmp_path: Path) -> None:
 def test_grades_are_read_from_either_database(database_url: str) -> None:
     rows: Graded = [("b", [3, 9], [1, 0.5]), ("a", [42], [3])]
 
-    assert by_user(read(**database(rows, database_url))) == {"b": {"3": 1.0, "9": 0.5}, "a": {"42": 3.0}}
+    assert by_user(read(**on_its_day(database(long_rows(rows), database_url)))) == {"b": {"3": 1.0, "9": 0.5}, "a": {"42": 3.0}}
 
 
 @every_kind
@@ -159,7 +127,7 @@ def test_a_number_and_its_text_are_one_item(tmp_path: Path) -> None:
 
 @every_wide
 def test_a_user_who_stands_in_two_rows_of_lists_is_refused_by_name(write: Write, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"^user 'b' of .*wide.* stands in two rows: give each user one list$"):
+    with pytest.raises(SourceError, match=r"^user 'b' of .* stands in two rows: give each user one list$"):
         read(**write([("b", [3], [1]), ("a", [3], [1]), ("c", [3], [1]), ("b", [4], [1])], tmp_path))
 
 
@@ -170,7 +138,7 @@ def test_a_grade_that_is_none_or_negative_is_refused_with_its_user(write: Write,
         read(**write([("a", [1, 2], [1, 1]), ("b", [3, 4], [1, grade])], tmp_path))
 
 
-@pytest.mark.parametrize("write", [parquet_wide, parquet_long])
+@pytest.mark.parametrize("write", [parquet_wide, parquet_long], ids=["wide", "long"])
 @pytest.mark.parametrize("grade", [float("nan"), float("inf")], ids=str)
 def test_a_grade_that_is_not_finite_is_refused(write: Write, grade: float, tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"^user 'b' of .* has a grade that is no number from 0 up$"):
@@ -215,7 +183,7 @@ def test_a_file_without_a_row_has_arrived(tmp_path: Path) -> None:
 
 
 def test_a_query_without_a_row_has_not_arrived(tmp_path: Path) -> None:
-    options = sqlite([("a", [1], [1])], tmp_path)
+    options = on_its_day(sqlite_long([("a", [1], [1])], tmp_path))
 
     assert by_user(read(**options)) == {"a": {"1": 1.0}}
     assert read(datetime(2024, 1, 9, tzinfo=UTC), **options) is None
@@ -247,7 +215,7 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:
-    url = sqlite([("a", [1], [1])], tmp_path)["sql"]["url"]
+    url = sqlite_long([("a", [1], [1])], tmp_path)["sql"]["url"]
     endless = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n) SELECT x AS who, x AS what FROM n WHERE x < 0"
     with pytest.raises(SourceError, match="did not give all rows within 300ms"):
         read(sql={"url": url, "query": endless, "user": "who", "item": "what", "timeout": "300ms"})
@@ -263,7 +231,7 @@ def test_both_forms_agree_on_any_grades(tmp_path: Path) -> None:
         user: {str(item): max(g for i, g in zip(items or [], grades or [], strict=True) if i == item) for item in items or []}
         for user, items, grades in rows
     }
-    for write in FILES:
+    for write in FILES.values():
         assert by_user(read(**write(rows, tmp_path))) == expected
 
 

@@ -1,8 +1,8 @@
 """The models' own scores beside their lists: from every kind of source, through every odd part."""
 
-import csv
 import json
 from collections.abc import Callable
+from copy import copy
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from monitor.model import CoverageReason, Pull
 from monitor.sources.file import FileSourceOptions
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender, running_recommender
+from sources.tables import Row, database, in_csv, jsonl, parquet, sqlite
 
 Scored = dict[str, tuple[list[Any], list[float | None]]]
 
@@ -49,79 +50,33 @@ def rows_of(lists: Scored) -> list[dict[str, Any]]:
     ]
 
 
-def parquet(path: Path, rows: list[dict[str, Any]]) -> str:
-    pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=2)
-    return str(path)
+def wide(write: Callable[..., dict[str, Any]], spell: Callable[[Any], Any] = copy) -> Callable[[Scored, Path], Any]:
+    def written(lists: Scored, folder: Path) -> Any:
+        rows = [{"who": user, "what": spell(items), "how": spell(scores)} for user, (items, scores) in lists.items()]
+        return source_of(**write(rows, folder, **WIDE))
+
+    return written
 
 
-def parquet_wide(lists: Scored, folder: Path) -> Any:
-    rows = [{"who": user, "what": items, "how": scores} for user, (items, scores) in lists.items()]
-    return source_of(file=WIDE | {"path": parquet(folder / "wide.parquet", rows)})
+def long(write: Callable[..., dict[str, Any]]) -> Callable[[Scored, Path], Any]:
+    return lambda lists, folder: source_of(**write(rows_of(lists), folder, **RANKED))
 
 
-def csv_wide(lists: Scored, folder: Path) -> Any:
-    with (folder / "wide.csv").open("w", newline="", encoding="utf-8") as file:
-        rows = [[user, json.dumps(items), json.dumps(scores)] for user, (items, scores) in lists.items()]
-        csv.writer(file).writerows([["who", "what", "how"], *rows])
-    return source_of(file=WIDE | {"path": str(folder / "wide.csv")})
+def sqlite_by_user(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    url = sqlite(rows, folder)["sql"]["url"]
+    return {"sql": {"url": url, "query": "SELECT * FROM filled WHERE who IN :users", "batch": 1, **columns}}
 
 
-def jsonl_wide(lists: Scored, folder: Path) -> Any:
-    rows = [{"who": user, "what": items, "how": scores} for user, (items, scores) in lists.items()]
-    (folder / "wide.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    return source_of(file=WIDE | {"path": str(folder / "wide.jsonl")})
-
-
-def parquet_long(lists: Scored, folder: Path) -> Any:
-    return source_of(file=RANKED | {"path": parquet(folder / "long.parquet", rows_of(lists))})
-
-
-def csv_long(lists: Scored, folder: Path) -> Any:
-    pd.DataFrame(rows_of(lists)).to_csv(folder / "long.csv", index=False)
-    return source_of(file=RANKED | {"path": str(folder / "long.csv")})
-
-
-def jsonl_long(lists: Scored, folder: Path) -> Any:
-    (folder / "long.jsonl").write_text("\n".join(map(json.dumps, rows_of(lists))), encoding="utf-8")
-    return source_of(file=RANKED | {"path": str(folder / "long.jsonl")})
-
-
-def fill(url: str, lists: Scored) -> None:
-    """Tables ``wide`` (JSON text) and ``long``."""
-    engine = sa.create_engine(url)
-    wide = [{"who": user, "what": json.dumps(items), "how": json.dumps(scores)} for user, (items, scores) in lists.items()]
-    with engine.begin() as connection:
-        for table in ("wide", "long"):
-            connection.execute(sa.text(f"DROP TABLE IF EXISTS {table}"))
-        connection.execute(sa.text("CREATE TABLE wide (who text, what text, how text)"))
-        connection.execute(sa.text("CREATE TABLE long (who text, what text, how numeric, place numeric)"))
-        connection.execute(sa.text("INSERT INTO wide VALUES (:who, :what, :how)"), wide)
-        rows = [row | {"what": str(row["what"])} for row in rows_of(lists)]
-        connection.execute(sa.text("INSERT INTO long VALUES (:who, :what, :how, :place)"), rows)
-    engine.dispose()
-
-
-def sqlite_wide(lists: Scored, folder: Path) -> Any:
-    url = f"sqlite:///{folder / 'lists.db'}"
-    fill(url, lists)
-    return source_of(sql=WIDE | {"url": url, "table": "wide"})
-
-
-def sqlite_long(lists: Scored, folder: Path) -> Any:
-    url = f"sqlite:///{folder / 'lists.db'}"
-    fill(url, lists)
-    return source_of(sql=RANKED | {"url": url, "query": "SELECT * FROM long WHERE who IN :users", "batch": 1})
-
-
+jsonl_wide = wide(jsonl)
 KINDS: dict[str, Callable[[Scored, Path], Any]] = {
-    "parquet wide": parquet_wide,
-    "parquet long": parquet_long,
-    "csv wide": csv_wide,
-    "csv long": csv_long,
+    "parquet wide": wide(parquet),
+    "parquet long": long(parquet),
+    "csv wide": wide(in_csv, json.dumps),
+    "csv long": long(in_csv),
     "jsonl wide": jsonl_wide,
-    "jsonl long": jsonl_long,
-    "sqlite wide": sqlite_wide,
-    "sqlite long": sqlite_long,
+    "jsonl long": long(jsonl),
+    "sqlite wide": wide(sqlite, json.dumps),
+    "sqlite long": long(sqlite_by_user),
 }
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
@@ -137,13 +92,13 @@ def test_scores_stand_beside_their_items(kind: str, tmp_path: Path) -> None:
     assert not pull.failures
 
 
-@pytest.mark.parametrize("options", [WIDE | {"table": "wide"}, RANKED | {"table": "long"}], ids=["wide", "long"])
-def test_scores_are_read_from_either_database(options: dict[str, str], database_url: str) -> None:
-    fill(database_url, SCORED)
+def test_scores_are_read_from_either_database(database_url: str) -> None:
+    lists = [{"who": user, "what": items, "how": scores} for user, (items, scores) in SCORED.items()]
 
-    pull = source_of(sql=options | {"url": database_url}).pull(request("a", "b", "c"))
+    for rows, columns in ((lists, WIDE), (rows_of(SCORED), RANKED)):
+        pull = source_of(**database(rows, database_url, **columns)).pull(request("a", "b", "c"))
 
-    assert scores_of(pull) == {user: scores for user, (_, scores) in SCORED.items()}
+        assert scores_of(pull) == {user: scores for user, (_, scores) in SCORED.items()}
 
 
 def test_arrays_of_numbers_of_postgresql_are_scores(postgres_url: str) -> None:
@@ -220,10 +175,10 @@ def test_a_column_that_cannot_hold_lists_of_scores_is_refused(scores: pa.Array, 
 
 
 def test_a_long_column_that_cannot_hold_scores_is_refused(tmp_path: Path) -> None:
-    path = parquet(tmp_path / "lists.parquet", [{"who": "a", "what": 1, "how": True, "place": 1}])
+    options = parquet([{"who": "a", "what": 1, "how": True, "place": 1}], tmp_path, **RANKED)
 
     with pytest.raises(SourceError, match=r"scores column of .* holds bool: it must hold numbers"):
-        source_of(file=RANKED | {"path": path}).pull(request("a"))
+        source_of(**options).pull(request("a"))
 
 
 @pytest.mark.parametrize(
@@ -243,9 +198,9 @@ def test_scores_of_every_kind_of_number_are_read(kind: pa.DataType, form: Any, t
 
 def test_without_ranks_the_best_score_is_first_and_ties_stand_in_the_order_of_their_ids(tmp_path: Path) -> None:
     rows = [("a", 9, 0.5), ("a", 10, 0.5), ("b", 1, -1.0), ("a", 3, 0.75), ("a", 100, 0.5), ("b", 2, 0.0)]
-    path = parquet(tmp_path / "lists.parquet", [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows])
+    lists = [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows]
 
-    pull = source_of(file=LONG | {"path": path}).pull(request("a", "b"))
+    pull = source_of(**parquet(lists, tmp_path, **LONG)).pull(request("a", "b"))
 
     assert as_lists(pull) == {"a": ["3", "10", "100", "9"], "b": ["2", "1"]}
     assert scores_of(pull) == {"a": [0.75, 0.5, 0.5, 0.5], "b": [0.0, -1.0]}
@@ -253,9 +208,9 @@ def test_without_ranks_the_best_score_is_first_and_ties_stand_in_the_order_of_th
 
 def test_without_ranks_a_missing_score_leaves_no_order(tmp_path: Path) -> None:
     rows = [("a", 1, None), ("a", 2, 0.5), ("b", 3, 0.25), ("c", 4, float("nan")), ("d", None, 0.5)]
-    path = parquet(tmp_path / "lists.parquet", [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows])
+    lists = [dict(zip(("who", "what", "how"), row, strict=True)) for row in rows]
 
-    pull = source_of(file=LONG | {"path": path}).pull(request("a", "b", "c", "d"))
+    pull = source_of(**parquet(lists, tmp_path, **LONG)).pull(request("a", "b", "c", "d"))
 
     assert as_lists(pull) == {"b": ["3"]}
     assert pull.failures == dict.fromkeys(["a", "c", "d"], CoverageReason.MALFORMED)
@@ -264,16 +219,15 @@ def test_without_ranks_a_missing_score_leaves_no_order(tmp_path: Path) -> None:
 def test_with_ranks_two_items_of_one_score_are_no_fault(tmp_path: Path) -> None:
     rows = [{"who": "a", "what": item, "how": 0.5, "place": place} for place, item in enumerate([9, 1, 5])]
 
-    pull = source_of(file=RANKED | {"path": parquet(tmp_path / "lists.parquet", rows)}).pull(request("a"))
+    pull = source_of(**parquet(rows, tmp_path, **RANKED)).pull(request("a"))
 
     assert as_lists(pull) == {"a": ["9", "1", "5"]}
 
 
 def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
     rows = [{"who": "a", "what": 1, "place": 2.5, "how": 1}, {"who": "a", "what": 2, "place": 1.5, "how": 2}]
-    (tmp_path / "lists.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
 
-    assert as_lists(source_of(file=RANKED | {"path": str(tmp_path / "lists.jsonl")}).pull(request("a"))) == {"a": ["2", "1"]}
+    assert as_lists(source_of(**jsonl(rows, tmp_path, **RANKED)).pull(request("a"))) == {"a": ["2", "1"]}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,6 +1,6 @@
 """Who may be asked: users and segments from files and databases, or everybody the baseline has."""
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from monitor.errors import ConfigError, SourceError
 from monitor.model import UserTable
 from monitor.sources import SourceOptions, UsersOptions, open_users
 from servers.lists import SLOT, fill_database
+from sources.tables import jsonl, parquet
 
 HTTP = SourceOptions.model_validate({"http": {"url": "http://host/{user}"}})
 
@@ -39,16 +40,6 @@ ROWS: list[dict[str, Any]] = [
 ]
 
 
-def parquet(folder: Path) -> dict[str, Any]:
-    pq.write_table(pa.Table.from_pylist(ROWS), folder / "users.parquet")
-    return {"file": {"path": str(folder / "users.parquet"), "user": "id"}}
-
-
-def jsonl(folder: Path) -> dict[str, Any]:
-    (folder / "users.jsonl").write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
-    return {"file": {"path": str(folder / "users.jsonl"), "user": "id"}}
-
-
 def sqlite(folder: Path) -> dict[str, Any]:
     url = f"sqlite:///{folder / 'users.db'}"
     engine = sa.create_engine(url)
@@ -60,7 +51,9 @@ def sqlite(folder: Path) -> dict[str, Any]:
     return {"sql": {"url": url, "table": "users", "user": "id"}}
 
 
-every_kind = pytest.mark.parametrize("write", [parquet, jsonl, sqlite])
+every_kind = pytest.mark.parametrize(
+    "write", [partial(parquet, ROWS, user="id"), partial(jsonl, ROWS, user="id"), sqlite], ids=["parquet", "jsonl", "sqlite"]
+)
 
 
 @every_kind
@@ -98,7 +91,7 @@ def test_a_csv_of_users_keeps_its_spelling(tmp_path: Path) -> None:
 
 
 def test_the_user_column_may_be_a_segment_too(tmp_path: Path) -> None:
-    table = users_of(parquet(tmp_path), "id")
+    table = users_of(parquet(ROWS, tmp_path, user="id"), "id")
 
     assert segments(table) == {"id": ["3", "1", "2"]}
 

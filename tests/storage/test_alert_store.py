@@ -6,11 +6,11 @@ from datetime import timedelta
 import pytest
 
 import factories
-from factories import SLOT
+from factories import SLOT, state
 from monitor.model import AlertState, State
 from monitor.storage import SqlStore
 from monitor.storage.alert_states import admit, key_of
-from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run, state
+from storage.worked import HOUR, claimed, fired, lease, note, resolved, result, run
 
 
 def test_states_and_transitions_are_read_back_as_they_were(store: SqlStore) -> None:

@@ -13,10 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from factories import SLOT, comparison, evaluate, summary
 from factories import rule as alert_rule
 from monitor.alerts import assign_incidents
-from monitor.errors import DeliveryError, DeliveryTrouble
+from monitor.errors import DeliveryError
 from monitor.model import DeliveryStatus, Message, RunStatus, Silence, Transition, Treatment
 from monitor.pipeline.delivery import OutboxSender
 from monitor.storage import SqlStore, open_store
+from pipeline.outbox_process import CountingPublisher
 from storage.test_alerts_over_restarts import _empty_database
 from storage.worked import claimed, result
 
@@ -75,14 +76,6 @@ class Believer:
         """Nothing is held."""
 
 
-class Counted:
-    def notified(self, receiver: str, outcome: str) -> None:
-        """Count nothing."""
-
-    def delivery_failed(self, receiver: str, trouble: DeliveryTrouble) -> None:
-        """Count nothing."""
-
-
 class Told(RuleBasedStateMachine):
     """One comparison, one receiver, and everybody who meddles."""
 
@@ -104,7 +97,12 @@ class Told(RuleBasedStateMachine):
         return open_store(f"sqlite:///{self.folder / 'rankwatch.db'}", create=False)
 
     def _deliver(self) -> None:
-        parts: dict[str, Any] = {"clock": self, "publisher": Counted(), "receiver": self.receiver, "outbox": self.store.outbox}
+        parts: dict[str, Any] = {
+            "clock": self,
+            "publisher": CountingPublisher(),
+            "receiver": self.receiver,
+            "outbox": self.store.outbox,
+        }
         with suppress(KilledError):
             OutboxSender(owner=f"p:{self.process}", draw=lambda: 0.5, **parts).deliver_due()
             return

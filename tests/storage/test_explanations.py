@@ -142,7 +142,7 @@ def test_runs_in_alarm_and_runs_under_suspicion_are_not_healthy(store: SqlStore)
             was, now = changes[day]
             key = "k" if now is State.FIRING else None
             transition = factories.transition(slot=slot, at=slot, from_state=was, to_state=now)
-            moves = {"transitions": (transition,), "states": (worked.state(state=now, judged_slot=slot, dedup_key=key),)}
+            moves = {"transitions": (transition,), "states": (factories.state(state=now, judged_slot=slot, dedup_key=key),)}
         if day == 5:
             suspicion = Expectation(alert="Trend", segment="all", runs=9, evidence=100.0, evidence_limit=1e4)
             moves = {"expectations": (suspicion,)}

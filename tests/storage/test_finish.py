@@ -7,12 +7,12 @@ import pytest
 from sqlalchemy import func, select
 
 import factories
-from factories import SLOT
+from factories import SLOT, state
 from monitor.errors import DatabaseError
 from monitor.model import Coverage, CoverageRow, EvidenceKind, RunStatus, Scores
 from monitor.storage import SqlStore
 from monitor.storage.tables import metadata
-from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, result, run, scores, state
+from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, result, run, scores
 
 
 def counts(store: SqlStore) -> dict[str, int]:

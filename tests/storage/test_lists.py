@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from sqlalchemy import select
 import factories
 from factories import SLOT
 from monitor.errors import DatabaseError
-from monitor.model import Arm, ArmScore, KeptLists, RankingTable, Run, RunStatus
+from monitor.model import Arm, ArmScore, KeptLists, MemoryRequest, RankingTable, Run, RunStatus
 from monitor.storage import SqlStore, list_encoding
 from monitor.storage.tables import kept_lists
 from storage.worked import HOUR, claimed, prune, result, scores
@@ -55,6 +55,10 @@ def assert_same(found: KeptLists | None, wanted: KeptLists) -> None:
         name: rows.tolist() for name, rows in wanted.segments.items()
     }
     assert list(found.segments) == list(wanted.segments)
+
+
+def last_lists(store: SqlStore, before: datetime, comparison: str = "home-feed") -> KeptLists | None:
+    return store.history.last_lists(MemoryRequest(comparison=comparison, config_hash="hash", before=before))
 
 
 def kept(store: SqlStore, slot: Any = SLOT, **changes: Any) -> int:
@@ -159,7 +163,7 @@ def test_damaged_lists_are_a_database_error_that_says_what_to_do(store: SqlStore
     with pytest.raises(DatabaseError, match=rf"lists kept with run {run_id} are damaged .*run its slot again"):
         store.history.kept_lists(run_id)
     with pytest.raises(DatabaseError, match="are damaged"):
-        store.history.last_lists("home-feed", before=SLOT + DAY)
+        last_lists(store, SLOT + DAY)
 
 
 @given(st.integers(0, 10**6), st.integers(0, 255))
@@ -183,10 +187,10 @@ def test_last_lists_are_those_of_the_newest_earlier_ok_run_that_kept_any(store: 
     kept(store, SLOT + 2 * HOUR, lists=None)
     kept(store, SLOT + 3 * HOUR, status=RunStatus.INSUFFICIENT, **waiting)
 
-    assert store.history.last_lists("home-feed", before=SLOT) is None
-    assert_same(store.history.last_lists("home-feed", before=SLOT + HOUR), older)
-    assert_same(store.history.last_lists("home-feed", before=SLOT + DAY), ONE)
-    assert store.history.last_lists("other", before=SLOT + DAY) is None
+    assert last_lists(store, SLOT) is None
+    assert_same(last_lists(store, SLOT + HOUR), older)
+    assert_same(last_lists(store, SLOT + DAY), ONE)
+    assert last_lists(store, SLOT + DAY, "other") is None
 
 
 def test_only_the_newest_lists_stay_where_no_relevance_is_waited_for(store: SqlStore) -> None:

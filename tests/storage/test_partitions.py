@@ -259,7 +259,7 @@ def test_a_partition_that_another_process_has_just_dropped_can_be_tried_again(
 
     dropped = "drops a partition of scores at this moment: try again"
     with pytest.raises(DatabaseError, match=dropped) as caught, store.database.read() as connection:
-        partitions.rows_of(connection, found)
+        partitions.rows_of(connection, found.spelled)
     assert not isinstance(caught.value, SchemaError)
     assert not caught.value.permanent
 

@@ -111,7 +111,7 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
         if day in changes:
             was, now = changes[day]
             transitions = [factories.transition(slot=slot, at=slot, from_state=was, to_state=now, alert="SimilarityLow")]
-            states = [worked.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
+            states = [factories.state(state=now, since=slot, judged_slot=slot, dedup_key="k" if now is State.FIRING else None)]
         stored(store, day, states=tuple(states), transitions=tuple(transitions))
 
     runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))

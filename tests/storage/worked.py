@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 import factories
-from factories import SLOT
+from factories import SLOT, state
 from monitor.model import (
     AlertState,
     Arm,
@@ -26,7 +26,6 @@ from monitor.model import (
     RunResult,
     RunStatus,
     Scores,
-    Severity,
     State,
     Transition,
 )
@@ -97,26 +96,6 @@ def result(claim: Claim, **changes: Any) -> RunResult:
         scores=scores({"extended_tau": {"u1": -1.0, "u2": 0.5, "u3": 0.25}, "rbo(p=0.9)": {"u1": 0.0, "u2": 0.9, "u3": 0.8}}),
         evidence=(evidence(), evidence(kind=EvidenceKind.REPRESENTATIVE, user="u3")),
         stage_seconds={"pull": 1.5, "score": 0.25},
-    )
-    return replace(base, **changes)
-
-
-def state(**changes: Any) -> AlertState:
-    base = AlertState(
-        comparison="home-feed",
-        alert="SimilarityLow",
-        segment="all",
-        state=State.QUIET,
-        since=SLOT,
-        streak=0,
-        judged_slot=SLOT,
-        outcome=Outcome.OK,
-        reason="mean of extended_tau is 0.512",
-        value=0.512,
-        users=1874,
-        threshold=0.35,
-        severity=Severity.CRITICAL,
-        dedup_key=None,
     )
     return replace(base, **changes)
 

@@ -2,5 +2,3 @@
 
 from monitor.receivers.message.content import ChangeContent, MessageContent, content_of
 from monitor.receivers.message.explanation_text import SideBySide
-
-__all__ = ["ChangeContent", "MessageContent", "SideBySide", "content_of"]

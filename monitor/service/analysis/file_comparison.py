@@ -11,12 +11,11 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.arm_metrics import count_listed
-from monitor.attribution import average_parts, classify, share_kinds, split_distances
+from monitor.attribution import average_parts, classify, share_kinds
 from monitor.errors import InputError, SourceError
 from monitor.metrics import Metric, score_all
 from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import (
-    Arm,
     Change,
     Comparison,
     Coverage,
@@ -26,15 +25,14 @@ from monitor.model import (
     JudgingPlan,
     MeasuringPlan,
     PairBatch,
-    Panel,
     PartMeans,
     Scores,
     Summary,
     UserTable,
 )
-from monitor.pairing import pair, unweighted_note
-from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
-from monitor.pipeline.run_explanation import can_split
+from monitor.pairing import unweighted_note
+from monitor.pipeline.pull import Answers, Arms, draw_panel, pair_answers, pull_all
+from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.score import gather_evidence, summarize_scores
 from monitor.ports import UserSource
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
@@ -59,14 +57,8 @@ def break_down_changes(
 ) -> dict[str, ChangeBreakdown]:
     """What sets the lists apart, by segment; ``segments`` are rows of the batch. Costs six scorings, and sorting."""
     kinds = classify(batch)
-    means: dict[str, PartMeans] = {}
-    if can_split(metric):
-        parts = split_distances(
-            batch,
-            lambda step: score_all(step, (metric,))[str(metric)],
-            higher_is_more_alike=metric.higher_is_more_alike,
-        )
-        means = {each.segment: each for each in average_parts(parts, segments, {}) if each.n}
+    found = average_parts(split_metric(batch, metric), segments, {}) if can_split(metric) else ()
+    means = {each.segment: each for each in found if each.n}
     return {
         segment: ChangeBreakdown(metric=str(metric), parts=means.get(segment), kinds=share_kinds(kinds[rows]))
         for segment, rows in segments.items()
@@ -132,12 +124,15 @@ def compare_files(
     comparison, slot = _comparison(metrics, k, worst), datetime.now(UTC)
     arms = _open(files)
     progress("reading users", 0, 0)
-    panel = _ask_users(comparison, arms, slot)
+    try:
+        panel = draw_panel(comparison, arms, slot, _LONG.total_seconds())
+    except SourceError as error:
+        raise InputError(str(error)) from None
     progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
     progress("pairing", len(panel), 0)
-    pairing = pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
-    notes = _first_notes(answers)
+    pairing = pair_answers(panel, answers, k)
+    notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in answers.notes.items())
     del answers  # as large as both files, and needed no more
     _require_pairs(pairing.coverage.all, notes)
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
@@ -147,7 +142,10 @@ def compare_files(
         count_listed(batch),
         typical_length(np.append(batch.baseline_lengths, batch.candidate_lengths).astype(np.int64)),
     )
-    size = _catalogue(catalogue, listed)
+    if catalogue is not None and catalogue < listed:
+        msg = f"--catalogue {catalogue}: {listed} different items are listed, give the number of items that could be"
+        raise InputError(msg)
+    size = listed if catalogue is None else catalogue
     evidence = gather_evidence(comparison, pairing, scores, metrics)
     segments = rows_of_segments(panel, pairing.panel_rows)
     return FileComparison(
@@ -163,19 +161,16 @@ def compare_files(
 
 
 def _open(files: ComparedFiles) -> Arms:
-    arms = (files.baseline, files.candidate)
+    lists = (files.baseline, files.candidate)
+    listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
     return Arms(
         baseline=FileSource(files.baseline),
         candidate=FileSource(files.candidate),
-        users=file_users(files.users) if files.users is not None else _Either(*(file_users(_users_of(each)) for each in arms)),
+        users=file_users(files.users) if files.users is not None else _Either(*map(file_users, listed)),
         dimensions=() if files.by is None else (files.by,),
         weights=None if files.item_weights is None else file_item_weights(files.item_weights),
         relevance=None if files.relevance is None else file_relevance(files.relevance),
     )
-
-
-def _users_of(lists: FileSourceOptions) -> FileUsersOptions:
-    return FileUsersOptions(path=lists.path, user=lists.user, format=lists.format, max_bytes=lists.max_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,27 +191,14 @@ class _Either:
         return
 
 
-def _ask_users(comparison: Comparison, arms: Arms, slot: datetime) -> Panel:
-    try:
-        return draw_panel(comparison, arms, slot, _LONG.total_seconds())
-    except SourceError as error:
-        raise InputError(str(error)) from None
-
-
 def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
-    """Return the answers; InputError when one of the files gave none."""
+    # Half a comparison would look like a whole one.
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
     if files.relevance is not None and answers.relevance is None:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers
-
-
-def _first_notes(answers: Answers) -> tuple[str, ...]:
-    """What happened to the first user of each reason, by arm."""
-    pulls = {Arm.BASELINE: answers.baseline, Arm.CANDIDATE: answers.candidate}
-    return tuple(f"{reason} in {arm}: {note}" for arm, pull in pulls.items() for reason, note in pull.notes.items())
 
 
 def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
@@ -238,13 +220,6 @@ def _counting(progress: ReportProgress, users: int) -> Callable[[int], None]:
         progress("measuring", users, done)
 
     return count
-
-
-def _catalogue(given: int | None, listed: int) -> int:
-    if given is not None and given < listed:
-        msg = f"--catalogue {given}: {listed} different items are listed, give the number of items that could be"
-        raise InputError(msg)
-    return listed if given is None else given
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:

@@ -16,8 +16,6 @@ from monitor.ports import History
 from monitor.reference import WINDOW, Budget, DropSearch, refer
 from monitor.service.analysis.threshold_suggestion import newest_runs, pick_healthy
 
-POWER = 0.9
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanInputs:
@@ -82,7 +80,7 @@ def _mean_of(metric: str, segment: str) -> SimilarityRule:
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
-    """The score of lists that have nothing in common, else the usual 5th percentile."""
+    # Lists that have nothing in common, else the usual 5th percentile.
     disjoint = parse(metric).disjoint
     if disjoint is not None and math.isfinite(disjoint):
         return disjoint

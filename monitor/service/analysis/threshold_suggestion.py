@@ -115,7 +115,6 @@ def newest_runs(comparison: Comparison, history: History) -> tuple[PastRun, ...]
 
 
 def _uniquely_named(found: Sequence[Suggestion]) -> list[Suggestion]:
-    """Each alert with a name of its own."""
     seen: Counter[str] = Counter()
     named = []
     for each in found:
@@ -160,8 +159,8 @@ def _looks(
 
 
 def _rule(metric: Metric, statistic: Statistic, segment: str) -> SimilarityRule:
-    """The rule watches the side on which lists drift apart."""
     is_share = statistic.floor is not None
+    # The rule watches the side on which lists drift apart.
     direction = Direction.BELOW if metric.higher_is_more_alike is not is_share else Direction.ABOVE
     words = re.findall(r"[A-Za-z0-9]+", f"{metric} {statistic} {'' if segment == ALL else segment}")
     return SimilarityRule(
@@ -195,13 +194,11 @@ def _suggest(
 
 
 def pick_healthy(past: Sequence[PastRun], series: RuleSeries[SimilarityRule]) -> tuple[list[Summary], str | None]:
-    """The series' summaries of healthy runs: after which no alert of the segment, or of all, was pending or firing.
-
-    Where that leaves too few, since a threshold is set so that it is hardly ever quiet, all runs count, with a note about it.
-    """
+    """The series' summaries of runs after which no alert of the segment, or of all, was pending or firing; else of all."""
     wanted = (series.segment, series.rule.metric)
     found = [(run, each) for run in past for each in run.summaries if (each.segment, each.metric) == wanted and each.n]
     quiet = [each for run, each in found if not any(segment in (series.segment, ALL) for _, segment in run.states)]
+    # A threshold is set so that it is hardly ever quiet: where that leaves too few runs, all count.
     if len(quiet) >= MIN_HEALTHY_RUNS or len(quiet) == len(found):
         return quiet, None
     return [each for _, each in found], "learned from runs in alarm too: hardly any was quiet"
@@ -221,11 +218,11 @@ def _why_so_few(series: RuleSeries[SimilarityRule], healthy: Sequence[Summary], 
 
 
 def _suggestion(series: RuleSeries[SimilarityRule], users: int, runs: int, found: Threshold) -> Suggestion:
-    """The threshold rounded away from what is healthy, so that rounding adds no page."""
     expected, limit, usually, nearly_always = (
         series.show(float(each[0]), users) or 0.0 for each in (found.expected, found.limit, found.usually, found.nearly_always)
     )
     direction = series.rule.direction
+    # Rounded away from what is healthy, so that rounding adds no page.
     threshold = _round_away(limit, direction)
     return Suggestion(
         rule=replace(series.rule, limit=FixedLimit(direction=direction, value=threshold, resolve_at=threshold)),

@@ -47,7 +47,6 @@ class Gateway:
             require_accepted(answer, who=client.who, now=now, reason=self._fit((answer.body or b"").decode(errors="replace")))
 
     def _fit(self, text: str) -> str:
-        """The beginning of the gateway's answer, *** for secrets."""
         # Masked before it is cut, or half of a secret would be shown.
         for secret in self.secrets:
             text = text.replace(secret, "***")
@@ -114,10 +113,10 @@ class MetricsOutput:
                 yield error
 
     def _write_textfile(self, service: OneShot, comparison: str | None) -> None:
-        """For one comparison its own series alone: another file may hold the others."""
         if self.textfile is not None:
             service.publish(comparison)
             families = service.publisher.final()
+            # Of one comparison its own series alone: another file may hold the others.
             write_textfile(
                 self.textfile, write_families(families if comparison is None else families_of_comparison(families, comparison))
             )

@@ -68,13 +68,11 @@ class OneShot:
         return sorted(slots, key=lambda pair: (pair[0], pair[1].comparison.name))
 
     def replay(self, slots: list[tuple[datetime, Watched]], *, is_announced: bool) -> Iterator[RunResult]:
-        """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``.
-
-        Results come without per-user scores, lists, evidence and explanation.
-        """
+        """Run these slots in order; transitions carry the slot's time, and go to the outbox only if ``is_announced``."""
         for slot, watched in slots:
             result = self._run(watched, slot, is_announced=is_announced, judged_at=SlotClock(slot))
             # A long period takes no more memory than a short one.
+            # Without scores, lists, evidence and explanation a long period takes no more memory than a short one.
             yield replace(result, scores=None, evidence=(), lists=None, explanation=None)
 
     def backfill(self, comparison: str, start: datetime | None, end: datetime | None) -> Iterator[BackfilledRun]:
@@ -144,11 +142,9 @@ class OneShot:
 
 @contextmanager
 def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
-    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration.
-
-    SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
-    """
+    """Everything a command needs to run slots, opened; closed at the end. ``reconciles``: the store with the configuration."""
     with (
+        # SIGTERM ends the block as Ctrl-C does, so that a slot that was being run is given back.
         termination_raised(),
         closing(wire(load_settings(config))) as wiring,
         closing(open_store(wiring.settings.database, create=True)) as store,
@@ -161,7 +157,6 @@ def open_one_shot(config: Path, *, reconciles: bool) -> Iterator[OneShot]:
 
 
 def _resend(sender: OutboxSender) -> str | None:
-    """Resend and repeat what still fires; why that was not possible."""
     try:
         sender.resend_firing()
         sender.repeat_due()

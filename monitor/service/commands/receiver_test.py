@@ -73,8 +73,8 @@ def _send(receiver: Receiver, message: Message, clock: Clock) -> ReceiverReply:
 
 
 def _test_messages(clock: Clock) -> tuple[Message, Message]:
-    """The start and the end of an incident that there never was before and never will be again."""
     now = clock.now()
+    # An incident that there never was before and never will be again.
     key = hashlib.sha256(f"test\n{format_instant(now)}\n{clock.monotonic()}".encode()).hexdigest()[:32]
     start = Transition(
         comparison=TEST_COMPARISON,

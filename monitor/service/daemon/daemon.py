@@ -133,7 +133,7 @@ class Daemon:
             clock,
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
-            on_end=self._wake_watchdog,
+            on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
         )
         outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
@@ -156,7 +156,7 @@ class Daemon:
             publisher=publisher,
             database=self._database,
             runner=self._runner,
-            renew_sources=self._renew_sources,
+            renew_sources=lambda name: self._wiring.renew_sources(name),  # noqa: PLW0108 - a reload replaces the wiring
             renew_store=store.database.renew,
         )
 
@@ -171,14 +171,8 @@ class Daemon:
             is_sure=lambda: self._role.leadership.is_sure,
         )
 
-    def _wake_watchdog(self) -> None:
-        self._watchdog.wake()
-
-    def _renew_sources(self, name: str) -> None:
-        self._wiring.renew_sources(name)
-
     def _alert_after(self) -> timedelta:
-        """How long a database may be away before receivers are notified; a standby leaves that to the leader for long."""
+        # A standby leaves it to the leader for long.
         after = self._wiring.settings.database_alert_after
         return STANDBY_PATIENCE * after if self._has_database and not self._role.leads else after
 
@@ -221,6 +215,7 @@ class Daemon:
                 log.exception("configuration not reloaded for a reason nobody thought of; the old one stays in force")
                 self._publisher.reloaded(ok=False, at=self._clock.now())
                 return False
+            # Nothing of the new configuration is in force before all of it is known to work.
             old, self._wiring = self._wiring, new
             self._web.follow(access)
             self._put_in_force()
@@ -232,7 +227,6 @@ class Daemon:
         return True
 
     def _put_in_force(self) -> None:
-        """Bring metrics, deliveries and jobs in line with the wiring."""
         with self._changing:
             self._runner.pings = self._wiring.pings
             pings = tuple(each.name for each in self._wiring.settings.pings)
@@ -241,7 +235,7 @@ class Daemon:
             self._begin_work()
 
     def _begin_work(self) -> None:
-        """Begin all that may be done now: without a database, and as a standby, that is little."""
+        # Without a database, and as a standby, little may be done.
         if self._has_database:
             self._jobs.refresh()
             self._loops.stop(STOP_S)
@@ -252,7 +246,7 @@ class Daemon:
         self._scheduler.follow(self._jobs.plans(has_database=self._has_database))
 
     def _is_opened(self) -> bool:
-        """Open the database, if it is there; DatabaseError when waiting for it would not help."""
+        """DatabaseError when waiting for the database would not help."""
         try:
             if not open_in_time(self._store, self._database):
                 return False
@@ -266,7 +260,6 @@ class Daemon:
         return True
 
     def _open(self) -> None:
-        """Begin the work once the database that was away at the start is there."""
         with self._changing:
             try:
                 self._has_database = not self._stopping.is_set() and self._is_opened()
@@ -276,7 +269,6 @@ class Daemon:
                 self._put_in_force()
 
     def _follow_lease(self) -> None:
-        """Stand down or lead, as the lease says."""
         with self._changing:
             if self._stopping.is_set() or not self._has_database or not self._role.follow(self._wiring):
                 return

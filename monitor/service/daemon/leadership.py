@@ -184,18 +184,16 @@ class DaemonRole:
             log.warning("standing down: runs under way are given up", epoch=self._led.epoch)
         self._led = None
         self._store.maintenance.stand_by()
-        if lease is not None:
-            self._lead(lease, wiring)
-        return True
-
-    def _lead(self, lease: Lease, wiring: Wiring) -> None:
-        """Abandon, and count, the runs of an earlier leader; then bring the store in line with the configuration."""
+        if lease is None:
+            return True
+        # Runs of an earlier leader are abandoned first, so that their slots are free.
         abandoned = self._store.maintenance.lead(lease, patience=self._lasts, now=self._clock.now())
         for comparison in Counter(abandoned).elements():
             log.warning("run of an earlier leader abandoned", comparison=comparison, leader=lease.before)
             self._publisher.run_abandoned(comparison)
         reconcile(wiring, self._store, self._clock)
         self._led = lease
+        return True
 
     def unhealthy(self) -> str | None:
         """Why the process ought to be restarted."""

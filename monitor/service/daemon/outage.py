@@ -65,6 +65,7 @@ class OutageMonitor:
     def failed(self, error: DatabaseError) -> None:
         """Record an error; all but a conflict among writers begin an outage, unless one is under way."""
         self.publisher.database_failed(error.trouble)
+        # Writers that conflict say nothing about the database.
         if error.trouble is DatabaseTrouble.CONFLICT:
             return
         with self._lock:

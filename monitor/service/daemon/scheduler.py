@@ -131,6 +131,7 @@ class JobScheduler:
         """Let it be due at once, if it is planned; if it is at work, once it has ended."""
         if name in self._due_s:
             self._due_s[name] = self._clock.monotonic()
+        # A job at work is begun again once it has ended: APScheduler reports that it was due.
         self._modify(name, next_run_time=self._clock.now())
 
     def follow_clock(self) -> None:
@@ -228,11 +229,11 @@ class JobScheduler:
         return self._clock.now() + timedelta(seconds=max(self._due_s[name] - self._clock.monotonic(), 0.0))
 
     def _is_due_by_steady_clock(self, name: str, plan: JobPlan) -> bool:
-        """False where only a wall clock that jumped has housekeeping due; else it is due next after its interval."""
         if not isinstance(plan.when, timedelta):
             return True
         now_s = self._clock.monotonic()
         if now_s < self._due_s.get(name, now_s) - _CLOCKS_DIFFER_S:
+            # Only a wall clock that jumped has it due.
             return False
         self._due_s[name] = now_s + plan.when.total_seconds()
         return True
@@ -242,7 +243,6 @@ class JobScheduler:
             self._scheduler.modify_job(name, **changes)
 
     def _note(self, event: JobSubmissionEvent | JobExecutionEvent) -> None:
-        """Listen to APScheduler: what was begun, what was still at work, what has ended."""
         if event.code == EVENT_JOB_ERROR and not self._is_stopped:
             log.error("job failed", job=event.job_id, exc_info=event.exception)
         if event.code in {EVENT_JOB_EXECUTED, EVENT_JOB_ERROR}:

@@ -59,7 +59,6 @@ class SlotChooser:
             self.overlapped.setdefault(name, set()).update(slots)
 
     def _count(self, name: str, passed: Sequence[datetime]) -> dict[str, int]:
-        """Slots that passed: ``overlap`` while this process was at work at the comparison, ``missed`` as nobody was there."""
         # Overlaps that are noted from now on belong to the run that is about to begin, and are counted before the next.
         with self._lock:
             overlapped = self.overlapped.pop(name, set())
@@ -68,7 +67,7 @@ class SlotChooser:
         return {reason: count for reason, count in counts.items() if count}
 
     def _rewind(self, name: str, slot: datetime) -> bool:
-        """Make way for a slot that lies before what was stored by a clock that ran ahead; False when that was done already."""
+        """False when way was made for the slot already."""
         if self.repeated.get(name) == slot:
             return False
         # Else neither runs nor alerts of the wrong clock's slots would let those of the right one through.
@@ -84,8 +83,8 @@ class SlotChooser:
 
 
 def _passed(watched: Watched, last: datetime | None, slot: datetime) -> list[datetime]:
-    """Slots strictly between the last one claimed and this one; of a very long absence the latest ones only."""
     if last is None:
         return []
+    # Of a very long absence the latest ones alone are counted.
     start = max(last, slot - _COUNTED * watched.schedule.interval)
     return [each for each in watched.schedule.between(start, slot) if last < each < slot]

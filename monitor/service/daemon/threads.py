@@ -67,12 +67,8 @@ class LoopThread:
 
 
 class _DaemonThreads(Executor):
-    """Runs each call in a daemon thread of its own.
-
-    Threads of the standard library's pools are joined when the process ends, so one hung pull would keep a stopped daemon
-    alive until its deadline.
-    """
-
+    # Threads of the standard library's pools are joined when the process ends, so one hung pull would keep a stopped daemon
+    # alive until its deadline.
     def submit(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> Future[Any]:  # noqa: ANN401 - as its base has it
         future: Future[Any] = Future()
         threading.Thread(target=_run_into, args=(future, call, args, options), name="job", daemon=True).start()

@@ -122,10 +122,10 @@ class Watchdog:
         self.renew_sources(name)
 
     def _abandon(self, claim: Claim) -> None:
-        """Mark the run, unless the database is what hangs."""
         reason = "it hung: it had not ended long after its deadline, and was abandoned"
         marking = BackgroundCall(partial(self.runs.abandon, claim, reason=reason, at=self.clock.now()), name="abandon-run")
         try:
+            # The database may be what hangs.
             if marking.wait(Deadline.after(MARKING_S)):
                 self.publisher.run_abandoned(claim.comparison)
         except (DatabaseError, OverdueError) as error:

@@ -4,18 +4,3 @@ from monitor.service.gate.certificate import Certificate, JudgedRun, JudgedSegme
 from monitor.service.gate.decision import Gate, open_gate, wait_for_verdict
 from monitor.service.gate.judged_runs import LEFT_OUT_TEXTS, LeftOut
 from monitor.service.gate.question import EACH, Question, Yardstick, make_question
-
-__all__ = [
-    "EACH",
-    "LEFT_OUT_TEXTS",
-    "Certificate",
-    "Gate",
-    "JudgedRun",
-    "JudgedSegment",
-    "LeftOut",
-    "Question",
-    "Yardstick",
-    "make_question",
-    "open_gate",
-    "wait_for_verdict",
-]

@@ -28,7 +28,7 @@ from monitor.service.gate.judged_runs import LeftOut, RunSelection, SampledRun, 
 from monitor.service.gate.question import EACH, Question
 from monitor.settings.configuration import Settings
 from monitor.sources import open_users
-from monitor.storage import open_store
+from monitor.storage import opened_store
 
 _NOBODY = SampledSegment(unit=np.empty(0), missing=0)
 
@@ -71,7 +71,6 @@ class Gate:
         )
 
     def _sampled(self, selected: RunSelection) -> tuple[tuple[SampledRun, ...], Mapping[LeftOut, int]]:
-        """The runs that are judged, oldest first, and how many are left out by reason."""
         found: list[SampledRun] = []
         without = 0
         for run in reversed(selected.runs):
@@ -92,11 +91,11 @@ class Gate:
 
 
 def _judge(question: Question, runs: Sequence[SampledRun], looks: int) -> tuple[JudgedSegment, ...]:
-    """Each wanted segment over all runs; the t-th look at a census may err with alpha / (t (t + 1))."""
     if not runs:
         return ()
     names = _wanted(question, list(dict.fromkeys(name for run in runs for name in run.segments)))
     samples = [_pool([run.segments.get(name, _NOBODY) for run in runs]) for name in names]
+    # The t-th look at a census may err with alpha / (t (t + 1)), so that all looks together err with alpha at most.
     share, scale = alpha_share(question, looks), question.excess.scale
     found = gate_samples(samples, scale.margin(question.margin), question.alpha, share=share)
     return tuple(_segment(name, gated, scale, share) for name, gated in zip(names, found, strict=True))
@@ -148,7 +147,7 @@ def _mean(unit: float, scale: Scale) -> float | None:
 def open_gate(settings: Settings, question: Question) -> Iterator[Gate]:
     """The store, and where segments are asked for the source of users; both only read."""
     options = next(each for each in settings.comparisons if each.name == question.comparison.name)
-    with closing(open_store(settings.database, create=False)) as store:
+    with opened_store(settings.database) as store:
         found = Gate(history=store.history, question=question, clock=SystemClock())
         if question.segments == (ALL,):
             yield found

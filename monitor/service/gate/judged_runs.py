@@ -66,7 +66,7 @@ def select_runs(history: History, question: Question) -> RunSelection:
     return RunSelection(
         runs=tuple(run for run, reason in zip(finished, reasons, strict=True) if reason is None),
         left_out=Counter(reason for reason in reasons if reason is not None),
-        trouble=_trouble(finished),
+        trouble=next((run.reason for run in reversed(finished) if run.status is not RunStatus.OK and run.reason), None),
     )
 
 
@@ -79,10 +79,6 @@ def _reason(run: Run, comparison: Comparison) -> LeftOut | None:
     if sample is not None and (run.asked or 0) < sample.fixed + sample.rotating:
         return LeftOut.ASKED_EVERYBODY
     return None
-
-
-def _trouble(finished: Sequence[Run]) -> str | None:
-    return next((run.reason for run in reversed(finished) if run.status is not RunStatus.OK and run.reason), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +138,9 @@ def _segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
 def _panel(
     run: Run, history: History, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
 ) -> Panel:
-    """The run's users by segment: as kept with its lists, else drawn again. InputError when the draw gives others."""
     if (kept := history.kept_lists(run.id)) is not None:
         return kept.panel
+    # A draw gives the same users as long as the source lists the same.
     panel = draw(users.users(run.slot, list(dimensions)), comparison, run.slot)
     if len(panel) != run.asked or not scored.isin(panel.users).all():
         msg = (
@@ -156,17 +152,18 @@ def _panel(
 
 
 def _rows(panel: Panel, segment: str, scored: pd.Index[str]) -> Rows:
-    """Where the segment's users stand among the scored ones; a segment that was too thin to keep has nobody."""
+    # A segment that was too thin to keep has nobody.
     places = panel.segments.get(segment, np.empty(0, dtype=np.intp))
     found = scored.get_indexer(panel.users[places])
     return np.sort(found[found >= 0])
 
 
 def _digest(run: Run, users: pd.Index[str], values: Floats) -> str:
-    """SHA-256 over the run's id, slot and number of users asked, and every scored user with their score; NaN is one NaN."""
     found = hashlib.sha256(f"{run.id}\0{run.slot.isoformat()}\0{run.asked}\0{len(users)}\0".encode())
+    # Lengths stand before names, so that no two lists of names read the same.
     for user in users:
         name = str(user).encode(errors="surrogatepass")
         found.update(len(name).to_bytes(8, "little") + name)
+    # NaN has many forms of bits.
     found.update(np.where(np.isnan(values), np.nan, values).astype("<f8").tobytes())
     return found.hexdigest()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.model import CoverageReason, Pull, PullRequest
+from monitor.sources.file import FileOptions, FileSourceOptions
 from monitor.sources.file.formats import read_batches
-from monitor.sources.file.options import FileOptions, FileSourceOptions
 from monitor.sources.list_collector import failed_pull
 from monitor.sources.slot_templates import fill_slot
 from monitor.sources.table_readers import (

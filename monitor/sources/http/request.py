@@ -15,7 +15,7 @@ import jmespath
 from yarl import URL
 
 from monitor.model import CoverageReason, PullRequest
-from monitor.sources.http.options import HttpSourceOptions
+from monitor.sources.http import HttpSourceOptions
 from monitor.sources.id_columns import user_key
 from monitor.sources.slot_templates import fill_slot, placeholders
 
@@ -140,7 +140,7 @@ def _map_texts(body: object, fill: Callable[[str], object]) -> object:
 
 
 def _guess(content: bytes) -> str:
-    """The likely kind of an answer, without repeating it."""
+    # The answer is not repeated: it came from outside, and may hold what nobody should log.
     start = content[:100].lstrip().lower()
     if not start:
         return "empty"

@@ -17,7 +17,7 @@ import aiohttp
 from monitor.deadline import Deadline
 from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
-from monitor.sources.http.options import HttpSourceOptions
+from monitor.sources.http import HttpSourceOptions
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
@@ -58,10 +58,7 @@ def _tls_context(options: HttpSourceOptions) -> ssl.SSLContext | None:
 
 
 def _run_in_own_loop(main: Coroutine[None, None, Pull]) -> Pull:
-    """Run in an event loop of its own.
-
-    Unlike asyncio.run it does not wait for the resolver's threads: a name server that hangs must not outlast the deadline.
-    """
+    # asyncio.run would wait for the resolver's threads: a name server that hangs must not outlast the deadline.
     loop = asyncio.new_event_loop()
     try:
         return loop.run_until_complete(main)
@@ -157,7 +154,6 @@ class _HttpPull:
         return outcome
 
     async def _ask(self, session: aiohttp.ClientSession, user: str) -> ListAnswer | RequestFailure:
-        """Values at the places of list and scores, or the Failure."""
         asking = self._asking
         try:
             async with session.request(
@@ -211,7 +207,7 @@ def _retry_after_s(value: str) -> float:
 
 
 def _connection_failure(error: Exception) -> RequestFailure:
-    """Return what a broken request means; the note never repeats an address."""
+    # Notes never repeat an address: it may hold a secret.
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return RequestFailure(CoverageReason.UNREACHABLE, "no connection in time", is_retried=True)
     if isinstance(error, TimeoutError):

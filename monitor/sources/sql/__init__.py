@@ -1,24 +1,110 @@
-"""Lists, users, weights and titles of items and relevance from databases."""
+"""Lists, users, weights and titles of items and relevance from databases: the kind and its options."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, ClassVar, Self
+
+import sqlalchemy as sa
+from pydantic import AfterValidator, Field, SecretStr, ValidationInfo, model_validator
+from sqlalchemy.exc import ArgumentError
 
 from monitor.errors import ConfigError
+from monitor.options import NOT_IN_HASH, Duration, Options, resolve_path
+from monitor.redaction import require_whole_password
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.sql.options import (
-    SqlItemTitlesOptions,
-    SqlItemWeightsOptions,
-    SqlRelevanceOptions,
-    SqlSourceOptions,
-    SqlUsersOptions,
-    bound_names,
+from monitor.sources.table_options import (
+    GradeColumnOptions,
+    ListColumnOptions,
+    TitleColumnOptions,
+    UserColumnOptions,
+    WeightColumnOptions,
 )
 
-__all__ = [
-    "SQL",
-    "SqlItemTitlesOptions",
-    "SqlItemWeightsOptions",
-    "SqlRelevanceOptions",
-    "SqlSourceOptions",
-    "SqlUsersOptions",
-]
+
+def bound_names(query: str) -> frozenset[str]:
+    """Names that the query binds, written ``:name``."""
+    return frozenset(sa.text(query).compile().params)
+
+
+def _check_url(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    try:
+        url = sa.make_url(secret.get_secret_value())
+    except (ArgumentError, ValueError):
+        msg = "is no database URL: expected postgresql://user:password@host:5432/name or sqlite:///path/to/file.db"
+        raise ValueError(msg) from None
+    require_whole_password(url)
+    if url.get_backend_name() != "sqlite" or not url.database or url.database.startswith((":memory:", "file:")):
+        return secret
+    return SecretStr(url.set(database=resolve_path(url.database, info)).render_as_string(hide_password=False))
+
+
+QueryText = Annotated[str, Field(min_length=1, max_length=100_000)]
+
+
+class SqlOptions(Options):
+    """A query or a table, never both."""
+
+    binds: ClassVar[frozenset[str]] = frozenset({"slot"})  # what a query may bind
+
+    url: Annotated[SecretStr, AfterValidator(_check_url)] = Field(
+        description="SQLAlchemy URL of the database. It is only read from; give a user who may do no more."
+    )
+    table: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Table or view to read whole, with its schema where needed: `recs.lists`."
+    )
+    query: QueryText | None = Field(default=None, description="One SELECT of these columns; `:slot` is set.")
+    max_rows: Annotated[int, NOT_IN_HASH] = Field(
+        default=20_000_000, ge=1, le=10**10, description="Most rows to read in one pull."
+    )
+
+    @model_validator(mode="after")
+    def _query_or_table(self) -> Self:
+        if (self.query is None) == (self.table is None):
+            msg = "give either query or table"
+            raise ValueError(msg)
+        if self.query and (unknown := sorted(bound_names(self.query) - self.binds)):
+            known = ", ".join(f":{name}" for name in sorted(self.binds))
+            msg = rf"query binds :{unknown[0]}, which nobody sets: use {known}; write \: for a colon of its own"
+            raise ValueError(msg)
+        return self
+
+
+class SqlTableOptions(SqlOptions):
+    """A query or a table that is read whole, in one statement."""
+
+    timeout: Annotated[Duration, NOT_IN_HASH] = Field(default=timedelta(minutes=5), description="Longest time to read it all.")
+
+
+class SqlSourceOptions(ListColumnOptions, SqlOptions):
+    """One arm's lists in a database."""
+
+    binds = frozenset({"users", "k", "slot"})
+
+    query: QueryText | None = Field(
+        default=None,
+        description="One SELECT; `user IN :users` asks for the panel's users, batch by batch; `:k` and `:slot` are set too.",
+    )
+    batch: Annotated[int, NOT_IN_HASH] = Field(
+        default=1000, ge=1, le=30_000, description="Users bound to `:users` in one statement."
+    )
+
+
+class SqlUsersOptions(UserColumnOptions, SqlTableOptions):
+    """Users in a database, one a row; a user listed twice counts once, a row without a user not at all."""
+
+
+class SqlItemWeightsOptions(WeightColumnOptions, SqlTableOptions):
+    """Weights of items in a database, one item a row; an item that stands twice is an error."""
+
+
+class SqlItemTitlesOptions(TitleColumnOptions, SqlTableOptions):
+    """Titles of items in a database, one item a row; of an item that stands twice the first title counts."""
+
+
+class SqlRelevanceOptions(GradeColumnOptions, SqlTableOptions):
+    """What users found relevant, in a database; while there is no row for a slot it is waited for."""
+
 
 _SOURCE = "monitor.sources.sql.source"
 _ABOUT = "A database: a query or a whole table."

@@ -17,7 +17,7 @@ from monitor.deadline import Deadline, OverdueError
 from monitor.errors import ConfigError, SourceError
 from monitor.redaction import without_secrets
 from monitor.sources.id_columns import require_columns
-from monitor.sources.sql.options import bound_names
+from monitor.sources.sql import bound_names
 
 _FETCH = 10_000
 _SQLITE_STEPS = 10_000
@@ -78,8 +78,8 @@ class ReadOnlyDatabase:
             yield rows
 
     def _require_file(self) -> None:
-        """SQLite would make a new, empty database of a mistyped path."""
         file = self._url.database
+        # SQLite would make a new, empty database of a mistyped path.
         if self._url.get_backend_name() != "sqlite" or not file or file == ":memory:" or file.startswith("file:"):
             return
         if not Path(file).is_file():
@@ -100,7 +100,7 @@ class ReadOnlyDatabase:
             raise SourceError(msg) from None
 
     def _reason(self, error: DBAPIError) -> str:
-        """First line of the database's error. The other lines hold the statement and its parameters, which are not shown."""
+        # The other lines of the error hold the statement and its parameters, which are not shown.
         reason = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
         return without_secrets(reason, self._url)[:_LONGEST_REASON]
 

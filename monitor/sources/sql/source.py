@@ -13,7 +13,7 @@ from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.options import format_duration
 from monitor.sources.list_collector import pull_without
-from monitor.sources.sql.options import SqlSourceOptions, SqlTableOptions, bound_names
+from monitor.sources.sql import SqlSourceOptions, SqlTableOptions, bound_names
 from monitor.sources.sql.read_only_database import ReadOnlyDatabase, SqlRows, statement_of
 from monitor.sources.table_readers import (
     TableBatch,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy import (
     Boolean,
     Column,
-    Double,
     ForeignKey,
     Index,
     Integer,
@@ -17,7 +16,7 @@ from sqlalchemy import (
 )
 
 from monitor.model import DeliveryStatus, Direction, Outcome, Severity, State
-from monitor.storage.column_types import Document, Id, Instant, Name, Words
+from monitor.storage.column_types import Count, Document, Id, Instant, Name, Number, Words
 from monitor.storage.tables.metadata import closed, metadata
 
 alert_states = Table(
@@ -32,9 +31,9 @@ alert_states = Table(
     Column("judged_slot", Instant, nullable=False),
     *closed("outcome", Outcome),
     Column("reason", Words, nullable=False),
-    Column("value", Double),
-    Column("users", Integer, nullable=False),
-    Column("threshold", Double, nullable=False),
+    Column("value", Number),
+    Column("users", Count, nullable=False),
+    Column("threshold", Number, nullable=False),
     *closed("severity", Severity),
     Column("dedup_key", Words),
     Column("incident", Words),
@@ -56,10 +55,10 @@ transitions = Table(
     *closed("from_state", State),
     *closed("to_state", State),
     Column("reason", Words, nullable=False),
-    Column("value", Double),
+    Column("value", Number),
     *closed("direction", Direction),
-    Column("threshold", Double, nullable=False),
-    Column("users", Integer, nullable=False),
+    Column("threshold", Number, nullable=False),
+    Column("users", Count, nullable=False),
     Column("metric", Words, nullable=False),
     Column("statistic", Words, nullable=False),
     *closed("severity", Severity),
@@ -68,9 +67,9 @@ transitions = Table(
     Column("runbook_url", Words),
     Column("labels", Document, nullable=False),
     Column("explanation", Words),
-    Column("interval_low", Double),
-    Column("interval_high", Double),
-    Column("normal", Double),
+    Column("interval_low", Number),
+    Column("interval_high", Number),
+    Column("normal", Number),
     Column("incident", Words),
     UniqueConstraint("comparison", "alert", "segment", "scheduled_for", "to_state", name="uq_transitions_change"),
     Index(None, "scheduled_for"),

@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, MetaData, String
+from sqlalchemy import CheckConstraint, Column, ForeignKey, MetaData
 
-from monitor.storage.column_types import Id
+from monitor.storage.column_types import Id, Member
 
 metadata = MetaData(
     naming_convention={
@@ -20,10 +20,10 @@ metadata = MetaData(
 )
 
 
-def closed(name: str, members: type[StrEnum]) -> tuple[Column[str], CheckConstraint]:
+def closed(name: str, members: type[StrEnum]) -> tuple[Column[StrEnum], CheckConstraint]:
     """A column that holds only members of the enumeration."""
     listed = ", ".join(f"'{member.value}'" for member in members)
-    return Column(name, String(20), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
+    return Column(name, Member(members), nullable=False), CheckConstraint(f"{name} IN ({listed})", name=name)
 
 
 def run_id_column() -> Column[Any]:

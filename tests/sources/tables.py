@@ -1,0 +1,71 @@
+"""The same rows in every kind of table: a file of each format, a database."""
+
+import csv
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+
+Row = dict[str, Any]
+
+
+def parquet(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    pq.write_table(pa.Table.from_pylist(rows), folder / "table.parquet", row_group_size=2)
+    return {"file": {"path": str(folder / "table.parquet"), **columns}}
+
+
+def in_csv(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    with (folder / "table.csv").open("w", newline="", encoding="utf-8") as file:
+        table = csv.DictWriter(file, rows[0] if rows else columns.values())
+        table.writeheader()
+        table.writerows(map(_as_text, rows))
+    return {"file": {"path": str(folder / "table.csv"), **columns}}
+
+
+def jsonl(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    (folder / "table.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    return {"file": {"path": str(folder / "table.jsonl"), **columns}}
+
+
+def sqlite(rows: list[Row], folder: Path, **columns: str) -> dict[str, Any]:
+    return database(rows, f"sqlite:///{folder / 'table.db'}", **columns)
+
+
+def database(rows: list[Row], url: str, **columns: str) -> dict[str, Any]:
+    names = list(rows[0] if rows else columns.values())
+    types = {name: "numeric" if all(_is_number(row[name]) for row in rows) else "text" for name in names}
+    engine = sa.create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS filled")
+        connection.exec_driver_sql(f"CREATE TABLE filled ({', '.join(f'{name} {types[name]}' for name in names)})")
+        for row in map(_as_text, rows):
+            values = {name: str(value) if types[name] == "text" and value is not None else value for name, value in row.items()}
+            into = f"INSERT INTO filled VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608 - names of the tests
+            connection.execute(sa.text(into), values)
+    engine.dispose()
+    return {"sql": {"url": url, "table": "filled", **columns}}
+
+
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _as_text(row: Row) -> Row:
+    """Lists as JSON, which tables of texts hold them as."""
+    return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
+
+
+Write = Callable[[Any, Path], dict[str, Any]]
+
+
+def writers(names: Sequence[str], **columns: str) -> tuple[Write, Write, Write, Write]:
+    """What writes tuples of these columns as Parquet, CSV, JSON lines and SQLite, and gives the options that read them."""
+
+    def of_tuples(write: Callable[..., dict[str, Any]]) -> Write:
+        return lambda rows, folder: write([dict(zip(names, row, strict=True)) for row in rows], folder, **columns)
+
+    return of_tuples(parquet), of_tuples(in_csv), of_tuples(jsonl), of_tuples(sqlite)
