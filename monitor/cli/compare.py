@@ -13,9 +13,9 @@ from monitor.cli.parameters import AsJson
 from monitor.errors import InputError, MetricError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from monitor.metrics import Metric, Need
+    from monitor.metrics import Metric
     from monitor.model import CoverageRow, Summary
     from monitor.options import Options
     from monitor.service.analysis.file_comparison import ChangeBreakdown, FileComparison, ReportProgress
@@ -83,14 +83,12 @@ def compare_lists(  # noqa: PLR0913 - one a flag
 
     In all, by segment, and side by side for the worst users.
     """
-    from monitor.metrics import DEFAULT_METRICS, Need
+    from monitor.metrics import DEFAULT_METRICS
     from monitor.service.analysis.file_comparison import ComparedFiles, compare_files
     from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 
-    given = {Need.SCORES: scores, Need.ITEM_WEIGHTS: item_weights, Need.RELEVANCE: relevance}
-    metrics = _read_metrics(metric or DEFAULT_METRICS, [need for need, value in given.items() if value is not None])
-    is_long = item is not None or rank is not None
-    lists = {"user": user, "scores": scores, **({"item": item, "rank": rank} if is_long else {"items": items})}
+    metrics = _read_metrics(metric or DEFAULT_METRICS, scores=scores, item_weights=item_weights, relevance=relevance)
+    lists = {"user": user, "items": None if item or rank else items, "item": item, "rank": rank, "scores": scores}
     by_row = {"item": relevance_item, "grade": relevance_grades}
     graded = {"items": relevance_items, "grades": relevance_grades} if relevance_item is None else by_row
     weighted = {"item": weight_item, "weight": weight}
@@ -110,8 +108,8 @@ def compare_lists(  # noqa: PLR0913 - one a flag
         _print(found, k, by)
 
 
-def _read_metrics(names: Sequence[str], given: Collection[Need]) -> list[Metric]:
-    """Parse the metrics; MetricError for one that needs what no flag gives, or that is none of two lists."""
+def _read_metrics(names: Sequence[str], **given: object) -> list[Metric]:
+    """Parse the metrics; MetricError for one that needs what is not ``given``, or that is none of two lists."""
     from monitor.arm_metrics import ARM_METRICS
     from monitor.metrics import parse
 
@@ -120,7 +118,7 @@ def _read_metrics(names: Sequence[str], given: Collection[Need]) -> list[Metric]
         raise MetricError(msg)
     metrics = [parse(name) for name in names]
     for metric in metrics:
-        if metric.need is not None and metric.need not in given:
+        if metric.need is not None and given[metric.need] is None:
             msg = f"{metric} needs {metric.need}: add {FLAGS[metric.need]}"
             raise MetricError(msg)
     return metrics

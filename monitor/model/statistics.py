@@ -97,12 +97,7 @@ class Lack(StrEnum):
     UNPAIRED = "unpaired"
 
 
-_BY_LACK = {
-    Lack.MISSING: frozenset({CoverageReason.MISSING}),
-    Lack.EMPTY: frozenset({CoverageReason.EMPTY}),
-    Lack.SHORT: frozenset({CoverageReason.SHORT}),
-    Lack.DUPLICATED: frozenset({CoverageReason.DUPLICATED}),
-}
+_BY_LACK = {lack: frozenset({CoverageReason(lack)}) for lack in (Lack.MISSING, Lack.EMPTY, Lack.SHORT, Lack.DUPLICATED)}
 _REASONS = {**_BY_LACK, Lack.FAILED: frozenset(CoverageReason).difference(*_BY_LACK.values())}
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.errors import MetricError
@@ -21,6 +22,8 @@ from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
 from monitor.sources import all_users_problem
 from monitor.web.access_options import AccessOptions
+
+_MetricT = TypeVar("_MetricT", Metric, ArmMetric)
 
 
 def check_settings(raw: object, context: Mapping[str, object], access: AccessOptions | None) -> Iterator[Problem]:
@@ -140,7 +143,7 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
 
 def _metrics(comparison: Partial) -> Iterator[Problem]:
     k = comparison.get("k")
-    read = [(("metrics", n), _find_metric(text)) for n, text in comparison.items("metrics")]
+    read = [(("metrics", n), _found(parse, text)) for n, text in comparison.items("metrics")]
     yield from duplicates(((path, metric) for path, metric in read), f"{TWICE}, perhaps in another spelling")
     for path, metric in read:
         if metric is not None and metric.depth is not None and k is not None and metric.depth > k:
@@ -158,9 +161,9 @@ def _users(comparison: Partial) -> Iterator[Problem]:
 def _inputs(comparison: Partial) -> Iterator[Problem]:
     """Metrics and arm metrics whose input is missing, and lists that are needed and not kept."""
     for n, text in comparison.items("metrics"):
-        yield from _check_metric_input(("metrics", n), _find_metric(text), comparison)
+        yield from _check_metric_input(("metrics", n), _found(parse, text), comparison)
     for n, text in comparison.items("arm_metrics"):
-        yield from _check_metric_input(("arm_metrics", n), _find_arm_metric(text), comparison)
+        yield from _check_metric_input(("arm_metrics", n), _found(parse_arm_metric, text), comparison)
     floor = comparison.get("noise_floor")
     if floor is not None and floor.temporal:
         yield from _check_temporal(comparison)
@@ -180,16 +183,9 @@ def _check_temporal(comparison: Partial) -> Iterator[Problem]:
         )
 
 
-def _find_metric(text: object) -> Metric | None:
+def _found(parser: Callable[[str], _MetricT], text: object) -> _MetricT | None:
     try:
-        return parse(text) if isinstance(text, str) else None
-    except MetricError:
-        return None
-
-
-def _find_arm_metric(text: object) -> ArmMetric | None:
-    try:
-        return parse_arm_metric(text)
+        return parser(text) if isinstance(text, str) else None
     except MetricError:
         return None
 

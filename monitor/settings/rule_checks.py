@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from monitor.metrics import Need
 from monitor.model import ALL, Direction, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
-from monitor.settings.rule_translation import JudgedMetric, find_judged_metric
+from monitor.settings.rule_translation import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
 
 # Of two keys that exclude each other the one that is reported, by the other one.
@@ -49,10 +49,15 @@ def _excluded(rule: Partial, by: str) -> Iterator[Problem]:
     return (Problem((key,), message) for key in keys if rule.has(key))
 
 
+def _judged(rule: Partial) -> JudgedMetric | None:
+    name = rule.get("metric")
+    return None if name is None else parse_judged_metric(name)
+
+
 def _metric(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     if not rule.has("metric") and not rule.misspells("metric", "coverage", "frozen"):
         yield Problem((), "has nothing to judge: give metric, coverage, or frozen")
-    wanted, measured = find_judged_metric(rule.get("metric")), comparison.get("metrics")
+    wanted, measured = _judged(rule), comparison.get("metrics")
     if wanted is None:
         return
     if (wanted.derived or rule.has("over_floor")) and not comparison.has("noise_floor"):
@@ -115,7 +120,7 @@ def _learned(rule: Partial) -> Iterator[Problem]:
 
 def _over_floor(rule: Partial, k: int | None) -> Iterator[Problem]:
     yield from _excluded(rule, "over_floor")
-    quantity, floor = find_judged_metric(rule.get("metric")), Statistic.parse(rule.get("statistic") or "mean").floor
+    quantity, floor = _judged(rule), Statistic.parse(rule.get("statistic") or "mean").floor
     margin, end = rule.get("over_floor"), rule.get("resolve_below")
     if rule.has("coverage"):
         yield Problem(("over_floor",), "goes with a metric: coverage has no noise floor")
@@ -136,7 +141,7 @@ def _span(quantity: JudgedMetric, k: int | None) -> float:
 
 def _reach(rule: Partial, side: str, resolve: str, k: int | None) -> Iterator[Problem]:
     # A threshold that the statistic can never pass is a rule that never fires, or always.
-    metric, statistic = find_judged_metric(rule.get("metric")), rule.get("statistic")
+    metric, statistic = _judged(rule), rule.get("statistic")
     if metric is None or rule.has("coverage") or statistic is None:
         return
     floor = Statistic.parse(statistic).floor

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from monitor.errors import MetricError
 from monitor.metrics import Metric, parse
 from monitor.model import (
     CoverageRule,
@@ -56,14 +55,6 @@ def parse_judged_metric(text: str) -> JudgedMetric:
     """What a name stands for: ``rbo(p=0.9)``, ``floor(rbo(p=0.9))``, ``over_floor(rbo)``. MetricError for an unknown one."""
     derived, name = parse_derived(text.strip())
     return JudgedMetric(metric=parse(name), derived=derived)
-
-
-def find_judged_metric(text: object) -> JudgedMetric | None:
-    """What the name stands for, None where it stands for nothing."""
-    try:
-        return parse_judged_metric(text) if isinstance(text, str) else None
-    except MetricError:
-        return None
 
 
 def to_rule(options: RuleOptions, k: int) -> Rule:

@@ -31,7 +31,8 @@ from monitor.settings.problems import (
 )
 from monitor.settings.yaml_document import MAX_BYTES, YamlDocument, parse_yaml
 
-_OptionsT = TypeVar("_OptionsT", bound=Options)
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
+_SHORTEST_SECRET = 4  # of a variable that messages hide: hiding shorter values would take letters out of ordinary words
 
 
 class Partial:
@@ -68,12 +69,9 @@ class Partial:
         return list(enumerate(found)) if isinstance(found, list) else []
 
 
-def valid_options(model: type[_OptionsT], raw: object, context: Mapping[str, object]) -> _OptionsT | None:
+def valid_options(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> _ModelT | None:
     """The options where all of them are right, else None."""
-    try:
-        return model.model_validate(raw, context=dict(context))
-    except ValidationError:
-        return None
+    return _try(model, raw, context)[0]
 
 
 @cache
@@ -81,11 +79,6 @@ def _adapter(model: type[Options], name: str) -> TypeAdapter[Any]:
     field = model.model_fields[name]
     annotation: Any = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation
     return TypeAdapter(annotation)
-
-
-_ModelT = TypeVar("_ModelT", bound=BaseModel)
-
-_SHORTEST_SECRET = 4
 
 
 _ADVICE = "write one with `rankwatch init`, or name another with --config"
@@ -136,9 +129,9 @@ def validate_document(
     return found, [*document.problems, *except_known(_shape(model, errors, raw), document.problems)]
 
 
-def _try(model: type[_ModelT], raw: object, context: dict[str, object]) -> tuple[_ModelT | None, list[Any]]:
+def _try(model: type[_ModelT], raw: object, context: Mapping[str, object]) -> tuple[_ModelT | None, list[Any]]:
     try:
-        return model.model_validate(raw, context=context), []
+        return model.model_validate(raw, context=dict(context)), []
     except ValidationError as error:
         return None, error.errors(include_url=False, include_input=False)
 

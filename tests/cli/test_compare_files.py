@@ -224,6 +224,9 @@ MISTAKES = [
     (("--item", "product"), 2, "give either items"),
     (("--by", "contry"), 2, "did you mean 'country'?"),
     (("--users", "none.csv"), 2, "none.csv does not exist"),
+    (("--user", "who"), 2, "who"),
+    (("--items", "what"), 2, "what"),
+    (("-m", "novelty"), 2, "arm_metrics"),
 ]
 ONE_AFTER_ANOTHER = """
 import contextlib, io, json, sys
@@ -295,22 +298,3 @@ def test_progress_is_shown_on_a_terminal_only(world: Path) -> None:
     assert (process.returncode, said["paired"]) == (0, 12)
     assert "of 12 users" in seen
     assert compare(*FILES, cwd=world).stderr == ""
-
-
-WRONG = {
-    "a file that is not there": (["nowhere.jsonl", "candidate.jsonl"], "nowhere.jsonl"),
-    "no such segment": (["base.jsonl", "candidate.jsonl", "--by", "planet"], "planet"),
-    "no such column of users": (["base.jsonl", "candidate.jsonl", "--user", "who"], "who"),
-    "no such column of items": (["base.jsonl", "candidate.jsonl", "--items", "what"], "what"),
-    "a measure of one arm": (["base.jsonl", "candidate.jsonl", "-m", "novelty"], "arm_metrics"),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_the_call_or_its_files_ends_with_two(world: Path, case: str) -> None:
-    arguments, words = WRONG[case]
-
-    done = compare(*arguments, cwd=world)
-
-    assert (done.returncode, done.stdout) == (2, "")
-    assert words in done.stderr
