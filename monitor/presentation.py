@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,13 +41,15 @@ def drop_bounds(explanation: Explanation) -> str | None:
 
 def explanation_tables(explanation: Explanation) -> tuple[TextTable, ...]:
     """Its tables, empty ones left out: pieces of the drop, segments, shares that rose, items, groups of users."""
-    segment = explanation.segment
+    segment, falls = explanation.segment, explanation.falls
+    # Segments of the first dimension, which explains most; they come ranked by what they fell beyond their share.
+    leading = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]][:SEGMENTS]
     sheets = (
         TextTable(title="Pieces of the drop", columns=("part", "where", "drop>", "share>"), rows=_pieces(explanation)),
         TextTable(
             title="Segments",
             columns=("segment", "users>", "before>", "drop>", "share>", *(f"{part}>" for part in Part)),
-            rows=tuple(_segment(fall, explanation) for fall in _leading(explanation.falls)),
+            rows=tuple(_segment(fall, explanation) for fall in leading),
         ),
         TextTable(
             title="Shares of users that rose",
@@ -97,12 +99,6 @@ def _pieces(explanation: Explanation) -> tuple[tuple[str, ...], ...]:
         )
         for cause in explanation.causes
     )
-
-
-def _leading(falls: Sequence[SegmentFall]) -> Sequence[SegmentFall]:
-    """Segments of the first dimension, those that fell most beyond their share first."""
-    first = [fall for fall in falls if fall.segment.partition("=")[0] == falls[0].segment.partition("=")[0]]
-    return first[:SEGMENTS]
 
 
 def _segment(fall: SegmentFall, explanation: Explanation) -> tuple[str, ...]:
@@ -168,7 +164,7 @@ def arm_rows(scores: Iterable[ArmScore]) -> tuple[ArmRow, ...]:
 
 @lru_cache(maxsize=4096)
 def _expected(metric: str, k: int, catalogue: int) -> float | None:
-    """None also for a metric that only a newer version knows, and for a catalogue of fewer than k items."""
+    # None also for a metric that only a newer version knows, and for a catalogue of fewer than k items.
     try:
         return expected_by_chance(parse(metric), k, catalogue)
     except MetricError:

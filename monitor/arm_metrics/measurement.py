@@ -28,8 +28,9 @@ def measure_arms(
 
     Where a value is undefined (nobody in the segment) or cannot be known (no weights, no scores, no last run), it is None and
     ``n`` is 0. Cost: a pass over the places of each segment for all that counts items, and one each for popularity and score
-    shift, which sorts; memory for a copy of them. What the catalogue costs is paid once.
+    shift, which sorts; memory for a copy of them.
     """
+    # What the catalogue costs is paid once, before the segments.
     whole = _arm_lists(batch, catalogue_size, last or {})
     scores: list[ArmScore] = []
     for segment, rows in segments.items():
@@ -52,34 +53,23 @@ def _arm_lists(batch: PairBatch, catalogue_size: int | None, last: Mapping[Arm, 
     baseline, candidate, items = compact_codes(batch.baseline, batch.candidate)
     # A catalogue smaller than what is listed would give coverage above 1.
     catalogue = max(catalogue_size or 0, len(items))
-    scores, weights = _by_arm(batch.scores), _by_arm(batch.weights)
     return {
         arm: ArmLists(
             codes=codes,
             items=len(items),
             catalogue=catalogue,
-            scores=scores.get(arm),
-            other_scores=scores.get(other),
-            weights=weights.get(arm),
-            churn=_churn(batch, arm, last[arm]) if arm in last else None,
+            scores=_of(batch.scores, arm),
+            other_scores=_of(batch.scores, other),
+            weights=_of(batch.weights, arm),
+            churn=churn(own, lengths, last[arm].codes, last[arm].lengths) if arm in last else None,
             is_new=~np.isin(items, last[arm].exposed) if arm in last else None,
         )
-        for arm, other, codes in (
-            (Arm.BASELINE, Arm.CANDIDATE, baseline),
-            (Arm.CANDIDATE, Arm.BASELINE, candidate),
+        for arm, other, codes, own, lengths in (
+            (Arm.BASELINE, Arm.CANDIDATE, baseline, batch.baseline, batch.baseline_lengths),
+            (Arm.CANDIDATE, Arm.BASELINE, candidate, batch.candidate, batch.candidate_lengths),
         )
     }
 
 
-def _by_arm(values: ByArm | None) -> dict[Arm, Floats]:
-    return {} if values is None else {Arm.BASELINE: values.baseline, Arm.CANDIDATE: values.candidate}
-
-
-def _churn(batch: PairBatch, arm: Arm, last: LastLists) -> Floats:
-    is_baseline = arm == Arm.BASELINE
-    return churn(
-        batch.baseline if is_baseline else batch.candidate,
-        batch.baseline_lengths if is_baseline else batch.candidate_lengths,
-        last.codes,
-        last.lengths,
-    )
+def _of(values: ByArm | None, arm: Arm) -> Floats | None:
+    return None if values is None else values.of(arm)

@@ -14,11 +14,11 @@ from monitor.attribution.parts import Parts
 from monitor.model import ALL, Cause, Part, PartMeans
 from monitor.model.arrays import Floats, Rows
 
+# Standard errors by which a segment must have fallen more than the others before it is named.
 SURE = 4.0
-"""Standard errors by which a segment must have fallen more than the others before it is named."""
 
+# How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where nobody else fell.
 CONCENTRATED = 0.2
-"""How much of a drop must be a segment's own before it is named: 0 where all fell alike, 1 where nobody else fell."""
 
 
 def find_leader(drop: MeanDrop) -> SegmentDrop | None:
@@ -47,11 +47,11 @@ def rank_causes(drop: MeanDrop, leader: SegmentDrop | None) -> tuple[Cause, ...]
     """The drop in pieces whose amounts sum to it: the leading part (of the leading segment) first, then by size.
 
     ``leader`` from `find_leader` or `narrow`. Of a leading segment leads the part by which it fell most beyond its share of all
-    users' fall, so that what moved everybody cancels out; of everybody the largest. What is left of it elsewhere is a piece of
-    its own.
+    users' fall; of everybody the largest. What is left of it elsewhere is a piece of its own.
     """
     totals = drop.parts
     parts = totals if leader is None else leader.parts
+    # By the part beyond its share of all users' fall, so that what moved everybody cancels out.
     led = max(Part, key=totals.__getitem__) if leader is None else _leading_part(leader, totals)
     first = Cause(part=led, amount=parts[led], segment=None if leader is None else leader.segment)
     rest = [Cause(part=part, amount=totals[part]) for part in Part if part is not led]
@@ -73,8 +73,8 @@ def _leading_part(leader: SegmentDrop, totals: Mapping[Part, float]) -> Part:
 AND = " and "
 """Stands between the names of two segments whose common users are meant."""
 
+# Share of the leading segment's fall that the narrower one must carry.
 CARRIED = 0.8
-"""Share of the leading segment's fall that the narrower one must carry."""
 
 NARROWER = 0.8
 """Share of the leading segment's users that the narrower one may hold at most."""

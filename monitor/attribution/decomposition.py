@@ -73,9 +73,9 @@ def decompose_all(now: Sequence[PartMeans], before: Sequence[PartMeans]) -> tupl
     """The drop over each dimension by itself, the one that explains most first; none when either side has no user in ``all``.
 
     A dimension explains by how differently its segments fell (the variance between them, less what chance alone would show),
-    and by what the change of the users' mix explains; equals go by name. Dimensions overlap, so that each is a decomposition by
-    itself and none adds to another's.
+    and by what the change of the users' mix explains; equals go by name.
     """
+    # Dimensions overlap: each is a decomposition by itself, and none adds to another's.
     found = [decompose_drop(now, before, name) for name in sorted(_dimensions(now) & _dimensions(before)) or [ALL]]
     return tuple(sorted((drop for drop in found if drop is not None), key=lambda drop: -_explained(drop)))
 
@@ -121,12 +121,11 @@ def _rows_of_dimension(rows: Sequence[PartMeans], dimension: str) -> dict[str, P
         return {ALL: total}
     named = [row for row in rows if row.segment.startswith(f"{dimension}=")]
     others = _remainder(total, named, f"{dimension}={OTHERS}")
-    # A value from outside may bear that name itself: its users are then counted with the others.
-    return {row.segment: row for row in (total, *_merge([*named, *([others] if others.asked else [])]))}
-
-
-def _merge(rows: Sequence[PartMeans]) -> Sequence[PartMeans]:
-    return rows if len({row.segment for row in rows}) == len(rows) else pool_runs([[row] for row in rows])
+    rows = [*named, *([others] if others.asked else [])]
+    if len({row.segment for row in rows}) < len(rows):
+        # A value from outside may bear that name itself: its users are then counted with the others.
+        rows = [*pool_runs([[row] for row in rows])]
+    return {row.segment: row for row in (total, *rows)}
 
 
 def _nobody(segment: str) -> PartMeans:

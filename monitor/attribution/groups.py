@@ -83,8 +83,8 @@ def group_users(
 ) -> tuple[Group, ...]:
     """Groups of these rows by kind of change; those that grew most first where the past is known, else those that add most.
 
-    Growth is measured in distance: growth of the share times the group's mean distance, so that a reorder of everybody does not
-    hide replaced lists. Users whose parts are unknown belong to no group, but count among all users.
+    Growth is measured in distance: growth of the share times the group's mean distance. Users whose parts are unknown belong to
+    no group, but count among all users.
     """
     known = rows[~np.isnan(parts.whole[rows])]
     found = {change: known[kinds[known] == place] for place, change in enumerate(CHANGES)}
@@ -100,19 +100,18 @@ def group_users(
         for change, own in found.items()
         if len(own)
     ]
-    return tuple(sorted(groups, key=lambda group: (-_grown(group), CHANGES.index(group.change))))
-
-
-def _grown(group: Group) -> float:
-    return group.distance * (1 - (group.share_before or 0.0) / group.share)
+    # By distance: otherwise a reorder of everybody would hide replaced lists.
+    grown = {group: group.distance * (1 - (group.share_before or 0.0) / group.share) for group in groups}
+    return tuple(sorted(groups, key=lambda group: (-grown[group], CHANGES.index(group.change))))
 
 
 def find_medoids(parts: Parts, rows: Rows, count: int) -> Rows:
     """Places in ``rows`` of the ``count`` users with the least sum of distances to all others of them; equals go by place.
 
-    The distance of two users is the sum over the three parts of how far they lie apart, whose sums come apart by part, so that
-    sorting gives all of them exactly: O(m log m) where other distances cost O(m²) (medoid: Kaufman and Rousseeuw 1987).
+    The distance of two users is the sum over the three parts of how far they lie apart: O(m log m) (medoid: Kaufman and
+    Rousseeuw 1987).
     """
+    # Sums of such distances come apart by part, so that sorting gives all of them exactly; others would cost O(m²).
     spread = sum(_sum_differences(values[rows]) for values in (parts.membership, parts.order, parts.length))
     # Rounded, so that equal sums stay equal whatever the order in which they were added.
     return np.argsort(np.round(spread, 9), kind="stable")[: max(0, count)]

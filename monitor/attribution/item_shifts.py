@@ -11,8 +11,8 @@ from monitor.kernels.exposure import compact_codes
 from monitor.kernels.relevance import rank_discounts
 from monitor.model.arrays import Codes, Floats
 
+# Sums over ranks leave up to this where nothing changed.
 _DUST = 1e-12
-"""Sums over ranks leave up to this where nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,13 +48,14 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
     """The ``top`` items that gained and that lost most exposure from one set of lists to another; equals go by code.
 
     ``before`` (n, k), ``after`` (m, j): codes >= 0, padding -1 at the end, distinct within a row, with one meaning in both.
-    Hand in both arms of the same users, or one arm's last run and this one; numbers of lists may differ, since exposure is per
-    list. An item at rank r (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A side
-    without lists exposes nothing. O(places + items).
+    Hand in both arms of the same users, or one arm's last run and this one; numbers of lists may differ. An item at rank r
+    (from 1) is exposed by 1 / log2(r + 1), the discount of DCG (Järvelin and Kekäläinen 2002). A side without lists exposes
+    nothing. O(places + items).
     """
     ours, theirs, items = compact_codes(before, after)
     exposures = [_expose(codes, len(items)) for codes in (ours, theirs)]
-    shares = [_count(codes, len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
+    # Per list, so that sets of different size can be compared.
+    shares = [np.bincount(codes[codes >= 0], minlength=len(items)) / max(1, len(codes)) for codes in (ours, theirs)]
     change = exposures[1] - exposures[0]
 
     def shifts(places: npt.NDArray[np.intp]) -> tuple[ItemShift, ...]:
@@ -73,15 +74,12 @@ def compare_exposure(before: Codes, after: Codes, top: int) -> ExposureShift:
 
 
 def _expose(codes: Codes, items: int) -> Floats:
-    """Mean exposure of each item over the lists, added up rank by rank so that the order of lists changes no bit."""
+    """Mean exposure of each item over the lists."""
     total = np.zeros(items)
+    # Added up rank by rank, so that the order of lists changes no bit.
     for weight, places in zip(rank_discounts(codes.shape[1]), codes.T, strict=True):
         total += weight * np.bincount(places[places >= 0], minlength=items)
     return total / max(1, len(codes))
-
-
-def _count(codes: Codes, items: int) -> npt.NDArray[np.int64]:
-    return np.bincount(codes[codes >= 0], minlength=items).astype(np.int64)
 
 
 def _highest(change: Floats, top: int) -> npt.NDArray[np.intp]:

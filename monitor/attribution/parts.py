@@ -60,10 +60,10 @@ def split_distances(batch: PairBatch, score: ScoreBatch, *, higher_is_more_alike
     their order is replaced, lists turned upside down have moved.
 
     Parts may be negative: measures that forgive short lists, such as ``rbo`` and ``rbo_max``, grow where a list is cut. For
-    measures that never prefer a wrong order or item, membership and order are at least 0. With ``higher_is_more_alike`` False
-    (distances) the signs are turned, so that a positive part always drives lists apart. Where score(B, B) is no number (an
-    empty baseline; users of whom no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user,
-    as for measures of one arm's relevance, parts explain the distance from the baseline's own score.
+    measures that never prefer a wrong order or item, membership and order are at least 0. A positive part always drives lists
+    apart, of distances (``higher_is_more_alike`` False) too. Where score(B, B) is no number (an empty baseline; users of whom
+    no relevance is known) or any step's is none, all parts are NaN. Where it depends on the user, as for measures of one arm's
+    relevance, parts explain the distance from the baseline's own score.
 
     Six scorings and sorting, O(n k log k): with machine code the sorting takes most. The walk is one of several; another would
     share out interactions otherwise (sequential decomposition: Oaxaca 1973; DiNardo, Fortin and Lemieux 1996).
@@ -139,15 +139,14 @@ def _change(batch: PairBatch, change: Callable[[Floats, float], Floats], *, move
 
 
 def _places_of_replaced(ranks: Rows, lengths: Codes) -> Rows:
-    """For each candidate place the place whose item stands there once common items are back on the baseline's places: (n, k).
-
-    The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they stood.
-    """
+    """For each candidate place the one whose item stands there once common items are back on the baseline's places: (n, k)."""
     n, k = ranks.shape
     has_place = ranks < lengths[:, None]
     is_taken = np.zeros((n, k + 1), dtype=np.bool_)
     np.put_along_axis(is_taken, np.where(has_place, ranks, k), values=True, axis=1)
     items = np.argsort(np.where(has_place, ranks - k, ranks), axis=1, kind="stable")
+    # The others, and those from below the shorter length, take the places left, in the order of ``ranks`` and then as they
+    # stood.
     places = np.argsort(~is_taken[:, :k], axis=1, kind="stable")
     source = np.empty_like(items)
     np.put_along_axis(source, places, items, axis=1)

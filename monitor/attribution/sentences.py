@@ -8,16 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from monitor.attribution.causes import AND, rank_causes
 from monitor.attribution.decomposition import WITHIN, MeanDrop, SegmentDrop
 from monitor.attribution.rises import Missing, Rises
-from monitor.model import ALL, Cause, Change, Explanation, ExposedItem, Part, PartMeans, SegmentFall
+from monitor.model import ALL, Cause, Change, Explanation, Part, PartMeans, SegmentFall
 
 LONGEST_SENTENCE = 200
 """Characters of a sentence; pieces that do not fit are left out, the last first."""
 
+# Standard errors over users below which a drop is not broken down: its shares would be noise.
 CLEAR = 2.0
-"""Standard errors over users below which a drop is not broken down: its shares would be noise."""
 
+# From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead.
 CANCELLED = 3.0
-"""From how many times the drop one piece of it is given in amounts: shares of what little is left would mislead."""
 
 _LONGEST_NAME = 40
 _LEAST_AMOUNT = 0.00005
@@ -175,15 +175,11 @@ def _percent(amount: float, whole: float) -> str:
 
 def _join(pieces: Sequence[str]) -> str:
     """As many pieces as fit, as one sentence; the first is never left out."""
-    line = _cut(pieces[0])
+    line = pieces[0] if len(pieces[0]) < LONGEST_SENTENCE else f"{pieces[0][: LONGEST_SENTENCE - 2]}…"
     for piece in pieces[1:]:
         if len(line) + len(piece) + 3 <= LONGEST_SENTENCE:
             line = f"{line}; {piece}"
     return f"{line[0].upper()}{line[1:]}."
-
-
-def _cut(piece: str) -> str:
-    return piece if len(piece) < LONGEST_SENTENCE else f"{piece[: LONGEST_SENTENCE - 2]}…"
 
 
 MOST_ITEMS = 3
@@ -205,18 +201,15 @@ def write_falls(explanation: Explanation, segment: str) -> tuple[str, ...]:
     sentence = explanation.sentence
     if segment == ALL or fall is None:
         return (sentence,)
-    return (write_fall(fall, _drop_of(explanation)), f"All users: {sentence[:1].lower()}{sentence[1:]}")
-
-
-def _drop_of(explanation: Explanation) -> float:
-    return math.nan if explanation.before is None else explanation.now - explanation.before
+    drop = math.nan if explanation.before is None else explanation.now - explanation.before
+    return (write_fall(fall, drop), f"All users: {sentence[:1].lower()}{sentence[1:]}")
 
 
 def _write_items(explanation: Explanation) -> list[str]:
     where = "" if explanation.segment == ALL else f" in {shorten_name(explanation.segment)}"
-    pieces = [f"{word}: {_names(items)}" for word, items in (("more", explanation.gained), ("less", explanation.lost)) if items]
+    pieces = [
+        f"{word}: {', '.join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])}"
+        for word, items in (("more", explanation.gained), ("less", explanation.lost))
+        if items
+    ]
     return [f"Items shown{where} {'; '.join(pieces)}."] if pieces else []
-
-
-def _names(items: Sequence[ExposedItem]) -> str:
-    return ", ".join(shorten_name(each.title or each.item) for each in items[:MOST_ITEMS])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
-from typing import NoReturn
 
 from rich.console import Console
 from starlette.applications import Starlette
@@ -28,6 +27,7 @@ from monitor.demo.workspace import (
     write_users,
 )
 from monitor.demo.world import World
+from monitor.service.interrupts import termination_raised
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +54,6 @@ class DemoArms:
         for arm, lists in ((self.baseline, trained.baseline), (self.candidate, trained.candidate)):
             arm.lists = {user: arm.lists[user] for user in left if user in arm.lists} | lists
         write_users(self.workspace, trained.history)
-
-
-@contextmanager
-def sigterm_as_interrupt() -> Iterator[None]:
-    """Make SIGTERM end the demo as Ctrl-C does, so that the terminal is left in order."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +90,7 @@ def run_recommenders(
     the address cannot be used.
     """
     try:
-        with sigterm_as_interrupt(), open_workspace(directory or DEFAULT_DIRECTORY) as workspace:
+        with termination_raised(signal.default_int_handler), open_workspace(directory or DEFAULT_DIRECTORY) as workspace:
             arms = DemoArms(workspace=workspace)
             scenes = simulated_days(arms, UNWATCHED_STORY)
             first = next(scenes)
@@ -111,27 +98,20 @@ def run_recommenders(
                 console.print(
                     f"Recommenders serve {url}/baseline and {url}/candidate; users in {workspace.users}", soft_wrap=True
                 )
-                _go_on(first, scenes, console, wait)
+                for scene in chain((first,), scenes):
+                    if scene.since_day == scene.day:  # each chapter's beginning is a line
+                        console.print(f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}", soft_wrap=True)
+                    wait(UNWATCHED_STORY.day_s)
     except KeyboardInterrupt:
-        return 0
+        pass
+    return 0
 
 
 def simulated_days(arms: DemoArms, story: Story) -> Iterator[Scene]:
-    """Train and serve one day after the other; each scene is yielded once its day is served.
-
-    A chapter ends when its days are over: whoever watches the recommenders is elsewhere.
-    """
+    """Train and serve one day after the other; each scene is yielded once its day is served."""
     scene = Scene()
     while True:
         arms.serve(arms.train(scene.day, is_broken=scene.is_broken))
         yield scene
+        # A chapter ends when its days are over: whoever watches the recommenders is elsewhere.
         scene = next_day(story, scene, ok_runs=story.runs_first, firing=story.alerts if scene.is_broken else 0)
-
-
-def _go_on(scene: Scene, scenes: Iterator[Scene], console: Console, wait: Callable[[float], None]) -> NoReturn:
-    """Let day after day pass; each chapter's beginning is a line."""
-    while True:
-        if scene.since_day == scene.day:
-            console.print(f"day {scene.day}: {CHAPTER_NOTES[scene.chapter]}", soft_wrap=True)
-        wait(UNWATCHED_STORY.day_s)
-        scene = next(scenes)

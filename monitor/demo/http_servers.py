@@ -72,8 +72,9 @@ class OnCallServer:
         return Response(status_code=204 if is_signed else 401)
 
     def _new_alerts(self, body: bytes, now: datetime) -> list[ReceivedAlert]:
-        """Alerts that were not known yet: a message lists all that fires, and names each firing by a key of its own."""
+        """Alerts that were not known yet."""
         found = []
+        # A message lists all that fires, and names each firing by a key of its own.
         for alert in json.loads(body)["alerts"]:
             key, status, labels = alert["annotations"]["dedup_key"], alert["status"], alert["labels"]
             if self._statuses.get(key) != status:

@@ -58,8 +58,8 @@ def top_items(bought: Matrix, weights: Matrix, *, fallback: npt.NDArray[np.intp]
     return best
 
 
+# Items kept a user; nobody can ask for more.
 DEPTH = 20
-"""Items kept a user; nobody can ask for more."""
 BROKEN_COUNTRY = "DE"
 _RIDGE = 200.0
 _SHRINKAGE = 20.0
@@ -82,14 +82,15 @@ class TrainedLists:
 def retrain(world: World, day: int, *, is_broken: bool) -> TrainedLists:
     """Train EASE and item-kNN on the day's history.
 
-    Broken: when the candidate is served, the join that looks up what a user bought finds nothing for one country, so its
-    users are taken for new ones and get the popular items. The models themselves are as good as ever.
+    Broken: when the candidate is served, the join that looks up what a user bought finds nothing for one country, so its users
+    are taken for new ones and get the popular items.
     """
     history = world.history(day)
     bought, ids = history.bought, history.users.ids
     fallback = popular(bought, depth=DEPTH)
     ease = ease_weights(bought, ridge=_RIDGE)
     cosine = cosine_weights(bought, shrinkage=_SHRINKAGE, neighbours=_NEIGHBOURS)
+    # Only what is joined when lists are served is broken: the models themselves are as good as ever.
     joined = _without_country(history, BROKEN_COUNTRY) if is_broken else bought
     return TrainedLists(
         day=day,

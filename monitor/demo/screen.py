@@ -46,30 +46,18 @@ _GAP = 2
 _NAME_WIDTH, _VALUE_WIDTH = 13, 5
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Heights:
-    """How many lines the two parts get that can grow."""
-
-    rows: int
-    notes: int
-
-    @classmethod
-    def of(cls, height: int, segments: int) -> _Heights:
-        """Fixed are header, table head, two titles, two lines an alert, and the footer; segments come before notes."""
-        left = height - (_STORY_LINES + 2) - 1 - 2 - 2 * _ALERTS - _FOOTER_LINES
-        notes = min(max(left - segments, _FEWEST_NOTES), _MOST_NOTES)
-        return cls(rows=max(left - notes, _FEWEST_ROWS), notes=notes)
-
-
 def render_frame(status: DemoStatus, *, width: int, height: int) -> RenderableType:
     """Draw the status in ``width`` columns (80 or more) and ``height`` lines (23 or more)."""
-    room = _Heights.of(height, len(status.segments))
+    # Fixed are header, table head, two titles, two lines an alert, and the footer; of the rest segments come before notes.
+    left = height - (_STORY_LINES + 2) - 1 - 2 - 2 * _ALERTS - _FOOTER_LINES
+    notes = min(max(left - len(status.segments), _FEWEST_NOTES), _MOST_NOTES)
+    rows = max(left - notes, _FEWEST_ROWS)
     middle = Table.grid(padding=(0, _GAP, 0, 0))
     middle.add_column(width=_RUNS_WIDTH)
     middle.add_column()
-    middle.add_row(_runs(status, room.rows), _segments(status, room.rows, width - _RUNS_WIDTH - _GAP))
+    middle.add_row(_runs(status, rows), _segments(status, rows, width - _RUNS_WIDTH - _GAP))
     return Group(
-        _header(status), middle, _titled("alerts"), *_alerts(status), _titled("log"), _log(status, room.notes), _footer(status)
+        _header(status), middle, _titled("alerts"), *_alerts(status), _titled("log"), _log(status, notes), _footer(status)
     )
 
 

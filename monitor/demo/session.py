@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +13,7 @@ import requests
 import structlog
 from rich.console import Console
 
-from monitor.demo.environment import Environment, open_environment, sigterm_as_interrupt
+from monitor.demo.environment import Environment, open_environment
 from monitor.demo.screen import open_view
 from monitor.demo.simulation import DemoStatus, Simulation, StoreReader
 from monitor.demo.story import FAST_STORY, NORMAL_STORY, Story
@@ -20,10 +21,11 @@ from monitor.demo.verification import DemoRecord, is_over, unmet_expectations
 from monitor.demo.workspace import DEFAULT_DIRECTORY, Workspace
 from monitor.service import logs
 from monitor.service.daemon.daemon import Daemon
+from monitor.service.interrupts import termination_raised
 
 INTERRUPTED = 130
+# How long --fast waits for the end of a story that takes a fifth of that.
 _PATIENCE_S = 75.0
-"""How long --fast waits for the end of a story that takes a fifth of that."""
 _FRAME_S = 0.2
 
 
@@ -37,7 +39,7 @@ def run_demo(*, fast: bool, directory: Path | None, console: Console, daemon_fac
     story, place = FAST_STORY if fast else NORMAL_STORY, directory or DEFAULT_DIRECTORY
     try:
         with (
-            sigterm_as_interrupt(),
+            termination_raised(signal.default_int_handler),  # as Ctrl-C, so that the terminal is left in order
             open_environment(place, every=story.every) as environment,
             _logging_to(environment.workspace.log),
         ):

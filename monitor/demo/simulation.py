@@ -41,13 +41,14 @@ class StoreSnapshot:
 
 @dataclass(slots=True)
 class StoreReader:
-    """Reads one store, more often than runs end, so that none is missed."""
+    """Reads one store."""
 
     store: Store
     _means: dict[datetime, Mapping[tuple[str, str], float]] = field(default_factory=dict)
 
     def read(self) -> StoreSnapshot:
         """Read the store."""
+        # Read more often than runs end, so that none is missed: the store gives the newest of each comparison only.
         for latest in self.store.history.latest([DEMO_COMPARISON]):
             # The configuration names metrics without the depth.
             self._means[latest.run.slot] = {

@@ -39,7 +39,7 @@ def unmet_expectations(record: DemoRecord) -> tuple[str, ...]:
 
 
 def _runs(seen: StoreSnapshot) -> Iterator[str]:
-    """A run that reached too few users in time is no fault of the story: an overloaded machine does that."""
+    # A run that reached too few users in time is no fault of the story: an overloaded machine does that.
     failed = [run for run in seen.runs if run.status is RunStatus.FAILED]
     if failed:
         yield f"{len(failed)} runs failed, the last for this reason: {failed[0].reason or 'none given'}."

@@ -90,7 +90,7 @@ def choose_port() -> int:
 
 
 def _empty(workspace: Workspace) -> Workspace:
-    """Remove what an earlier demo wrote, by name: whatever else was put there stays."""
+    # By name what an earlier demo wrote: whatever else was put there stays.
     sidecars = [workspace.database.with_name(workspace.database.name + end) for end in ("-wal", "-shm", "-journal")]
     for path in (workspace.config, workspace.database, *sidecars, workspace.users, workspace.secret, workspace.log):
         path.unlink(missing_ok=True)

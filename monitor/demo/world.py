@@ -14,8 +14,8 @@ COUNTRIES = ("DE", "FR", "UK", "US")
 _COUNTRY_SHARES = (0.25, 0.2, 0.2, 0.35)
 _ACTIVITIES = ("low", "mid", "high")
 _ITEMS_STREAM, _USERS_STREAM, _DAY_STREAM = range(3)
+# Added to a day, because seeds must not be negative and history begins before day 0.
 _BIAS = 10_000
-"""Added to a day, because seeds must not be negative and history begins before day 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +97,11 @@ class World:
         )
 
     def _item_shares(self) -> npt.NDArray[np.float64]:
-        """Share of each item among the purchases made for one taste: (tastes, items), rows sum to 1, a long tail in each.
-
-        Every item is at home in one taste; the others reach it a little.
-        """
+        """Share of each item among the purchases made for one taste: (tastes, items), rows sum to 1, a long tail in each."""
         random = self._random(_ITEMS_STREAM)
         popularity = random.permutation(1.0 / (10.0 + np.arange(self.items)) ** 0.8)
         fit = random.gamma(1.0, size=(self.tastes, self.items)) * 0.05
+        # Every item is at home in one taste; the others reach it a little.
         fit[random.integers(self.tastes, size=self.items), np.arange(self.items)] += 1.0
         weights = fit * popularity
         shares: npt.NDArray[np.float64] = weights / weights.sum(axis=1, keepdims=True)

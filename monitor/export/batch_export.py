@@ -50,10 +50,8 @@ def families_of_comparison(families: Iterable[Metric], comparison: str | None) -
 
 
 def write_families(families: Iterable[Metric]) -> bytes:
-    """The families in Prometheus' text format, without timestamps.
-
-    A gauge histogram has `_sum` and `_count` too: node_exporter and Pushgateway take it for a histogram, and would show 0.
-    """
+    """The families in Prometheus' text format, without timestamps."""
+    # node_exporter and Pushgateway take a gauge histogram for a histogram, and would show 0 without `_sum` and `_count`.
     return generate_latest(_Families([_counted(family) for family in families]))
 
 
@@ -62,7 +60,7 @@ def _name_of(family: Metric) -> str:
 
 
 def _with(family: Metric, samples: Sequence[Sample]) -> Metric:
-    """A copy with other samples: a family may be shown elsewhere at the same time."""
+    # A copy: the family may be shown elsewhere at the same time.
     copy = Metric(family.name, family.documentation, family.type, family.unit)
     copy.samples = list(samples)
     return copy
@@ -76,8 +74,8 @@ def _counted(family: Metric) -> Metric:
     return _with(family, [*family.samples, *more])
 
 
+# node_exporter runs under a user of its own.
 _MODE = 0o644
-"""node_exporter runs under a user of its own."""
 
 
 def require_textfile(path: Path) -> Path:
@@ -99,8 +97,9 @@ def require_textfile(path: Path) -> Path:
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Replace the file by the page at once, so that half a page is never read. OSError, with the path, leaves the old file."""
+    """Replace the file by the page at once. OSError, with the path, leaves the old file."""
     try:
+        # A draft beside it, and a rename: half a page is never read.
         with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
             _replace(path, draft, page)
     except OSError as error:

@@ -59,7 +59,7 @@ class DaemonMetrics:
                     metric.labels(*labels)
 
     def _add(self, name: str, *labels: str, value: float = 1) -> None:
-        """Count or observe; times not below 0, since the wall clock may have turned them around."""
+        """Count or observe."""
         with self._lock:
             known = self._known.get(SERIES[name].owner or "")
             if known is not None and labels[0] not in known:
@@ -69,6 +69,7 @@ class DaemonMetrics:
             if isinstance(one, Counter):
                 one.inc(value)
             else:
+                # Not below 0: the wall clock may have turned times around.
                 one.observe(max(0.0, value))
 
     def run_finished(self, result: RunResult) -> None:

@@ -77,14 +77,15 @@ def _family(series: Series, samples: Mapping[LabelValues, float | Distribution])
     return distributions if series.kind is Kind.GAUGE_HISTOGRAM else gauge
 
 
+# What `visible` writes in place of a character.
 _SPELLED = re.compile(r"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|[tr])")
-"""What `visible` writes in place of a character."""
 
 
 def _written(value: str) -> str:
-    """The label's value without what could steer a terminal; no two become one, which would make two series one."""
+    """The label's value without what could steer a terminal."""
     if escape_controls(value) == value and not _SPELLED.search(value):
         return value
+    # No two values become one, which would make two series one.
     return escape_controls(value.replace("\\", r"\\"))
 
 
@@ -97,7 +98,8 @@ def counted(name: str) -> Counter | Histogram:
 
 
 def without_created(family: Metric) -> Metric:
-    """The family without its ``_created`` samples: in the text format they would be gauges of their own."""
+    """The family without its ``_created`` samples."""
+    # In the text format they would be gauges of their own.
     created = f"{family.name}_created"
     family.samples = [sample for sample in family.samples if sample.name != created]
     return family

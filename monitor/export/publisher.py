@@ -34,11 +34,11 @@ _OF_PROCESS = frozenset({
     "leader", "lease_epoch", "database_up", "schedule_interval_seconds", "stale_after_seconds",
     "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
 })  # fmt: skip
+# When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
 _FACTS = frozenset({
     "run_last_slot_timestamp_seconds", "run_last_finished_timestamp_seconds", "run_last_ok_timestamp_seconds",
     "comparison_since_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
-"""When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock."""
 CONFIRMED = frozenset(
     one.name
     for name, one in SERIES.items()
@@ -144,8 +144,9 @@ class PrometheusPublisher(DaemonMetrics):
         self._show([one for one in self._latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
-        """See ``Publisher.publish``. What is published was just read: it passes for the present again."""
+        """See ``Publisher.publish``."""
         self._show(latest)
+        # What is published was just read: it passes for the present again.
         self._doubted_at_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
@@ -153,7 +154,8 @@ class PrometheusPublisher(DaemonMetrics):
         self._families = run_families(latest, known=self._since, most=self._most)
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
-        """See ``Publisher.database_failed``. Everything but a conflict among writers puts what was read before in doubt."""
+        """See ``Publisher.database_failed``."""
+        # Everything but a conflict among writers puts what was read before in doubt.
         if trouble is not DatabaseTrouble.CONFLICT and self._doubted_at_s is None:
             self._doubted_at_s = self._monotonic()
         super().database_failed(trouble)
@@ -166,10 +168,11 @@ class PrometheusPublisher(DaemonMetrics):
         return [family for family in families if family.name not in CONFIRMED]
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
-        """The page for these request headers, and its own. An Accept header that makes no sense gets the plain text format."""
+        """The page for these request headers, and its own."""
         try:
             encoder, content_type = choose_encoder(accept)
         except (TypeError, ValueError):  # a version such as "1.x"
+            # An Accept header that makes no sense gets the plain text format.
             encoder, content_type = choose_encoder("")
         body, headers = encoder(self._registry), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
         if accepts_gzip(accept_encoding):

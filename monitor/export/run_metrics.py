@@ -147,7 +147,7 @@ def _add_coverage(gauges: Gauges, comparison: str, coverage: Coverage) -> None:
 
 
 def _reasons(row: CoverageRow) -> Iterable[tuple[Arm, CoverageReason]]:
-    """Every arm and reason for segment ``all``, so that alerts always find a series; elsewhere those that occurred."""
+    # Every arm and reason for segment ``all``, so that alerts always find a series; elsewhere those that occurred.
     return ((arm, reason) for arm in Arm for reason in CoverageReason) if row.segment == ALL else row.reasons
 
 
@@ -169,9 +169,10 @@ def _add_summaries(gauges: Gauges, comparison: str, summaries: Iterable[Summary]
 
 
 def _distribution(summary: Summary, mean: float) -> Distribution:
-    """The histogram, each bin with all below it; the last one ends at ``+Inf``, since nothing lies beyond it."""
+    """The histogram, each bin with all below it."""
     histogram = summary.histogram
     edges = np.linspace(histogram.low, histogram.high, len(histogram.counts) + 1)[1:-1]
+    # Nothing lies beyond the last bin, so that it may end at ``+Inf``.
     bounds = (*(f"{edge:.6g}" for edge in edges), "+Inf")
     return Distribution(
         buckets=tuple(zip(bounds, accumulate(histogram.counts), strict=True)) or (("+Inf", summary.n),), total=mean * summary.n

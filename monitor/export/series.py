@@ -11,16 +11,8 @@ from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.model import Arm, CoverageReason, DataKind, RunStatus
 
 PREFIX = "rankwatch_"
-SKIP_REASONS = ("missed", "overlap")
-"""Why a slot did not run: no daemon was there, or the last run had not ended."""
-SEND_OUTCOMES = ("sent", "retry", "dead", "dropped")
-"""What comes of one attempt to deliver."""
-PING_OUTCOMES = ("sent", "failed", "dropped")
-"""What became of a dead-man ping: taken, given up, or pushed out by newer ones."""
 COLLECTORS = ("results", "daemon", "process", "platform", "gc")
 """What a page is put together from, each by itself: one that fails takes none of the others with it."""
-WATCHED_PARTS = ("run", "scheduler", "delivery", "housekeeping")
-"""What the watchdog begins anew when it hangs."""
 FINISHED = tuple(status for status in RunStatus if status is not RunStatus.RUNNING)
 """Statuses that a finished run can have."""
 OWNERS = ("comparison", "receiver", "ping")
@@ -174,7 +166,7 @@ _TABLE = {
         _C,
         "comparison reason",
         "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended).",
-        values=(SKIP_REASONS,),
+        values=(("missed", "overlap"),),
     ),
     "run_duration_seconds": _series(_H, "comparison", "Time from claim to end of a run.", _RUN_S),
     "stage_duration_seconds": _series(_H, "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
@@ -199,14 +191,14 @@ _TABLE = {
         _C,
         "receiver outcome",
         "Deliveries: sent, retry (will be tried again), dead (given up for good) or dropped (need not be sent any more).",
-        values=(SEND_OUTCOMES,),
+        values=(("sent", "retry", "dead", "dropped"),),
     ),
     "delivery_errors_total": _series(_C, "receiver reason", "Attempts to deliver that failed: {}.", values=(DeliveryTrouble,)),
     "pings_total": _series(
         _C,
         "ping outcome",
         "Dead-man pings: sent, failed (given up) or dropped (pushed out by newer ones).",
-        values=(PING_OUTCOMES,),
+        values=(("sent", "failed", "dropped"),),
     ),
     "outbox_pending": _series(_G, "receiver", "Deliveries waiting to be sent."),
     "outbox_held": _series(
@@ -230,7 +222,9 @@ _TABLE = {
     ),
     "prune_last_success_timestamp_seconds": _series(_G, "", "When old rows were last deleted. Absent until they first were."),
     "clock_jumps_total": _series(_C, "", "Jumps of the wall clock by more than 5 s, a machine's sleep among them."),
-    "watchdog_restarts_total": _series(_C, "part", "What hung and was begun anew: {}.", values=(WATCHED_PARTS,)),
+    "watchdog_restarts_total": _series(
+        _C, "part", "What hung and was begun anew: {}.", values=(("run", "scheduler", "delivery", "housekeeping"),)
+    ),
     "series_cut": _series(_G, "comparison", "Series of segments that this page leaves out because of `max_series`."),
     "collector_errors_total": _series(_C, "collector", "Parts of this page that could not be made: {}.", values=(COLLECTORS,)),
     "config_last_reload_successful": _series(_G, "", "1 when the configuration file last read is the one in force, else 0."),

@@ -86,7 +86,8 @@ def _graded_rows(users: pd.Index, relevance: RelevanceTable) -> Rows:
 
 
 def _groups(widths: Offsets) -> Iterator[tuple[Rows, int]]:
-    """Groups of rows and the width that holds their lists; rows of like width together, so that padding stays small."""
+    """Groups of rows and the width that holds their lists."""
+    # Rows of like width stand together, so that padding stays small.
     order = np.argsort(widths, kind="stable")
     low = 0
     while low < len(order):

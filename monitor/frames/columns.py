@@ -79,15 +79,17 @@ def _read_wide(frame: pd.DataFrame, columns: FrameColumns, arm: str) -> RankingT
 
 
 def _read_arrow_lists(column: pd.Series, users: pd.Index, arm: str) -> RankingTable | None:
-    """Lists from a list column of Arrow's, without a Python object a row; None for any other column."""
+    """Lists from a list column of Arrow's; None for any other column."""
     if not hasattr(column, "list") or column.hasnans:
         return None
+    # Read as a whole: a Python object a row would cost more than the comparison.
     lengths = column.list.len().to_numpy(dtype=np.int64)
     return RankingTable(users=users, offsets=offsets_of(lengths), items=from_array(_flatten(column), f"lists of the {arm}"))
 
 
 def _flatten(column: pd.Series) -> pd.Series:
-    """The items of a list column of Arrow's, all in one; ``Series.list.flatten`` would repeat each user's label besides."""
+    """The items of a list column of Arrow's, all in one."""
+    # ``Series.list.flatten`` would repeat each user's label besides.
     parts = [pd.Series(pd.arrays.ArrowExtensionArray(chunk.flatten())) for chunk in column.array.__arrow_array__().chunks]
     return pd.concat(parts, ignore_index=True) if len(parts) > 1 else parts[0] if parts else column.list.flatten()
 
@@ -127,7 +129,8 @@ def read_users(frame: pd.DataFrame, name: Hashable, arm: str) -> pd.Index:
 
 
 def _has_column(frame: pd.DataFrame, name: Hashable | None, columns: FrameColumns, role: str, arm: str) -> bool:
-    """Whether the frame has that column, which may be left out under its usual name only."""
+    """Whether the frame has that column."""
+    # Under its usual name only it may be left out: another was asked for.
     if name is None or (name in columns.optional and name not in frame.columns):
         return False
     take_column(frame, name, role, arm)
@@ -150,7 +153,7 @@ def _order(codes: Rows, rank: npt.NDArray[Any] | None, users: pd.Index, arm: str
 
 
 def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, arm: str) -> Rows:
-    """Order of the rows by user, highest score first, equal ones by id: tied items have no other order."""
+    """Order of the rows by user, highest score first, equal ones by id."""
     if len(missing := np.flatnonzero(np.isnan(scores))):
         user = users[codes[missing[:1]]].tolist()[0]
         msg = f"{arm} has an item without a score for user {user!r}: without a rank column the scores make the order"
@@ -158,6 +161,7 @@ def _order_by_score(codes: Rows, scores: Floats, items: Ids, users: pd.Index, ar
     order = np.lexsort((-scores, codes))
     owner, ordered = codes[order], scores[order]
     tied = np.concatenate(([False], (owner[1:] == owner[:-1]) & (ordered[1:] == ordered[:-1])))[: len(order)]
+    # Tied items have no other order than that of their ids.
     if tied.any():
         (coded,), vocabulary = encode(items.take(order))
         cells, by_id = order_of_ties(coded, tied, vocabulary)

@@ -49,7 +49,7 @@ def read_rows(rows: Sequence[Any], what: str, users: pd.Index | None = None) -> 
 
 
 def as_row(row: object, what: str, of: str) -> Row:
-    """One list as it can be walked through; InputError for a string, a set, or whatever else has no order or no items."""
+    """One list as it can be walked through; InputError for whatever has no order or no items."""
     if isinstance(row, pd.Series | pd.Index | pd.api.extensions.ExtensionArray):
         return list(row)
     if isinstance(row, list | tuple) or (isinstance(row, np.ndarray) and row.ndim == 1):
@@ -57,6 +57,7 @@ def as_row(row: object, what: str, of: str) -> Row:
         return row
     if not is_table(row) and (hasattr(row, "__arrow_c_array__") or hasattr(row, "__arrow_c_stream__")):
         return list(read_column(row))
+    # A string would be read as its letters, and a set has no order.
     found = f"an array of {row.ndim} dimensions" if isinstance(row, np.ndarray) else f"a value of type {type(row).__name__}"
     msg = f"{what}: found {found} where a list of {of} was expected (list, tuple, or 1-D array)"
     raise InputError(msg)

@@ -18,11 +18,11 @@ from monitor.model.arrays import Codes, Floats, Integers
 
 Value = TypeVar("Value")
 
+# Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count.
 BLOCK_CELLS = 1 << 18
-"""Ranks aligned at once: small enough for the cache, large enough that a numpy call's own cost does not count."""
 
+# Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000.
 _FEW_PAIRS = 128
-"""Below this many pairs numpy's call a depth costs more than the work in it. Measured at k = 300 and 1000."""
 
 
 class Alignment:
@@ -50,10 +50,6 @@ class Alignment:
         self.weights = weights
         self.labels = labels
         self.derived: dict[Callable[[Alignment], Any], Any] = {}
-
-    def adopt(self, found: AlignedRanks) -> None:
-        """Take over what an engine has found in its pass, so that it is not derived again."""
-        self.agreement, self.inversions, self.position_sums = found.agreement, found.inversions, found.position_sums
 
     @property
     def k(self) -> int:
@@ -106,10 +102,8 @@ class Alignment:
         return _agree_by_pairs(self.positions) if self.k <= ALL_PAIRS_MAX_K else _agree_by_counting(self.positions)
 
     def sum_by_depth(self, weights: Floats) -> Floats:
-        """Sum over common items of ``weights[d]``, d the larger of the item's two positions; k weights, one a depth.
-
-        Added up by depth from the top, so that the sum depends neither on the engine nor on the other pairs.
-        """
+        """Sum over common items of ``weights[d]``, d the larger of the item's two positions; k weights, one a depth."""
+        # By depth from the top, so that the sum depends neither on the engine nor on the other pairs.
         steps = -np.diff(weights, append=0.0)
         if self.k <= MAX_K and (machine := choice.compiled()) is not None:
             return machine.weigh(self.agreement, steps)
@@ -201,8 +195,9 @@ def align(batch: PairBatch) -> Alignment:
         # The ideal stays as deep as the batch: it must not follow the longest list of a block.
         labels=batch.labels and _each_label(batch.labels, by_rank, lambda ideal: np.ascontiguousarray(ideal.T)),
     )
-    if found is not None:
-        alignment.adopt(found)
+    if found is not None:  # what the engine found in its pass is not derived again
+        alignment.agreement, alignment.inversions = found.agreement, found.inversions
+        alignment.position_sums = found.position_sums
     return alignment
 
 

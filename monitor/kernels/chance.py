@@ -10,13 +10,11 @@ from monitor.model.arrays import Floats
 
 
 def common_by_chance(k: int, catalogue: int) -> Floats:
-    """Chances that two random k-subsets of ``catalogue`` items share 0 to k items, hypergeometric: float64 (k + 1,).
-
-    Built from the ratios of neighbours in logarithms, since the counts themselves overflow and lose their digits in lgamma.
-    """
+    """Chances that two random k-subsets of ``catalogue`` items share 0 to k items, hypergeometric: float64 (k + 1,)."""
     least = max(0, 2 * k - catalogue)
     x = np.arange(least, k, dtype=np.float64)
     strangers = float(catalogue - 2 * k) + x + 1.0
+    # By the ratios of neighbours in logarithms: the counts themselves overflow, and lose their digits in lgamma.
     steps = 2 * np.log(k - x) - np.log(x + 1) - np.log(strangers)
     logs = np.concatenate(([0.0], np.cumsum(steps)))
     likely = np.exp(logs - logs.max())

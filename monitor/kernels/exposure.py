@@ -15,8 +15,8 @@ from monitor.model.arrays import Codes, Floats, Integers
 
 _BLOCK_CELLS = 1 << 20
 
+# Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting.
 _DENSE = 4
-"""Codes count as dense while there are fewer of them than this many for each place: a table then costs less than sorting."""
 
 
 def compact_codes(baseline: Codes, candidate: Codes) -> tuple[Codes, Codes, Codes]:
@@ -53,7 +53,7 @@ def _is_dense(top: int, baseline: Codes, candidate: Codes) -> bool:
 
 
 def _blocks(codes: Codes) -> Iterator[slice]:
-    """Rows a block at a time, since numpy widens the codes that it looks up."""
+    # A block at a time, since numpy widens the codes that it looks up.
     step = max(1, _BLOCK_CELLS // max(1, codes.shape[1]))
     return (slice(low, low + step) for low in range(0, len(codes), step))
 
@@ -74,9 +74,9 @@ def _search(codes: Codes, items: Codes) -> Codes:
 def count_items(codes: Codes, rows: npt.NDArray[np.intp], items: int) -> tuple[npt.NDArray[np.signedinteger[Any]], Integers]:
     """Items that stand in these rows' lists, ascending, and how often each does; codes below ``items``, -1 for padding.
 
-    O(places + items) by counting where places are many, O(p log p) by sorting where they are few: a small segment never pays
-    for a large catalogue.
+    O(places + items) by counting where places are many, O(p log p) by sorting where they are few.
     """
+    # A small segment must not pay for a large catalogue.
     if items >= _DENSE * len(rows) * codes.shape[1]:
         found, counts = np.unique(codes[rows], return_counts=True)
         return found[found >= 0], counts[found >= 0]
@@ -101,11 +101,12 @@ def gini(counts: Integers, catalogue: int) -> float:
         G = sum_i sum_j |x_i - x_j| / (2 N sum_i x_i) = sum_i (2 i - N - 1) x_i / (N sum_i x_i)
 
     0 when all items are listed equally often, 1 - 1/N when one item has every place. ``counts`` are the m exposures above 0, at
-    least one; the zeros shift each of them by N - m, so that the cost is O(m log m) however large the catalogue. Not corrected
-    for small samples: a few lists cannot reach many items, so that G falls as users are added, down to its true value.
+    least one. Cost: O(m log m), however large the catalogue. Not corrected for small samples: a few lists cannot reach many
+    items, so that G falls as users are added, down to its true value.
 
     Gini (1912); for recommendations Fleder and Hosanagar, Blockbuster culture's next rise or fall, Management Science, 2009.
     """
+    # The N - m zeros shift each of the others by so many places, and need not be written out.
     ordered = np.sort(counts).astype(np.float64)
     m = len(ordered)
     spread = float((2 * np.arange(1.0, m + 1) - m - 1) @ ordered)

@@ -9,7 +9,7 @@ import numpy as np
 from monitor.kernels.alignment import Alignment
 from monitor.kernels.kendall.element_weighted import average_step_costs, rank_values, sum_ahead, without_unweighted
 from monitor.kernels.shared import Shared, by_candidate_rank, divide, measure_both_ways, pairs, rank_shared, sum_ranks
-from monitor.model.arrays import Floats, Integers
+from monitor.model.arrays import Floats
 
 
 def footrule(alignment: Alignment) -> Floats:
@@ -63,14 +63,10 @@ def topk_footrule_normalized(alignment: Alignment) -> Floats:
 
     Identical: 0. Disjoint or one empty: exactly 1. Both empty: NaN. Symmetric.
     """
-    share = divide(topk_footrule(alignment), _disjoint(alignment))
+    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
+    share = divide(topk_footrule(alignment), short * long + short + pairs(long - short))
     share[(alignment.short == 0) & (alignment.long > 0)] = 1.0
     return share
-
-
-def _disjoint(alignment: Alignment) -> Integers:
-    short, long = alignment.short.astype(np.int64), alignment.long.astype(np.int64)
-    return short * long + short + pairs(long - short)
 
 
 Weigh = Callable[[Alignment, Shared], Floats]
@@ -123,12 +119,13 @@ def _by_element(alignment: Alignment, shared: Shared) -> Floats:
 
 
 def _move(alignment: Alignment, weigh_items: Weigh) -> tuple[Floats, Floats]:
-    """What the common items move, and the most that they could: the second is the mean of reversing either list."""
+    """What the common items move, and the most that they could."""
     shared = rank_shared(alignment)
     weights = weigh_items(alignment, shared)
     ours = sum_ahead(weights)
     theirs = _at_baseline(alignment, sum_ahead(by_candidate_rank(alignment, weights)))
     moved = sum_ranks(weights * np.abs(ours - theirs))
+    # The most that an item can move is the mean of what reversing either list would cost it.
     from_middle = (weights - sum_ranks(weights)) / 2
     most = sum_ranks(weights * (np.abs(ours + from_middle) + np.abs(theirs + from_middle)))
     moved[shared.count <= 1] = np.nan

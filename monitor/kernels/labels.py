@@ -10,8 +10,8 @@ from monitor.model import ByArm, Labels
 from monitor.model.arrays import Codes, Floats
 
 _BLOCK_CELLS = 1 << 18
+# Distance between the keys of two rows: wider than the codes, negative ones included.
 _ROOM = 1 << 32
-"""Distance between the keys of two rows: wider than the codes, negative ones included."""
 
 
 def place_grades(
@@ -29,12 +29,12 @@ def place_grades(
     number for an item that no list holds, which still counts for the ideal and among the relevant. Grades are at least 0. Of an
     item >= 0 that a row grades twice, the first grade counts.
 
-    One sorted join of (pair, item) a block: O(g log g) for g grades of the users asked for, O(k log g) a pair, memory for the
-    result and one block.
+    O(g log g) for g grades of the users asked for, O(k log g) a pair, memory for the result and one block.
     """
     n, k = baseline.shape
     found = ByArm(baseline=np.zeros((n, k)), candidate=np.zeros((n, k)))
     ideal, relevant = np.zeros((n, k)), np.zeros(n, dtype=np.int32)
+    # One sorted join of (pair, item) a block.
     step = max(1, _BLOCK_CELLS // k)
     for low in range(0, n, step):
         part = slice(low, min(low + step, n))

@@ -36,7 +36,7 @@ def of_arm(alignment: Alignment, arm: str, score: Gain) -> Floats:
         if arm == DIFFERENCE:
             found = score(labels.grades.candidate, labels) - score(labels.grades.baseline, labels)
         else:
-            found = score(labels.grades.baseline if arm == Arm.BASELINE else labels.grades.candidate, labels)
+            found = score(labels.grades.of(arm), labels)
     return np.where((labels.relevant == 0) | (alignment.long == 0), np.nan, found)
 
 
@@ -72,11 +72,12 @@ def ndcg(grades: Floats, ideal: Floats, gain: str) -> Floats:
     exceed that of ``grades``: a list too short is no better for it.
 
     Grades 3 2 3 0 1 2 give 0.961 when these six are all that is known; with a 3 and a 2 left out, the ideal is 3 3 3 2 2 2, and
-    the same list scores 0.785. Exponential gains are scaled by 2**-(highest grade), so that no grade is too large.
+    the same list scores 0.785.
 
     Järvelin and Kekäläinen (2002), section 2.3, with the discount and gains of `dcg`; trec_eval's ndcg_cut when linear.
     """
     if gain == EXPONENTIAL:
+        # Scaled by 2**-(highest grade), so that no grade is too large.
         grades, ideal = _scaled(grades, ideal[0]), _scaled(ideal, ideal[0])
     return np.minimum(divide(dcg(grades, LINEAR), dcg(ideal, LINEAR)), 1.0)
 
@@ -145,7 +146,8 @@ def _gains_by_rank(lengths: Codes, k: int, gain: str) -> Floats:
 
 
 def _scaled(grades: Floats, highest: Floats) -> Floats:
-    """(2**grade - 1) / 2**highest, column by column; finite whatever the grades."""
+    """(2**grade - 1) / 2**highest, column by column."""
+    # Scaled before anything is subtracted: finite whatever the grades.
     scaled: Floats = np.exp2(grades - highest) - np.exp2(-highest)
     return scaled
 

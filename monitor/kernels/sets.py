@@ -45,12 +45,12 @@ def average_overlap(alignment: Alignment) -> Floats:
     prefix scores under 1; nothing is extrapolated, and unlike RBO the score depends on where the lists were cut.
 
     Linear in the common items: one whose larger position (from 0) is m adds sum_{d=m+1..l} 1/d / l. Identical: exactly 1.
-    Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric. Sums are exact in units of 2**-52 times k, rounded up to a
-    power of two, so that every order of summing gives the same. Cost: O(k) a pair.
+    Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric. Cost: O(k) a pair.
 
     Source: Webber, Moffat and Zobel (2010), section 3.3; Wu and Crestani, Methods for ranking information retrieval systems
     without relevance judgments (2003); Fagin, Kumar and Sivakumar (2003), section 3.1.
     """
+    # Exact in units of 2**-52 times k, rounded up to a power of two, so that every order of summing gives the same.
     below, residue = _harmonic(alignment.k)
     long = alignment.long
     total = alignment.sum_by_depth(below[:-1]) - alignment.common * below.take(long)

@@ -98,7 +98,8 @@ def by_candidate_rank(alignment: Alignment, values: Floats) -> Floats:
 
 
 def sum_ranks(places: Floats) -> Floats:
-    """Sum of each column from the top rank down; numpy adds a lone column in another order, which would change the last bit."""
+    """Sum of each column from the top rank down."""
+    # numpy adds a lone column in another order, which would change the last bit.
     total: Floats = places.cumsum(axis=0)[-1] if places.shape[1] == 1 else places.sum(axis=0)
     return total
 

@@ -58,11 +58,9 @@ def _simulated(metric: Metric, k: int, catalogue: int) -> float | None:
 
 
 def _spread(chances: Floats, pairs: int) -> tuple[npt.NDArray[np.intp], Floats]:
-    """How many items each of some ``pairs`` pairs shall have in common, and how much each pair weighs.
-
-    Every number of common items down to one in a million has pairs of its own; where those are too many to give each a few, the
-    pairs stand at the quantiles.
-    """
+    """How many items each of some ``pairs`` pairs shall have in common, and how much each pair weighs."""
+    # Every number of common items that is not too rare has pairs of its own; where those would be too few, the pairs stand at
+    # the quantiles.
     common = np.flatnonzero(chances >= _RAREST)
     if len(common) * _LEAST_PAIRS > pairs:
         return np.searchsorted(np.cumsum(chances), (np.arange(pairs) + 0.5) / pairs), np.ones(pairs)
@@ -71,8 +69,9 @@ def _spread(chances: Floats, pairs: int) -> tuple[npt.NDArray[np.intp], Floats]:
 
 
 def _draw(common: npt.NDArray[np.intp], k: int) -> PairBatch:
-    """Pairs of random lists of k items, so many of them in common: only where those stand matters, not what they are."""
+    """Pairs of random lists of k items, so many of them in common."""
     rng = np.random.default_rng(_SEED)
+    # Only where the common items stand matters, not what they are.
     places = np.broadcast_to(np.arange(k, dtype=np.int32), (len(common), k))
     drawn = rng.permuted(places, axis=1)
     drawn = np.where(places < common[:, None], drawn, places + np.int32(k))
@@ -85,8 +84,8 @@ def _draw(common: npt.NDArray[np.intp], k: int) -> PairBatch:
     )
 
 
+# Longest lists that chance is worked out for: beyond them a simulation would take longer than the comparison.
 LONGEST_LISTS = 1000
-"""Longest lists that chance is worked out for: beyond them a simulation would take longer than the comparison."""
 TYPICAL_SHARE = 0.9
 
 

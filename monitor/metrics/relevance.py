@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -25,7 +25,6 @@ from monitor.kernels.relevance import (
     reciprocal_rank,
 )
 from monitor.metrics.metric import Metric, Need, Similarity
-from monitor.model import Labels
 from monitor.model.arrays import Floats
 
 
@@ -53,12 +52,9 @@ class OfArm(Metric, ABC):
         return (self.low if self.arm == DIFFERENCE else 0.0), self.high
 
     def measure(self, alignment: Alignment) -> Floats:
-        """The gain of each user's list, in the arm or as a difference."""
-        return of_arm(alignment, self.arm, self.gain_of)
-
-    @abstractmethod
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """What lists of items with these grades are worth, users' labels given: float64 (n,)."""
+        """What each user's list is worth, in the arm or as a difference; kernels take grades, labels and own parameters."""
+        own = [getattr(self, name) for name in self.parameters() if name != "arm"]
+        return of_arm(alignment, self.arm, lambda grades, labels: type(self).kernel(grades, labels, *own))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +62,11 @@ class Cg(OfArm):
     """Sum of the grades of the items listed."""
 
     name = "cg"
+    kernel = staticmethod(lambda grades, _: cg(grades))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
     source = "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques, equation 1"
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.cg`."""
-        del labels
-        return cg(grades)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +79,7 @@ class Dcg(OfArm):
     gain: str = LINEAR
 
     name = "dcg"
+    kernel = staticmethod(lambda grades, _, gain: dcg(grades, gain))
     low = -math.inf
     high = math.inf
     uneven = "exact: a place without an item adds nothing"
@@ -94,11 +87,6 @@ class Dcg(OfArm):
     source = (
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
     )
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.dcg`."""
-        del labels
-        return dcg(grades, self.gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +99,12 @@ class Ndcg(OfArm):
     gain: str = LINEAR
 
     name = "ndcg"
+    kernel = staticmethod(lambda grades, labels, gain: ndcg(grades, labels.ideal, gain))
     uneven = "exact: the ideal is as deep as the metric, so that a list too short loses by it"
     choices: ClassVar[Mapping[str, tuple[str, ...]]] = {"arm": ARMS, "gain": GAINS}
     source = (
         "Järvelin and Kekäläinen (2002), Cumulated gain-based evaluation of IR techniques; gain 2**g - 1: Burges et al. (2005)"
     )
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.ndcg`."""
-        return ndcg(grades, labels.ideal, self.gain)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,12 +137,9 @@ class Map(OfArm):
     """
 
     name = "map"
+    kernel = staticmethod(lambda grades, labels: average_precision(grades, labels.relevant))
     uneven = "exact: a relevant item that a short list lacks adds nothing"
     source = "Buckley and Voorhees (2000), Evaluating evaluation measure stability; trec_eval, map_cut"
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.average_precision`."""
-        return average_precision(grades, labels.relevant)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,13 +147,9 @@ class Mrr(OfArm):
     """1 / rank of the first relevant item, whose mean is the MRR."""
 
     name = "mrr"
+    kernel = staticmethod(lambda grades, _: reciprocal_rank(grades))
     uneven = "exact: a list that ends before its first relevant item scores 0"
     source = "Voorhees (1999), The TREC-8 question answering track report"
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.reciprocal_rank`."""
-        del labels
-        return reciprocal_rank(grades)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,9 +157,6 @@ class Recall(OfArm):
     """Share of the user's relevant items that are listed."""
 
     name = "recall"
+    kernel = staticmethod(lambda grades, labels: recall(grades, labels.relevant))
     uneven = "exact: a shorter list has fewer places to be right in"
     source = "recall@k, relevant items listed / relevant items"
-
-    def gain_of(self, grades: Floats, labels: Labels) -> Floats:
-        """See `monitor.kernels.relevance.recall`."""
-        return recall(grades, labels.relevant)

@@ -36,6 +36,7 @@ def score_all(
     kinds = {str(metric): metric for metric in metrics}
     scores = {name: np.empty(len(batch), dtype=np.float64) for name in kinds}
 
+    # Rows do not depend on each other, so that blocks may end in any order.
     def score(rows: slice) -> int:
         for name, found in _measure(batch.take(rows), kinds):
             scores[name][rows] = found

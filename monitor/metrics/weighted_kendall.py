@@ -74,9 +74,10 @@ class PositionWeightedKendallDistance(OrderDistance):
         return 0.0, max(1.0, k * (k - 1) / 2)
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
-        """Exact where lists share no more than `_MOST_SHARED` items or so; None, so that it is simulated, where they do."""
+        """Exact where lists share no more than `_MOST_SHARED` items or so; None where they do."""
         most = min(k, _MOST_SHARED)
         if common_by_chance(k, catalogue)[most + 1 :].sum() > _NEGLIGIBLE:
+            # None lets it be simulated: the exact sum costs the square of the items shared.
             return None
         values = np.zeros(k + 1)
         values[: most + 1] = expect_position_weighted(most, self.discount)

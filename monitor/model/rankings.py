@@ -132,6 +132,10 @@ class ByArm:
     baseline: Floats
     candidate: Floats
 
+    def of(self, arm: str) -> Floats:
+        """Those of one arm."""
+        return self.baseline if arm == Arm.BASELINE else self.candidate
+
     def map(self, change: Callable[[Floats], Floats]) -> ByArm:
         """The same change made to both."""
         return ByArm(baseline=change(self.baseline), candidate=change(self.candidate))

@@ -189,10 +189,7 @@ def _take(lists: CodedLists, rows: Rows) -> CodedLists:
 
 
 def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floats | None:
-    """Scores in the shape of ``padded``; NaN where a list has ended. None where the arm has items and no scores.
-
-    An item that stood twice has the score of its first place.
-    """
+    """Scores in the shape of ``padded``; NaN where a list has ended. None where the arm has items and no scores."""
     if not len(lists.codes):  # an arm that gave nothing must not hide that the other has scores
         return np.broadcast_to(np.nan, padded.shape)
     if lists.scores is None:
@@ -202,6 +199,7 @@ def _pad_scores(lists: CodedLists, padded: Codes, had_duplicates: Flags) -> Floa
     # Places behind a list's end point into other lists or beyond the last one.
     scores = lists.scores.take(cells, mode="clip")
     scores[~is_inside] = np.nan
+    # An item that stood twice has the score of its first place.
     rows = np.flatnonzero(had_duplicates)
     if len(rows):
         raw = np.where(is_inside[rows], lists.codes.take(cells[rows], mode="clip"), -1)

@@ -24,8 +24,8 @@ from monitor.model.arrays import Codes, Ids, Integers, Rows
 WORTH_A_THREAD = 1 << 17
 """Ids from which on two threads are faster than one."""
 _CODE_LIMIT = 2**31
+# Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing.
 _MARKED = 1 << 26
-"""Codes up to this are counted by marking them in a table of as many bytes; above it the table would cost more than hashing."""
 _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,999}")
 
 
@@ -40,8 +40,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
     """Codes from 0 to 2**31 - 1 of each arm's ids, equal where the ids are equal, and the ids by code.
 
     Integers that can be codes already are taken as they are; then there is no vocabulary (None). Otherwise codes follow the
-    first appearance. Each arm is coded by itself, in threads where that pays, and only the distinct ids meet; text and other
-    integers are coded by machine code where there is any, with the same codes.
+    first appearance. Each arm is coded by itself, in threads where that pays, and only the distinct ids meet.
     """
     if all(isinstance(ids, np.ndarray) and _are_codes(ids) for ids in arms):
         return [np.asarray(ids) for ids in arms], None
@@ -50,6 +49,7 @@ def encode(*arms: Ids) -> tuple[list[Integers], pd.Index | None]:
             coded = list(threads.map(_encode_one, arms))
     else:
         coded = list(map(_encode_one, arms))
+    # Text and other integers go through machine code where there is any, with the same codes.
     shared, vocabulary = _encode_vocabularies([ids for _, ids in coded])
     return [_share(own, codes) for (own, _), codes in zip(coded, shared, strict=True)], vocabulary
 

@@ -116,8 +116,8 @@ def alert_of(
 
 _SHORTEST_END = timedelta(minutes=5)
 _RESENDS_AHEAD = 4
+# So that a thousand alerts are sent well within a lease.
 _BATCH = 250
-"""So that a thousand alerts are sent well within a lease."""
 
 
 class Alertmanager(HttpReceiver):

@@ -84,7 +84,7 @@ _ServiceName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_.-]{0,62}$")]
 
 
 def _check_urls(urls: Mapping[str, SecretStr]) -> Mapping[str, SecretStr]:
-    """Let Apprise read each of them, so that what it cannot read is an error of the configuration."""
+    # Apprise reads each of them now, so that what it cannot read is an error of the configuration.
     for name, url in urls.items():
         try:
             open_service(name, url.get_secret_value())

@@ -134,7 +134,7 @@ class Email:
         """There is nothing to close: each mail has a connection of its own."""
 
     def _refused_by_some(self, refused: Mapping[str, Refusal]) -> DeliveryError:
-        """The others have the mail. As long as one refusal may pass, it is tried again, for these addresses alone."""
+        # The others have the mail. As long as one refusal may pass, it is tried again, for these addresses alone.
         is_permanent = all(refusal.is_permanent for refusal in refused.values())
         named = ", ".join(f"{address} with {refusal}" for address, refusal in refused.items())
         advice = "check these addresses" if is_permanent else "it will be tried again for these"

@@ -16,8 +16,8 @@ from monitor.options import ConfigPath, Duration, Options, require_header_text
 from monitor.ports import Receiver
 
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Deliveries are leased for longer than this, so that no other daemon sends them meanwhile.
 LONGEST_TIMEOUT = timedelta(seconds=30)
-"""Deliveries are leased for longer than this, so that no other daemon sends them meanwhile."""
 
 
 def check_url(text: str) -> str:

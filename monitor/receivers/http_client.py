@@ -34,8 +34,8 @@ _ADVICE = {
     413: "the message is too large for it",
 }
 _RETRYABLE = frozenset({408, 421, 425, 429})
+# Statuses that are about the message, not about sender or address.
 _OF_MESSAGE = frozenset({400, 413, 422})
-"""Statuses that are about the message, not about sender or address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +124,7 @@ class HttpClient:
         raise DeliveryError(msg, permanent=False, may_be_known=body.is_sent)
 
     def _exchange(self, exchange: _Exchange, method: str, headers: Mapping[str, str]) -> HttpAnswer:
-        """In a thread of its own: what is given up ends here when its connection is cut."""
+        # In a thread of its own: what is given up ends here when its connection is cut.
         body = None
         try:
             request = self._http.prepare(method, self._url, headers, exchange.body)

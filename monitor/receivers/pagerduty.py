@@ -17,7 +17,7 @@ from monitor.errors import DeliveryError
 from monitor.model import Message, MessageStatus, format_instant
 from monitor.receivers.fields import CaFile, ReceiverEntry, RepeatEvery, Url, of_secret, repeated
 from monitor.receivers.http_client import HttpAnswer, HttpReceiver, require_accepted
-from monitor.receivers.message import ChangeContent, MessageContent, content_of
+from monitor.receivers.message import MessageContent, content_of
 from monitor.receivers.message.safe_text import bounded_line, clean
 
 _KEY = re.compile(r"[0-9A-Za-z]{32}")
@@ -68,10 +68,8 @@ _ACTIONS = {
 
 
 def pagerduty_event(message: Message, routing_key: str, external_url: str) -> dict[str, object]:
-    """The body of a request. Everything that happens while something of the incident fires updates the one alert.
-
-    Far below the 512 KB that PagerDuty takes, since an account is bounded.
-    """
+    """The body of a request. Everything that happens while something of the incident fires updates the one alert."""
+    # An account is bounded, far below the 512 KB that PagerDuty takes.
     account = content_of(message, external_url)
     return {
         "routing_key": routing_key,
@@ -100,7 +98,9 @@ def _payload(message: Message, account: MessageContent) -> dict[str, object]:
 
 def _details(account: MessageContent) -> dict[str, object]:
     details: dict[str, object] = {
-        "changes": [_detail(change) for change in account.changes],
+        "changes": [
+            {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)} for change in account.changes
+        ],
         "more": account.more,
         "why": account.why,
         "parts of the drop": dict(account.shares),
@@ -113,10 +113,6 @@ def _details(account: MessageContent) -> dict[str, object]:
         "commands": account.commands,
     }
     return {name: detail for name, detail in details.items() if detail}
-
-
-def _detail(change: ChangeContent) -> dict[str, object]:
-    return {"change": change.heading, "reason": change.reason, "figures": dict(change.facts)}
 
 
 _LONGEST_REASON = 200
@@ -143,7 +139,7 @@ class PagerDuty(HttpReceiver):
 
 
 def _require_success(answer: HttpAnswer, who: str, key: str) -> None:
-    """A whole answer must report success: ``status`` holds a short error where it did not, even with a 202."""
+    # ``status`` holds a short error where it did not succeed, even with a 202.
     if not answer.is_accepted or answer.body is None or _read(answer.body).get("status") == "success":
         return
     reason = _reason(answer, key)
@@ -170,5 +166,6 @@ def _reason(answer: HttpAnswer, key: str) -> str | None:
 
 
 def _gives_away(word: str, key: str) -> bool:
-    """Whether it is of the key; or longer than any word, as the key is in some encoding."""
+    """Whether the word shows a part of the key."""
+    # What is longer than any word may be the key in some encoding.
     return len(word) > _LONGEST_WORD or word.lower() in key.lower() or key.lower() in word.lower()

@@ -50,8 +50,8 @@ class PingOptions(Options):
 
 RETRY_WAITS_S = (1.0, 5.0)
 """How long to rest before each further try of a ping."""
+# Most pings that wait; of more the oldest are dropped, for the newest show the present state.
 _WAITING = 64
-"""Most pings that wait; of more the oldest are dropped, for the newest show the present state."""
 _LONGEST_REASON = 1000
 
 log = structlog.get_logger(__name__)
@@ -131,6 +131,7 @@ class RunPings:
 
     def _send(self, url: str, body: str) -> None:
         """Try until it is taken, refused for good, or the rests are used up; then log why not."""
+        # None: no rest follows the last try.
         for rest_s in (*RETRY_WAITS_S, None):
             try:
                 self._post(url, body)

@@ -81,7 +81,8 @@ def escape_mrkdwn(text: str, limit: int = MAX_TEXT) -> str:
 
 
 def bold(text: str, limit: int = MAX_TEXT) -> str:
-    """A heading. Asterisks within would end it early."""
+    """A heading."""
+    # Asterisks within would end it early.
     return f"*{escape_mrkdwn(text.replace('*', '∗').strip() or '-', limit - 2)}*"  # noqa: RUF001 - an asterisk that is no markup
 
 
@@ -99,8 +100,9 @@ def stack(lines: Iterable[str], limit: int = MAX_TEXT) -> str:
 
 
 def fence(lines: Iterable[str]) -> str:
-    """Lines as a block of code, which backticks within would end early."""
+    """Lines as a block of code."""
     room = MAX_TEXT - 2 * len(_FENCE) - 2
+    # Backticks within would end it early.
     return f"{_FENCE}\n{stack((escape_mrkdwn(line.replace('`', 'ˋ'), room // 2) for line in lines), room)}\n{_FENCE}"  # noqa: RUF001
 
 
@@ -138,7 +140,8 @@ def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
     if why := _why(account):
         yield _section(stack(why))
     if others or account.more:
-        yield _section(stack([*(_line(change) for change in others), *map(escape_mrkdwn, account.more)]))
+        lines = (f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}" for change in others)
+        yield _section(stack([*lines, *map(escape_mrkdwn, account.more)]))
     for example in account.examples:
         yield _section(fence(_lists(example)))
     yield _section(" · ".join(link(name, url) for name, url in account.links))
@@ -146,7 +149,7 @@ def _blocks(account: MessageContent) -> Iterator[dict[str, object]]:
 
 
 def _section(mrkdwn: str) -> dict[str, object]:
-    """Verbatim: Slack makes no links and mentions of its own out of what looks like them."""
+    # Verbatim: Slack makes no links and mentions of its own out of what looks like them.
     return {"type": "section", "text": {"type": "mrkdwn", "text": mrkdwn, "verbatim": True}}
 
 
@@ -158,10 +161,6 @@ def _reason(change: ChangeContent, *, is_alone: bool) -> str:
 def _fields(change: ChangeContent) -> list[dict[str, object]]:
     texts = [stack([bold(name), escape_mrkdwn(value, MAX_FIELD // 2)], MAX_FIELD) for name, value in change.facts[:MAX_FIELDS]]
     return [{"type": "mrkdwn", "text": text, "verbatim": True} for text in texts]
-
-
-def _line(change: ChangeContent) -> str:
-    return f"• {bold(change.heading)}: {escape_mrkdwn(change.reason, 500)}"
 
 
 def _why(account: MessageContent) -> list[str]:
@@ -191,6 +190,7 @@ def _fit(item: str) -> str:
     return item if len(item) <= _COLUMN else f"{item[: _COLUMN - 11]}…{item[-10:]}"
 
 
+# Bodies of its answers: no other is shown, since it could echo anything.
 _REASONS = {
     "action_prohibited": "the workspace does not allow the webhook to post there",
     "channel_is_archived": "the channel is archived",
@@ -210,7 +210,6 @@ _REASONS = {
     "too_many_attachments": "the message holds too many attachments",
     "user_not_found": "the user is gone",
 }
-"""Bodies of its answers: no other is shown, since it could echo anything."""
 
 
 class Slack(HttpReceiver):
@@ -233,7 +232,7 @@ class Slack(HttpReceiver):
 
 
 def _require_ok(answer: HttpAnswer, who: str) -> None:
-    """Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good."""
+    # Slack answers ``ok`` to what it accepts; whatever answers something else is not Slack, and is refused for good.
     if answer.body is None or answer.body.strip() == b"ok":
         return
     msg = f"{who} answered {answer.status_name} but not ok, as Slack does: check its URL"

@@ -30,13 +30,13 @@ _ADVICE = {
     "all recipients": "check `to`",
     "the message": "it refuses this message",
 }
+# What an error that lies beneath another means, the first that is found.
 _REASONS: Mapping[type[Exception], str] = {
     ssl.SSLCertVerificationError: "has no certificate that can be trusted: check the host, or give its authority as ca_file",
     ssl.SSLError: "did not speak TLS: check `port` and `tls`",
     socket.gaierror: "has a host name that cannot be resolved: check `host`",
     ConnectionRefusedError: "refused the connection: check that it runs and listens there",
 }
-"""What an error that lies beneath another means, the first that is found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +214,7 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _own_name() -> str:
-    """This machine's name for the greeting; the library would ask the resolver, which may take its time."""
+    """This machine's name for the greeting."""
+    # The library would ask the resolver, which may take its time.
     name = socket.gethostname()
     return name if re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) else "localhost"

@@ -179,12 +179,10 @@ class Webhook(HttpReceiver):
         self._options, self._external_url = options, external_url
 
     def send(self, message: Message, *, now: datetime) -> None:
-        """Post a message. DeliveryError when it is not taken.
-
-        Where it is too large, what fires still besides the changes is counted only, so that they get through alone.
-        """
+        """Post a message. DeliveryError when it is not taken."""
         answer, shown = self._post(message, self._options.max_alerts, now)
         fewest = count_fewest(message)
+        # Where it is too large, what fires still besides the changes is counted only, so that they get through alone.
         if answer.status == _TOO_LARGE and fewest < shown:
             answer, _ = self._post(message, fewest, now)
         require_accepted(answer, who=self._client.who, now=now)

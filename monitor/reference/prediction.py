@@ -15,11 +15,11 @@ from monitor.reference.history import keep_newest, read_history
 from monitor.reference.season import Phases, remove_seasons
 from monitor.reference.spread import Spread, measure_spread, pay
 
+# Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads.
 WINDOW = 60
-"""Newest runs that a reference looks at: past 60 the t quantile hardly moves, while what was normal long ago misleads."""
+# Least spread, as a share of the center or of 1. One step of one user in 10^7 moves a mean by about this much and rounding by
+# far less, so a constant series is left by a change and never by another order of summing.
 RESOLUTION = 1e-9
-"""Least spread, as a share of the center or of 1. One step of one user in 10^7 moves a mean by about this much and rounding by
-far less, so a constant series is left by a change and never by another order of summing."""
 LEAST_OF_SAMPLING = 0.5
 """Of its sampling variance a series has at least this. A fixed panel may vary less than its sampling error says, but a rare
 share that has been 0 in every run so far is not known to be 0."""
@@ -63,8 +63,9 @@ def refer(
 
 
 def _bound(spread: Spread) -> Reference:
-    """The variance at least LEAST_OF_SAMPLING and RESOLUTION. A bound brings no degrees of freedom: the calm may be chance."""
+    """The variance at least LEAST_OF_SAMPLING and RESOLUTION."""
     least = np.maximum(LEAST_OF_SAMPLING * spread.sampling, (RESOLUTION * np.maximum(1.0, np.abs(spread.center))) ** 2)
+    # A bound brings no degrees of freedom: the calm may be chance.
     variance = np.where(spread.df > 0, np.maximum(spread.variance, least), np.nan)
     return Reference(
         center=spread.center,

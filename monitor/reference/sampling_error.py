@@ -16,10 +16,11 @@ def to_angle(share: npt.ArrayLike, users: npt.ArrayLike) -> tuple[Floats, Floats
     """Angle of a share in [0, 1] of n >= 1 users, in radians within (0, pi / 2), and its standard error 1 / (2 sqrt(n + 1/2)).
 
     arcsin sqrt((x + 3/8) / (n + 3/4)) for x users (Anscombe 1948). On this scale a prediction by Student's t holds its rate for
-    rare shares too, where the share itself is skewed, and the error is never 0: no run proves a fault impossible.
+    rare shares too, where the share itself is skewed.
     """
     n = np.asarray(users, dtype=np.float64)
     affected = np.asarray(share, dtype=np.float64) * n
+    # Never 0: no run proves a fault impossible.
     return np.arcsin(np.sqrt((affected + 0.375) / (n + 0.75))), 0.5 / np.sqrt(n + 0.5)
 
 

@@ -13,8 +13,8 @@ from monitor.reference.history import FAR_OUT, find_median, find_scale
 
 LEAST_IN_PHASE = 3
 """Runs that every phase needs before a season is looked for: three weeks of days, three days of hours."""
+# Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much.
 LEAST_GAIN = 0.15
-"""Part of the squared leave-one-out error that the season has to take away; chance alone seldom takes so much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +70,9 @@ def _remove(values: Floats, phases: Phases) -> Seasonal:
 
 
 def _pull_in(values: Floats, rows: Integers, phases: int) -> Floats:
-    """Deviations from the mean, values far from their own phase's median pulled in: a weekend is no outlier of a week."""
+    """Deviations from the mean, values far from the median of their own phase pulled in."""
     medians = np.array([find_median(values[rows == phase]) for phase in range(phases)]).reshape(phases, values.shape[1])
+    # By phase, since a weekend is no outlier of a week.
     middle = medians[rows]
     far = FAR_OUT * find_scale(values - middle)
     near = middle + np.clip(values - middle, -far, far)

@@ -16,8 +16,8 @@ REJECTED_WRONGLY = 0.001
 at 1e-4 after ten runs rise to 3.6 times their rate; at 0.001 they keep it."""
 LEAST_RUNS_FOR_OUTLIERS = 5
 """Of fewer runs none can be called the odd one out. Of five it takes forty times the spread of the others."""
+# At most one run in four (but always one) may be bad; with more, values alone do not distinguish bad from normal.
 MOST_REJECTED = 4
-"""At most one run in four (but always one) may be bad; with more, values alone do not distinguish bad from normal."""
 
 
 def find_outliers(values: Floats) -> Flags:
@@ -71,8 +71,8 @@ def _limits(most: int) -> Floats:
     return np.concatenate((np.zeros(LEAST_RUNS_FOR_OUTLIERS), limits))
 
 
+# Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides.
 LEAST_BETWEEN = 0.1
-"""Of the typical sampling variance counts as variance between runs at least, so that no single run of many users decides."""
 LEAST_VARIANCE = 1e-6
 """Of a series' largest variance is the least that a run may claim: bounds the weights where sampling errors are 0."""
 
@@ -101,10 +101,8 @@ def measure_spread(values: Floats, errors: Floats) -> Spread:
 
 
 def run_weights(values: Floats, errors: Floats) -> Floats:
-    """1 / (variance between runs + own sampling variance), NaN where a run does not count, 1 where nothing varies.
-
-    The variance between runs comes from the median absolute deviation, so that a bad run does not level the weights.
-    """
+    """1 / (variance between runs + own sampling variance), NaN where a run does not count, 1 where nothing varies."""
+    # By the median absolute deviation, so that a bad run does not level the weights.
     seen = find_scale(values) ** 2
     typical = find_median(errors) ** 2
     variance = np.fmax(seen - typical, LEAST_BETWEEN * typical) + errors**2

@@ -38,11 +38,12 @@ def propose(
 ) -> Threshold:
     """Thresholds on the side of ``direction``, where ``worst`` is the last possible value, at the ``share`` a run.
 
-    ``reference`` is that of the past runs with their seasons left in, since a fixed threshold must bear every hour and weekday;
-    ``errors`` (m,) are the largest sampling errors that it shall bear. The chance is that over histories and runs together: one
-    threshold may page more often than another, all of them together keep the rate (as any prediction limit of Student's t).
+    ``reference`` is that of the past runs with their seasons left in; ``errors`` (m,) are the largest sampling errors that it
+    shall bear. The chance is that over histories and runs together: one threshold may page more often than another, all of them
+    together keep the rate (as any prediction limit of Student's t).
     """
     share = np.asarray(share, dtype=np.float64)
+    # Seasons are left in the reference, since a fixed threshold must bear every hour and weekday.
     prediction = predict(reference, errors, share, direction=direction)
     sign = 1.0 if direction is Direction.ABOVE else -1.0
     limit = np.where(np.isfinite(reference.spread), prediction.high if sign > 0 else prediction.low, np.nan)
@@ -58,8 +59,8 @@ def propose(
     )
 
 
+# Student's t is normal from there on to four figures.
 _NORMAL_DF = 1e4
-"""Student's t is normal from there on to four figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +107,15 @@ class DropSearch:
         return 1.0 - float(nctdtr(df, drop / deviation, -stdtrit(df, self.share)))
 
     def users_for(self, drop: float, runs: float = 1) -> int | None:
-        """Users a run from which on the drop is seen; None where no number helps, since the runs themselves wander too far."""
+        """Users a run from which on the drop is seen; None where no number helps."""
         left = (drop / self.shift) ** 2 / (1 / runs + 1 / self.learned) - self.wander**2
+        # None where the runs themselves wander too far.
         return None if left <= 0 else max(1, math.ceil(self.sd**2 / left))
 
     def runs_for(self, drop: float, users: float) -> int | None:
-        """Runs to be judged together; None where no number helps, since too few healthy ones define what is normal."""
+        """Runs to be judged together; None where no number helps."""
         left = (drop / self.shift) ** 2 / self._variance(users) - 1 / self.learned
+        # None where too few healthy runs define what is normal.
         return None if left <= 0 else max(1, math.ceil(1 / left))
 
     def _variance(self, users: float) -> float:

@@ -13,18 +13,17 @@ from monitor.reference.history import pull_in
 PRIOR_RUNS = 10.0
 PRIOR_CORRELATION = 0.2
 """As long as the history is short, neighbouring runs are taken to correlate by 0.2, with the weight of 10 runs."""
+# Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number.
 CORRELATION_CAUTION = 1.0
-"""Standard errors that are added. Without them runs that correlate by 0.6 raise false trends to six times their number."""
+# With more, hardly anything can be learned about a trend.
 MOST_CORRELATION = 0.95
-"""With more, hardly anything can be learned about a trend."""
 
 
 def correlate(values: npt.ArrayLike) -> Floats:
     """Cautious lag-1 correlation of past runs, (m,), in [0, MOST]; ``values`` (runs, m) oldest first, NaN where left out.
 
     Far-out values are pulled in, pairs with a gap are passed over; the small-sample bias, -(1 + 3 r) / n (Kendall 1954), is
-    taken back, short histories lean on PRIOR, and one standard error is added, since too
-    low a correlation costs false pages. Negative correlation counts as none.
+    taken back, short histories lean on PRIOR, and one standard error is added. Negative correlation counts as none.
     """
     near = pull_in(np.asarray(values, dtype=np.float64))
     products = near[1:] * near[:-1]
@@ -34,6 +33,7 @@ def correlate(values: npt.ArrayLike) -> Floats:
     unbiased = seen + (1.0 + 3.0 * seen) / np.maximum(pairs, 1)
     leaning = (pairs * unbiased + PRIOR_RUNS * PRIOR_CORRELATION) / (pairs + PRIOR_RUNS)
     doubt = np.sqrt(np.maximum(1.0 - leaning**2, 0.0) / (pairs + PRIOR_RUNS))
+    # Too low a correlation costs false pages, too high a one only time.
     correlation: Floats = np.clip(leaning + CORRELATION_CAUTION * doubt, 0.0, MOST_CORRELATION)
     return correlation
 
@@ -42,8 +42,9 @@ def discount(z: npt.ArrayLike, correlation: npt.ArrayLike) -> Floats:
     """Surprises that may be added up over runs: z sqrt((1 - r) / (1 + r)) for the lag-1 correlation r >= 0.
 
     Sums of an autoregressive series vary (1 + r) / (1 - r) times as much as sums of independent runs do; after the discount
-    they vary alike in the long run. An approximation, checked by simulation and no promise as that of `follow` is.
+    they vary alike in the long run.
     """
+    # An approximation, checked by simulation: no promise as that of `update_evidence` is.
     r = np.asarray(correlation, dtype=np.float64)
     discounted: Floats = np.asarray(z, dtype=np.float64) * np.sqrt((1.0 - r) / (1.0 + r))
     return discounted

@@ -11,8 +11,8 @@ from monitor.sequential.capital import log_capital
 from monitor.sequential.samples import Tally
 
 _HALVINGS = 30
+# More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds.
 _GRID = 2**16
-"""More distinct scores than these are moved up to multiples of one 65,536th, which can only widen the bounds."""
 
 
 def bounds(least: Tally, most: Tally, alpha: float) -> tuple[float, float]:

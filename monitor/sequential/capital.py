@@ -34,8 +34,8 @@ WEIGHTS: tuple[float, ...] = tuple(1 / place / sum(1 / each for each in range(1,
 """Parts of the capital that begin on the stakes. Equal ones ask for a fifth more users of an excess over a noise floor."""
 
 _EDGE = 1e-9
+# By how much the scores that are due have to exceed the users not drawn yet before that is no rounding.
 _IMPOSSIBLE = 1e-6
-"""By how much the scores that are due have to exceed the users not drawn yet before that is no rounding."""
 
 
 def log_capital(scores: Tally, mean: float) -> float:
@@ -66,12 +66,10 @@ def mix(by_stake: Sequence[float] | Floats) -> float:
 
 
 def _gains(values: Floats, mean: float, population: int | None) -> Floats:
-    """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be.
-
-    From a population of N that is (N m - S) / (N - t) after t users of sum S (Waudby-Smith and Ramdas 2020).
-    """
+    """(m - x) / (1 - m) for each score, with m what the mean of the users not drawn before it would be."""
     if population is None:
         return (mean - values) / (1.0 - mean)
+    # After t of N users of sum S that is (N m - S) / (N - t) (Waudby-Smith and Ramdas 2020).
     left = population - np.arange(values.shape[-1])
     due = population * mean - np.cumsum(values, axis=-1)
     # Below 0 one bets as if it were 0, and cannot win; above 1 no population fits, and the capital is infinite.

@@ -118,11 +118,12 @@ def _gated(sample: UserSample, margin: float, level: float, evidence: tuple[floa
 
 
 def _lacking(sample: UserSample, margin: float, level: float) -> GateReason:
-    """Whether the missing stand in the way: their bounds straddle the margin, or with the other bound there were a verdict."""
+    """Whether the missing stand in the way, or users are too few."""
     if not sample.scored.n:
         return GateReason.NO_DATA
     if not sample.missing:
         return GateReason.TOO_FEW
+    # They do where their bounds straddle the margin, or where with the other bound there were a verdict.
     would_be_safe = log_capital(sample.least, margin) >= -math.log(level)
     would_be_breach = log_capital(sample.most.flipped(), 1 - margin) >= -math.log(level)
     straddles = sample.least.mean < margin < sample.most.mean

@@ -11,8 +11,8 @@ import numpy as np
 from monitor.errors import InputError
 from monitor.model.arrays import Floats
 
+# What a score may lie outside its range by rounding alone, as a share of the range.
 _ROUNDING = 1e-9
-"""What a score may lie outside its range by rounding alone, as a share of the range."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,20 +5,24 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
+def _exit(number: int, _: FrameType | None) -> None:
+    sys.exit(128 + number)  # as a shell has it
+
+
 @contextmanager
-def termination_raised() -> Iterator[None]:
-    """Let SIGTERM end the block by SystemExit (143, as a shell has it), so that what it holds is given back."""
+def termination_raised(handle: Callable[[int, FrameType | None], None] = _exit) -> Iterator[None]:
+    """Let SIGTERM end the block by what ``handle`` raises, SystemExit (143) by itself, so that what it holds is given back."""
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    before = signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    before = signal.signal(signal.SIGTERM, handle)
     try:
         yield
     finally:

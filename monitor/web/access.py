@@ -45,9 +45,10 @@ class Credentials:
         return self._digest(user, password) in self._right
 
     def verify(self, user: bytes, password: bytes) -> bool:
-        """Whether these are right. Takes bcrypt's time, without holding Python's lock."""
+        """Whether these are right. Takes bcrypt's time."""
         cut = password[:_LONGEST]
         hashed = self._hashes.get(user, self._decoys[self._highest])
+        # bcrypt does not hold Python's lock meanwhile.
         is_right = self._compare(cut, hashed)
         for cost in range(cost_of(hashed.decode()), self._highest):  # 2^c, and 2^c ... 2^(h-1) more, make 2^h
             self._compare(cut, self._decoys[cost])

@@ -77,7 +77,7 @@ def create_app(
 
 
 def _scraper(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
-    """Renders in few threads; refuses scrapes that would wait behind too many."""
+    # Few threads render; scrapes that would wait behind too many are refused rather than kept.
     threads, under_way = CapacityLimiter(_RENDERERS), CapacityLimiter(_SCRAPES)
 
     async def page(request: Request) -> Response:

@@ -59,7 +59,7 @@ def _load_pair(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _no_password() -> str:
-    """An encrypted key is refused rather than asked the password of on a terminal."""
+    # Without this OpenSSL would ask for the password on a terminal.
     msg = "the key is encrypted: give it without a password, readable by rankwatch alone"
     raise ValueError(msg)
 
@@ -76,8 +76,9 @@ def _why(error: Exception) -> str:
 
 
 def _place(opened: ExitStack, text: str | SecretStr | None, path: str | None, key: str) -> str:
-    """A path under which OpenSSL can read it; a text of the configuration never reaches a disk."""
+    """A path under which OpenSSL can read it."""
     if text is not None:
+        # A text of the configuration never reaches a disk.
         plain = text.get_secret_value() if isinstance(text, SecretStr) else text
         return opened.enter_context(_in_memory(plain, key))
     _read(str(path), key)  # OpenSSL would wait for a pipe, and read a device to its end
@@ -108,7 +109,8 @@ def _load_authority(context: ssl.SSLContext, options: TlsOptions) -> None:
 
 
 def _ascii(text: str) -> bytes:
-    """PEM is ASCII, and what stands around its blocks is read by people only."""
+    """The text as bytes of ASCII."""
+    # PEM is ASCII, and what stands around its blocks is read by people only.
     return text.encode("ascii", errors="replace")
 
 

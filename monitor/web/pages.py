@@ -70,7 +70,7 @@ def _instant(value: datetime | None) -> str:
 
 
 def _spell_out(value: object) -> object:
-    """What could turn the writing around is spelled out; markup of templates stays as it is."""
+    # What could turn the writing around is spelled out; markup of templates stays as it is.
     return escape_controls(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -14,11 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from monitor.web.access import Access, Credentials
 
+# Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason.
 PROBES = frozenset({"/-/healthy", "/-/ready"})
-"""Answered without credentials, which probes can hardly send; strangers get yes or no, and no reason."""
 
+# Answered only where the web configuration file asks for credentials: without them requests must not change anything.
 RELOAD = "/-/reload"
-"""Answered only where the web configuration file asks for credentials: without them requests must not change anything."""
 
 IS_AUTHENTICATED = "rankwatch.is_known"
 """In the scope of a request: whether the client may read everything."""
@@ -107,8 +107,9 @@ def _is_oversized(scope: Scope, most: int) -> bool:
 
 
 def _with_headers(send: Send, headers: Mapping[str, str], *, stays: bool) -> Send:
-    """Adds headers in place of the page's own. Strangers' connections end, so that they are the first to go, not the last."""
+    """Adds headers in place of the page's own."""
     extra = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    # Strangers' connections end, so that they are the first to go, not the last.
     extra += [] if stays else [(b"connection", b"close")]
     replaced = {name for name, _ in extra}
 

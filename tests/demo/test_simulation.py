@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from factories import HeldClock
 from monitor.demo.environment import DemoArms, Environment
 from monitor.demo.http_servers import OnCallServer, ReceivedAlert
 from monitor.demo.recommenders import BROKEN_COUNTRY, retrain
@@ -17,22 +18,9 @@ from monitor.model import RunStatus, State
 STORY = Story(day_s=10.0, every="1s", healthy_days=1, broken_days=1, calm_days=None, runs_first=1)
 
 
-class Clock:
-    """Both clocks at once; they stand still until told."""
-
-    def __init__(self, make: Any) -> None:
-        self.make, self.seconds = make, 0.0
-
-    def now(self) -> Any:
-        return self.make.at(self.seconds)
-
-    def monotonic(self) -> float:
-        return 1000.0 + self.seconds
-
-
 @pytest.fixture
-def clock(make: Any) -> Clock:
-    return Clock(make)
+def clock(make: Any) -> HeldClock:
+    return HeldClock(at=make.at(0))
 
 
 @pytest.fixture
@@ -44,7 +32,7 @@ def environment(tmp_path: Path) -> Environment:
 
 
 @pytest.fixture
-def play(environment: Environment, store: Any, clock: Clock) -> Simulation:
+def play(environment: Environment, store: Any, clock: HeldClock) -> Simulation:
     play = Simulation(
         environment=environment,
         story=STORY,
@@ -57,17 +45,17 @@ def play(environment: Environment, store: Any, clock: Clock) -> Simulation:
     return play
 
 
-def test_within_a_day_nothing_is_retrained(play: Simulation, clock: Clock) -> None:
+def test_within_a_day_nothing_is_retrained(play: Simulation, clock: HeldClock) -> None:
     lists = play.environment.arms.baseline.lists
-    clock.seconds = 9.9
+    clock.pass_by(9.9)
     status = play.step()
     assert status.scene.day == 0
     assert status.elapsed_s == pytest.approx(9.9)
     assert play.environment.arms.baseline.lists is lists
 
 
-def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Simulation, clock: Clock) -> None:
-    clock.seconds = 10.0
+def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Simulation, clock: HeldClock) -> None:
+    clock.pass_by(10.0)
     status = play.step()
     expected = retrain(play.environment.arms.world, 1, is_broken=False)
     assert status.scene.day == 1
@@ -77,10 +65,10 @@ def test_a_new_day_brings_new_lists_on_both_arms_and_a_new_users_file(play: Simu
     assert [line.split(",")[0] for line in users] == expected.history.users.ids
 
 
-def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(play: Simulation, clock: Clock) -> None:
+def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(play: Simulation, clock: HeldClock) -> None:
     first = dict(play.environment.arms.baseline.lists)
-    for day in (1, 2):
-        clock.seconds = 10.0 * day
+    for _ in range(2):
+        clock.pass_by(10.0)
         play.step()
     world, served = play.environment.arms.world, play.environment.arms.baseline.lists
     assert set(served) == set(world.users(1).ids) | set(world.users(2).ids)
@@ -88,10 +76,10 @@ def test_who_left_today_can_still_be_asked_for_and_who_left_yesterday_cannot(pla
 
 
 def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
-    play: Simulation, clock: Clock, store: Any, make: Any
+    play: Simulation, clock: HeldClock, store: Any, make: Any
 ) -> None:
     store.shown = (make.run(1),)
-    clock.seconds = 10.0
+    clock.pass_by(10.0)
     status = play.step()
     assert status.scene.chapter is Chapter.BROKEN
     assert (
@@ -102,15 +90,17 @@ def test_the_fault_reaches_the_served_lists_and_is_noted_with_its_moment(
     assert BROKEN_COUNTRY in status.notes[-1].text
 
 
-def test_runs_of_an_earlier_chapter_do_not_count_for_this_one(play: Simulation, clock: Clock, store: Any, make: Any) -> None:
+def test_runs_of_an_earlier_chapter_do_not_count_for_this_one(
+    play: Simulation, clock: HeldClock, store: Any, make: Any
+) -> None:
     store.shown = (make.run(1),)
-    clock.seconds = 10.0
+    clock.pass_by(10.0)
     play.step()
     store.alert_states = (make.alert(State.FIRING), make.alert(State.FIRING, alert="ManyUsersApart", segment="all"))
-    clock.seconds = 20.0
+    clock.pass_by(10.0)
     assert play.step().scene.chapter is Chapter.BROKEN
     store.shown = (make.run(21), make.run(1))
-    clock.seconds = 30.0
+    clock.pass_by(10.0)
     assert play.step().scene.chapter is Chapter.HEALED
 
 

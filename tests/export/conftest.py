@@ -1,34 +1,19 @@
 """A publisher, and its page as text and as parsed samples."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-import published
+from factories import HeldClock
 from monitor.export import PrometheusPublisher
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-@dataclass
-class StillClock:
-    """Time passes when a test says so."""
-
-    passed_s: float = 0.0
-
-    def now(self) -> datetime:
-        return published.SLOT + timedelta(seconds=self.passed_s)
-
-    def monotonic(self) -> float:
-        return self.passed_s
-
-
 @pytest.fixture
-def clock() -> StillClock:
-    return StillClock()
+def clock() -> HeldClock:
+    return HeldClock()
 
 
 @pytest.fixture

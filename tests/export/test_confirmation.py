@@ -48,7 +48,7 @@ def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_wha
     other = published.filled()
     before = scrape(publisher).names()
     lose(publisher)
-    clock.passed_s = SHOWN_UNCONFIRMED_S
+    clock.seconds = SHOWN_UNCONFIRMED_S
     page = scrape(publisher)
 
     gone = {name.removeprefix("rankwatch_") for name in before - page.names()}
@@ -65,25 +65,25 @@ def test_of_two_daemons_the_one_without_a_database_shows_after_a_minute_only_wha
 
 def test_failures_of_less_than_a_minute_leave_no_gap(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
     lose(publisher)
-    clock.passed_s = SHOWN_UNCONFIRMED_S - 1
+    clock.seconds = SHOWN_UNCONFIRMED_S - 1
     assert scrape(publisher).value("alert_state", **ALERT) == 2
     publisher.publish([published.latest()])
-    clock.passed_s += SHOWN_UNCONFIRMED_S
+    clock.seconds += SHOWN_UNCONFIRMED_S
     lose(publisher)
-    clock.passed_s += SHOWN_UNCONFIRMED_S - 1
+    clock.seconds += SHOWN_UNCONFIRMED_S - 1
     assert scrape(publisher).value("alert_state", **ALERT) == 2
 
 
 def test_more_failures_do_not_begin_the_minute_anew(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
     for second in range(0, 61, 10):
-        clock.passed_s = second
+        clock.seconds = second
         publisher.database_failed(DatabaseTrouble.UNREACHABLE)
     assert scrape(publisher).value("alert_state", **ALERT) is None
 
 
 def test_a_conflict_among_writers_puts_nothing_in_doubt(publisher: PrometheusPublisher, scrape: Scrape, clock: Any) -> None:
     publisher.database_failed(DatabaseTrouble.CONFLICT)
-    clock.passed_s = 10 * SHOWN_UNCONFIRMED_S
+    clock.seconds = 10 * SHOWN_UNCONFIRMED_S
     assert scrape(publisher).value("alert_state", **ALERT) == 2
 
 
@@ -91,7 +91,7 @@ def test_what_is_read_again_is_shown_again_and_a_reload_reads_nothing(
     publisher: PrometheusPublisher, scrape: Scrape, clock: Any
 ) -> None:
     lose(publisher)
-    clock.passed_s = SHOWN_UNCONFIRMED_S
+    clock.seconds = SHOWN_UNCONFIRMED_S
     publisher.watch(["home-feed"], ["pager"])
     assert scrape(publisher).value("alert_state", **ALERT) is None
     publisher.publish([published.latest()])

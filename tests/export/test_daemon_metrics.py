@@ -289,7 +289,7 @@ def test_since_when_there_is_a_comparison_outlives_reloads_and_ends_with_it(scra
         return found
 
     publisher.watch(["home-feed"], [])
-    clock.passed_s = 3600
+    clock.pass_by(3600)
     publisher.watch(["home-feed", "search"], [])
     assert since() == published.SLOT.timestamp()
     publisher.watch(["search"], [])

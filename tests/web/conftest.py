@@ -4,7 +4,7 @@ import http.client
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from urllib.parse import urlsplit
 
 import pytest
@@ -55,6 +55,12 @@ class Client:
 @pytest.fixture
 def health() -> Health:
     return Health()
+
+
+@pytest.fixture
+def many() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
@@ -26,12 +25,6 @@ SLOW = {
     "half a handshake": HALF_HELLO,
 }
 THOUSAND, ROUNDS = 1000, 10
-
-
-@pytest.fixture
-def many() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def _open(site: Site, sent: bytes) -> socket.socket:

@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -38,12 +38,6 @@ def _ends_within(connection: socket.socket, seconds: float) -> bool:
     except ConnectionError:
         return True
     return False
-
-
-@pytest.fixture
-def many() -> Iterator[ExitStack]:
-    with ExitStack() as stack:
-        yield stack
 
 
 def test_a_taken_port_is_refused_by_name_and_may_be_free_later(health: Any) -> None:

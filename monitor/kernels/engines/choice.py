@@ -161,9 +161,5 @@ def _start_compiling() -> subprocess.Popen[bytes] | None:
         return None
 
 
-_of_this_process = Engines()
-
-
-def compiled(comparisons: int = 0) -> Compiled | None:
-    """As `Engines.compiled`, for this process."""
-    return _of_this_process.compiled(comparisons)
+compiled = Engines().compiled
+"""`Engines.compiled` of this process."""

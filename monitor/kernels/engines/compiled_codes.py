@@ -39,8 +39,8 @@ Word: Any = np.uint64
 BLOCK = 256
 _SLOT_BITS, _GROWTH_BITS = Word(12), Word(2)
 """Of the first table, and of each growth; slots are twice as many as the ids that they may hold, so that most are at home."""
+# Places from home on that are looked at for many ids at once; those further off are few.
 _STEPS = 2
-"""Places from home on that are looked at for many ids at once; those further off are few."""
 _SEED_BYTES = 7 * 8
 
 _WORD, _KEY = Word(8), Word(16)

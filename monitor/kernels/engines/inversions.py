@@ -7,8 +7,8 @@ import numpy as np
 from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Integers
 
+# Longest lists that are compared two by two. Measured: 8x faster than merging at 300, 2x at 2000, half as fast at 4000.
 INVERSIONS_ALL_PAIRS_MAX_K = 2500
-"""Longest lists that are compared two by two. Measured: 8x faster than merging at 300, 2x at 2000, half as fast at 4000."""
 
 _BYTE_MAX_K = 255
 

@@ -12,8 +12,8 @@ import numpy.typing as npt
 from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Codes
 
+# Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits.
 MAX_K = 4096
-"""Longest lists for machine code: hashes that meet cost up to k**2, and sums of ranks are kept in 32 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from monitor.kernels.engines.positions import Ranks
 from monitor.model.arrays import Floats
 
+# Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and 2x at 2000; summing
+# weights, 3x at 300 and half as fast at 1000.
 COUNT_ALL_PAIRS_MAX_K = 2500
 SUM_ALL_PAIRS_MAX_K = 600
-"""Longest lists that are compared two by two. Measured: counting, 13x faster than merging at 300 and 2x at 2000; summing
-weights, 3x at 300 and half as fast at 1000."""
 
 _BYTE_MAX_K = 255
 
@@ -37,11 +37,12 @@ def count_earlier_larger(ranks: Ranks) -> npt.NDArray[Any]:
 def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
     """Sum of ``weights[j]`` over j < i with ``ranks[j] > ranks[i]``, for each i of each column: float64 (k, n).
 
-    Nothing is ever subtracted, so that it is exactly 0 where no such j has weight.
+    Exactly 0 where no such j has weight.
     """
     k = len(ranks)
     if k > SUM_ALL_PAIRS_MAX_K:
         return _merge(ranks, weights)
+    # Nothing is ever subtracted: where no j has weight not even rounding is left.
     total = np.zeros(ranks.shape)
     for shift in range(1, k):
         total[shift:] += weights[: k - shift] * (ranks[: k - shift] > ranks[shift:])
@@ -49,11 +50,7 @@ def sum_earlier_larger(ranks: Ranks, weights: Floats) -> Floats:
 
 
 def _merge(ranks: Ranks, weights: Floats) -> Floats:
-    """`sum_earlier_larger` in O(k log² k): bottom-up merge sort of the indices, standing in order of rank, by index.
-
-    When two runs are merged, what passes from the right run ahead of a member of the left one has the larger rank and the
-    smaller index.
-    """
+    """`sum_earlier_larger` in O(k log² k): bottom-up merge sort of the indices, standing in order of rank, by index."""
     k, n = ranks.shape
     size = 1 << int(k - 1).bit_length()
     order = np.argsort(ranks.T, axis=1, kind="stable")
@@ -68,6 +65,7 @@ def _merge(ranks: Ranks, weights: Floats) -> Floats:
         order = np.argsort(runs.reshape(shape), axis=2, kind="stable")
         runs = np.take_along_axis(runs.reshape(shape), order, axis=2)
         carried = np.take_along_axis(carried.reshape(shape), order, axis=2)
+        # What passes from the right run ahead of a member of the left one has the larger rank and the smaller index.
         passed = np.cumsum(np.where(order >= half, carried, 0.0), axis=2)
         total = np.take_along_axis(total.reshape(shape), order, axis=2) + np.where(order < half, passed, 0.0)
         half *= 2

@@ -128,7 +128,8 @@ def sum_ahead(weights: Floats) -> Floats:
 
 
 def sum_pairs(weights: Floats) -> Floats:
-    """Sum of w_i w_j over all pairs of each column; adds only, so that small weights survive beside large ones."""
+    """Sum of w_i w_j over all pairs of each column."""
+    # Adds only, so that small weights survive beside large ones: (sum w)² - sum w² would lose them.
     return sum_ranks(weights * sum_ahead(weights))
 
 

@@ -60,10 +60,10 @@ def rank_tied(alignment: Alignment, columns: npt.NDArray[np.intp]) -> Tied:
     )
 
 
-def _number(scores: Floats) -> Integers:
-    """Runs of equal scores, numbered from 0 down each column."""
-    starts = np.zeros(scores.shape, dtype=np.bool_)
-    np.not_equal(scores[1:], scores[:-1], out=starts[1:])
+def _number(values: Floats | Integers) -> Integers:
+    """Runs of equal values, numbered from 0 down each column."""
+    starts = np.zeros(values.shape, dtype=np.bool_)
+    np.not_equal(values[1:], values[:-1], out=starts[1:])
     return np.cumsum(starts, axis=0, dtype=np.int64)
 
 
@@ -71,10 +71,10 @@ def weighted_tau_of_ties(tied: Tied) -> Floats:
     """`monitor.kernels.kendall.weighted.weighted_tau` where items are tied: float64 (n,) in [-1, 1].
 
     A pair that is tied in a list is in neither order; with W the weight of all pairs in the same order less that of those in
-    opposite order, W1 and W2 the weight of the pairs not tied in either list, tau = W / sqrt(W1 W2). Ranks follow the one
-    list, its ties the other, and the results of both are averaged; what is tied in both is alike in all, so that its order
-    cannot matter. NaN where all items in common are tied in a list.
+    opposite order, W1 and W2 the weight of the pairs not tied in either list, tau = W / sqrt(W1 W2). Ranks follow the one list,
+    its ties the other, and the results of both are averaged. NaN where all items in common are tied in a list.
     """
+    # What is tied in both is alike in all, so that its order cannot matter.
     mean: Floats = (_one_way(tied) + _one_way(tied.exchange())) / 2
     return np.clip(mean, -1.0, 1.0)
 
@@ -85,7 +85,7 @@ def _one_way(tied: Tied) -> Floats:
     ours, theirs = keys // (k + 1), keys % (k + 1)
     weights = np.where(np.arange(k)[:, None] < z, 1.0 / np.arange(1, k + 1)[:, None], 0.0)
     untied_ours, untied_theirs = z - _count_equal(ours), z - _count_equal(theirs)
-    untied = untied_ours + untied_theirs - (z - _count_equal(_number_runs(keys)))
+    untied = untied_ours + untied_theirs - (z - _count_equal(_number(keys)))
     surplus = untied - 2 * _count_opposite(theirs)
     norms = (sum_ranks(weights * part) for part in (untied_ours, untied_theirs))
     return divide(sum_ranks(weights * surplus), np.sqrt(np.prod(list(norms), axis=0)))
@@ -105,10 +105,3 @@ def _count_equal(ranks: Integers) -> Integers:
     cells = ranks * n + np.arange(n)
     equal: Integers = np.bincount(cells.ravel(), minlength=(k + 1) * n)[cells]
     return equal
-
-
-def _number_runs(keys: Integers) -> Integers:
-    """Runs of equal keys, numbered from 0 down each column."""
-    starts = np.zeros(keys.shape, dtype=np.int64)
-    np.not_equal(keys[1:], keys[:-1], out=starts[1:], casting="unsafe")
-    return np.cumsum(starts, axis=0)

@@ -56,7 +56,8 @@ def kendall_distance_normalized(alignment: Alignment) -> Floats:
 
 
 def _count_tied(tied: Tied) -> tuple[Integers, Integers, Integers, Integers]:
-    """n1, n2, n3 and D. Knight's way: in order of the baseline, its ties in order of the candidate, D counts inversions."""
+    """n1, n2, n3 and D."""
+    # Knight's way: in order of the baseline, its ties in order of the candidate, D counts inversions.
     keys, k, z = tied.sort(), len(tied.baseline), tied.count
     candidate = keys % (k + 1)
     counted = [_count_runs(ranks, z) for ranks in (keys // (k + 1), np.sort(candidate, axis=0), keys)]

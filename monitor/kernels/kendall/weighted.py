@@ -80,10 +80,8 @@ def _weigh_strict(alignment: Alignment) -> Floats:
 
 @derive_once
 def _count_ahead_in_both(alignment: Alignment) -> Integers:
-    """For each common item, the common items ahead of it in both lists; 0 for the others.
-
-    What stands earlier in the baseline has either a smaller position, and so is common, or a larger one.
-    """
+    """For each common item, the common items ahead of it in both lists; 0 for the others."""
+    # What stands earlier in the baseline has either a smaller position, and so is common, or a larger one.
     earlier = np.arange(alignment.k)[:, None] - count_earlier_larger(alignment.positions).astype(np.int64)
     return np.where(alignment.positions < alignment.k, earlier, 0)
 

@@ -30,8 +30,9 @@ def rbo_truncated(alignment: Alignment, p: float) -> Floats:
     score 1 - p^s and not 1, and so does a prefix; the score is no bound of RBO, though it never exceeds `rbo_min`. What the
     longer list holds below s plays no part. Disjoint or one empty: 0. Both empty: NaN. Symmetric.
 
-    Sums are exact in units of 2**-52, so that every order of summing gives the same. Cost: O(k) a pair.
+    Cost: O(k) a pair.
     """
+    # Exact in units of 2**-52, so that every order of summing gives the same.
     h = _tables(p, alignment.k).h[: alignment.k + 1]
     if alignment.is_full:
         return alignment.sum_by_depth(h[-1] - h[:-1])
@@ -120,11 +121,9 @@ def _tables(p: float, k: int) -> _Tables:
 
 
 def _sum_below(p: float, deepest: int) -> Floats:
-    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is.
-
-    Added up in whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise
-    count once for each of a million items in common.
-    """
+    """Sum of (1-p) p^(e-1) / e over e > d for d = 0 to ``deepest``, each to the nearest unit, whatever ``deepest`` is."""
+    # In whole numbers, and as far as there is anything to add: what rounding left behind the last item would otherwise count
+    # once for each of a million items in common.
     vanished = min(math.ceil(-math.log(_FINEST / 2) / -math.log(p)), _DEEPEST)
     depth = np.arange(1.0, max(deepest, vanished) + 1)
     steps = np.rint((1 - p) * p ** (depth - 1) / depth / _FINEST).astype(np.int64)

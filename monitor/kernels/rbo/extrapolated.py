@@ -24,8 +24,8 @@ def rbo(alignment: Alignment, p: float) -> Floats:
     h[d] = (1-p)/p sum_{e=1..d} p^e/e and g[d] = p^d/d + h[d].
 
     Identical lists and a prefix against its whole: exactly 1. Disjoint or one empty: exactly 0. Both empty: NaN. Symmetric.
-    Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and the same in any order.
     """
+    # Weights are multiples of 2**-52 and partial sums stay below 2, so that every sum is exact, and the same in any order.
     table = _weights(p, alignment.k)
     if alignment.is_full:
         return alignment.sum_by_depth(table.even)

@@ -178,7 +178,7 @@ def _at(values: Floats, depths: Codes) -> Floats:
 
 
 def _sum(alignment: Alignment, p: float, agreement: Floats) -> Floats:
-    """Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by one, whatever n is."""
+    # Weights are differences of multiples of 2**-52: they sum to 1 exactly. Ranks are added one by one, whatever n is.
     k, long = alignment.k, alignment.long
     power = to_units(p ** np.arange(k + 1.0))
     weighted = np.where(np.arange(k)[:, None] < long, agreement * -np.diff(power)[:, None], 0.0)

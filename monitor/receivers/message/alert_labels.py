@@ -51,6 +51,6 @@ def label_fingerprint(labels: Mapping[str, str]) -> str:
 
 
 def _label_name(name: str) -> str:
-    """The nearest name that Alertmanager accepts; one bad name would make it refuse the alert."""
+    # The nearest name that Alertmanager accepts: one bad name would make it refuse the alert.
     legal = re.sub(r"[^a-zA-Z0-9_]", "_", clean(name, _MAX_LABEL))
     return legal if re.match(r"[a-zA-Z_]", legal) else f"_{legal}"

@@ -79,11 +79,13 @@ def title_of(message: Message, changes: Sequence[Transition]) -> str:
 def change_content(change: Transition, message: Message) -> ChangeContent:
     """One change in full."""
     verb = verb_of(change, is_repetition=message.is_repetition)
-    facts = [("segment", _segment_name(change)), *(() if change.is_acknowledgement else _figures(change))]
+    segment = "all users" if change.segment == ALL else clean(change.segment, _LONGEST_FACT // 2)
+    where = "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
+    facts = [("segment", segment), *(() if change.is_acknowledgement else _figures(change))]
     facts.append(("in breach since" if change.is_start else "had been firing since", format_instant(change.since)))
     facts.append(("run", format_instant(change.slot)))
     return ChangeContent(
-        heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{_where(change)}", _LONGEST_TITLE),
+        heading=bounded_line(f"{clean(change.alert, _LONGEST_NAME)} {verb}{where}", _LONGEST_TITLE),
         reason=bounded_line(change.reason, _LONGEST_REASON),
         facts=tuple((bounded_line(name, _LONGEST_NAME * 2), bounded_line(value, _LONGEST_FACT)) for name, value in facts),
     )
@@ -158,14 +160,6 @@ def _measured(change: Transition) -> str:
         if change.kind is RuleKind.STANDSTILL
         else f"{change.statistic} of {change.metric}"
     )
-
-
-def _segment_name(change: Transition) -> str:
-    return "all users" if change.segment == ALL else clean(change.segment, _LONGEST_FACT // 2)
-
-
-def _where(change: Transition) -> str:
-    return "" if change.segment == ALL else f" in {clean(change.segment, _LONGEST_NAME)}"
 
 
 def _alerts(changes: Sequence[Transition]) -> str:

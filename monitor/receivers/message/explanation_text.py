@@ -59,10 +59,11 @@ def why_sentences(speaker: Transition, explanation: Explanation | None) -> tuple
 
 
 def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
-    """Each part of the drop and its share of it; amounts where parts cancel out so that shares would mislead."""
+    """Each part of the drop and its share of it; amounts where parts cancel out."""
     amounts = {part: math.fsum(cause.amount for cause in explanation.causes if cause.part is part) for part in _PARTS}
     parts = sorted(((part, amount) for part, amount in amounts.items() if amount), key=lambda entry: -entry[1])
     drop = 0.0 if explanation.before is None else explanation.now - explanation.before
+    # Parts that cancel out leave a small drop, shares of which would mislead.
     is_shared = drop > 0 and max((abs(amount) for _, amount in parts), default=0.0) <= _CANCELLED * drop
     shown = ((part, _percent(amount / drop) if is_shared else f"{amount:+.4f}") for part, amount in parts)
     return tuple((_PARTS[part], text) for part, text in shown if text.lstrip("+-") not in _NOTHING)
@@ -70,7 +71,11 @@ def cause_shares(explanation: Explanation) -> tuple[tuple[str, str], ...]:
 
 def item_lines(items: Sequence[ExposedItem]) -> tuple[str, ...]:
     """``Red shoes (sku-1): in 3 % of baseline lists, 61 % of candidate lists``."""
-    return tuple(bounded_line(f"{_name(each)}: in {_lists_with(each)}", _LONGEST_LINE) for each in items[:MAX_ITEMS])
+    lines = (
+        f"{_name(each)}: in {_percent(each.share_before)} of baseline lists, {_percent(each.share_after)} of candidate lists"
+        for each in items[:MAX_ITEMS]
+    )
+    return tuple(bounded_line(line, _LONGEST_LINE) for line in lines)
 
 
 def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
@@ -80,7 +85,10 @@ def example_lists(briefing: Briefing) -> tuple[SideBySide, ...]:
     examples = briefing.examples or tuple(group.examples[0] for group in groups if group.examples)
     known = () if explanation is None else (*explanation.gained, *explanation.lost)
     titles = {each.item: each.title for each in known if each.title}
-    return tuple(_show(example, titles) for example in examples[:MAX_EXAMPLES])
+    return tuple(
+        SideBySide(user=bounded_line(each.user, _LONGEST_ITEM), rows=tuple(_rows(each, titles)))
+        for each in examples[:MAX_EXAMPLES]
+    )
 
 
 def _item_counts(explanation: Explanation) -> list[str]:
@@ -98,14 +106,6 @@ def _percent(share: float) -> str:
 def _name(item: ExposedItem) -> str:
     ours = clean(item.item, _LONGEST_ITEM // 2)
     return f"{clean(item.title, _LONGEST_ITEM)} ({ours})" if item.title else ours
-
-
-def _lists_with(item: ExposedItem) -> str:
-    return f"{_percent(item.share_before)} of baseline lists, {_percent(item.share_after)} of candidate lists"
-
-
-def _show(example: ExampleLists, titles: Mapping[str, str]) -> SideBySide:
-    return SideBySide(user=bounded_line(example.user, _LONGEST_ITEM), rows=tuple(_rows(example, titles)))
 
 
 def _rows(example: ExampleLists, titles: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

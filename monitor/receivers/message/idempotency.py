@@ -37,6 +37,7 @@ class DeliveredRecipients:
             del self._reached[next(iter(self._reached))]
 
     def without(self, key: str, addressees: Sequence[str]) -> tuple[str, ...]:
-        """The recipients that do not have it yet; all of them once each has it, since then it is sent anew."""
+        """The recipients that do not have it yet; all of them once each has it."""
         reached = self._reached.get(key, set())
+        # Whoever asks once all have it means to send it anew.
         return tuple(each for each in addressees if each not in reached) or tuple(addressees)
