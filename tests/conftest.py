@@ -6,9 +6,16 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from monitor.storage import SqlStore
 
 os.environ["RANKWATCH_ENGINE"] = "numpy"  # no test compiles in the background; those of the engines choose for themselves
 
@@ -38,6 +45,15 @@ def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
         load = "from monitor.kernels.engines.choice import load; load()"
         subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator["SqlStore"]:
+    """An empty store over a SQLite file."""
+    from monitor.storage import open_store  # noqa: PLC0415 - after the environment is set
+
+    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
+        yield opened
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

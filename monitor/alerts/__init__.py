@@ -12,7 +12,7 @@ from monitor.alerts.notification_policy import (
     compose_messages,
     compose_repetitions,
 )
-from monitor.alerts.retirement import find_outdated, retire_alerts
+from monitor.alerts.retirement import retire_alerts
 from monitor.alerts.rule_evaluation import JUDGES, evaluate_rules, segments_of, thin_segments
 from monitor.alerts.stale_condition import Staleness, judge_stale
 from monitor.alerts.verdicts import CHURN, find_churn, other_arm

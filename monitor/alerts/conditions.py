@@ -45,6 +45,7 @@ def apply_ignored(verdict: Verdict, ignored: Collection[Condition]) -> Verdict:
     """The verdict; where the configuration ignores the condition that it reports, one that ends pending and firing alerts."""
     if verdict.outcome in (Outcome.OK, Outcome.BREACH) or verdict.is_learning or Condition(verdict.outcome) not in ignored:
         return verdict
+    # The alert ends, as nobody waits for data any more.
     reason = f"{verdict.reason}; not waited for, since {verdict.outcome} is ignored"
     return Verdict(outcome=verdict.outcome, reason=reason, value=verdict.value, users=verdict.users, is_ignored=True)
 

@@ -102,7 +102,8 @@ def bound_statistic(rule: SimilarityRule, summary: Summary, missing: float) -> t
 
 
 def _bound_quantile(summary: Summary, quantile: float, missing: float, scores: tuple[float, float]) -> tuple[float, float]:
-    """The quantiles of the known scores that stand where the wanted one would with all the others below, or above."""
+    # The users without a score stand below all others, or above: the wanted quantile of all is then another one of the known
+    # scores.
     known = {0.0: scores[0], 1.0: scores[1]}
     for name, value in summary.statistics.items():
         if (level := Statistic.parse(name).quantile) is not None:

@@ -92,6 +92,7 @@ def _state(
 
 
 def _transition(rule: Rule, previous: AlertState | None, state: AlertState, evaluation: Evaluation) -> Transition:
+    # An end goes under the key and severity that the start was sent under.
     ended = previous if previous is not None and previous.state is State.FIRING else None
     return Transition(
         comparison=evaluation.comparison,

@@ -88,15 +88,7 @@ def _search(pattern: str, text: str) -> bool:
 
 def matchable_labels(transition: Transition) -> dict[str, str]:
     """What an alert can be matched by: the labels of its rule, and `NAMES`, which no label overrides."""
-    ours = {
-        "alert": transition.alert,
-        "comparison": transition.comparison,
-        "segment": transition.segment,
-        "severity": transition.severity.value,
-        "metric": transition.metric,
-        "statistic": transition.statistic,
-    }
-    return {**transition.labels, **ours}
+    return {**transition.labels, **{name: str(getattr(transition, name)) for name in NAMES}}
 
 
 def matches_all(matchers: Iterable[Matcher], transition: Transition) -> bool:

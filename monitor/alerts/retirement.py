@@ -10,31 +10,24 @@ from monitor.model import ALL, AlertState, Comparison, Direction, Rule, State, T
 _LOST = "unknown"
 
 
-def find_outdated(states: Iterable[AlertState], comparisons: Sequence[Comparison]) -> tuple[AlertState, ...]:
-    """Pending and firing states that no rule of these comparisons looks at any more.
-
-    Under ``segments: each`` a segment is never outdated, however long it has had no users.
-    """
-    # A rule that only changed keeps its alert; only one that is gone ends it.
-    rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
-    # Quiet states have nothing to end, and would go on from where they are if their rule came back.
-    return tuple(state for state in states if state.state is not State.QUIET and _why(state, rules) is not None)
-
-
 def retire_alerts(
     states: Iterable[AlertState], causes: Iterable[Transition], comparisons: Sequence[Comparison], *, at: datetime
 ) -> tuple[Transition, ...]:
-    """Transitions to quiet for every outdated state; those that end a firing are announced as any other end.
+    """Transitions to quiet for every pending or firing state that no rule looks at any more; announced as any other end.
 
-    ``comparisons`` are all that the configuration holds now. ``causes`` are stored transitions, oldest first: the last one
-    of an alert and segment has the metric and labels under which receivers know it, now that the rule is gone. Such an end
-    belongs to no slot; ``at`` stands for it.
+    ``comparisons`` are all that the configuration holds now; under ``segments: each`` a segment is never gone, however long it
+    has had no users. ``causes`` are stored transitions, oldest first: the last one of an alert and segment has the metric and
+    labels under which receivers know it, now that the rule is gone. Such an end belongs to no slot; ``at`` stands for it.
     """
+    # A rule that only changed keeps its alert; only one that is gone ends it.
     rules = {comparison.name: {rule.alert: rule for rule in comparison.judging.rules} for comparison in comparisons}
     last = {(cause.comparison, cause.alert, cause.segment): cause for cause in causes}
+    # Quiet states have nothing to end, and would go on from where they are if their rule came back.
+    alarmed = (state for state in states if state.state is not State.QUIET)
     return tuple(
-        _end(state, last.get((state.comparison, state.alert, state.segment)), _why(state, rules) or "", at)
-        for state in find_outdated(states, comparisons)
+        _end(state, last.get((state.comparison, state.alert, state.segment)), why, at)
+        for state in alarmed
+        if (why := _why(state, rules)) is not None
     )
 
 

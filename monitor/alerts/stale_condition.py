@@ -69,6 +69,7 @@ def _fire(comparison: Comparison, states: Sequence[AlertState], wait: Staleness,
     for rule in comparison.judging.rules:
         if isinstance(rule, ConditionRule) and rule.condition is Condition.STALE:
             verdict = Verdict(outcome=Outcome.BREACH, reason=_describe(comparison, wait), value=None, users=0)
+            # Just after the newest slot that counts, so that the next ok run moves it on.
             look = Evaluation(comparison=comparison.name, segment=ALL, slot=wait.since + JUST_AFTER, at=now)
             yield advance(rule, verdict, stored.get((rule.alert, look.segment)), look)
 

@@ -112,6 +112,7 @@ def judge_status(status: RunStatus, run_reason: str | None) -> Verdict | None:
 def judge_threshold(rule: SeriesRule, limit: FixedLimit, reading: Reading) -> Verdict:
     """``breach`` strictly on the rule's side of the threshold, otherwise ``ok``, recovered once it reaches ``resolve_at``."""
     is_breach = _beyond(limit.direction, reading.value, limit.value)
+    # A value between both limits neither fires nor resolves, so that an alert does not flap.
     is_recovered = not is_breach and not _beyond(limit.direction, reading.value, limit.resolve_at)
     shown = describe_value(rule, reading, format_value(reading.value, limit.value, limit.resolve_at))
     return Verdict(
@@ -144,6 +145,7 @@ def judge_unknown_segment(segment: str, rows: Iterable[CoverageRow]) -> Verdict:
     dimension = segment.partition("=")[0]
     kin = sorted((row for row in rows if row.segment.startswith(f"{dimension}=")), key=lambda row: (-row.asked, row.segment))
     reason = f"no user of the panel belongs to {segment}"
+    # Rare values are pooled: the segment may be one of these.
     if any(row.segment == f"{dimension}={_REST}" for row in kin):
         reason += f", unless as one of the rare ones in {dimension}={_REST}"
     return undecided(Outcome.NO_DATA, f"{reason}; {_describe_kin(dimension, [row.segment for row in kin])}")

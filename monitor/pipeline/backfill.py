@@ -53,6 +53,7 @@ def backfill_relevance(
             table = _ask(comparison, source, run.slot)
         except SourceError as error:
             yield BackfilledRun(run=run, trouble=str(error))
+            # The source is away: the next call goes on.
             if not error.permanent:
                 return
         else:

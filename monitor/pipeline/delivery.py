@@ -194,12 +194,10 @@ class OutboxSender:
         now = self.clock.now()
         snapshot = self.outbox.firing_snapshot(due[0].transition.comparison, self.receiver.name, (), now=now)
         dispatch = self._dispatch(snapshot, now)
-        is_held = {_change_key(each.transition): dispatch.why_not_again(each.transition) is not None for each in due}
+        repeated = {_change_key(each.transition): each for each in due if dispatch.why_not_again(each.transition) is None}
+        held = [each for each in due if _change_key(each.transition) not in repeated]
         # Those that are held back now are decided on again soon.
-        self.outbox.schedule_repetition(
-            [each for each in due if is_held[_change_key(each.transition)]], at=now + min(every, RECHECK_AFTER)
-        )
-        repeated = {_change_key(each.transition): each for each in due if not is_held[_change_key(each.transition)]}
+        self.outbox.schedule_repetition(held, at=now + min(every, RECHECK_AFTER))
         for message in compose_repetitions([each.transition for each in repeated.values()]):
             if self.is_sure():
                 self._send_again(message, [repeated[_change_key(start)] for start in message.firing], every)

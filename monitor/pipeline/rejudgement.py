@@ -36,23 +36,15 @@ from monitor.ports import History
 from monitor.summaries import summarize_one
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompletedRecord:
-    """A run with what could be made up for, and the alerts of the rules that it still cannot be judged by."""
-
-    record: RunRecord
-    lacking: tuple[str, ...]
-
-
-def complete_record(comparison: Comparison, record: RunRecord, history: History) -> CompletedRecord:
-    """Add what the comparison's rules ask for and the summaries lack.
+def complete_record(comparison: Comparison, record: RunRecord, history: History) -> tuple[RunRecord, tuple[str, ...]]:
+    """The run with what the rules ask for and its summaries lack, and the alerts of rules that it still cannot be judged by.
 
     From kept lists for every segment, where the metric needs nothing but lists; else from kept scores for `all`. A rule lacks
     the run where that was not enough for `all`, or for any segment that its metric is summarized in.
     """
     asked = [rule for rule in comparison.judging.similarity_rules if _lacks(record.summaries, rule)]
     if not asked:
-        return CompletedRecord(record=record, lacking=())
+        return record, ()
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
     found = [*_from_lists(comparison, history.kept_lists(record.run.id), metrics)]
     found += [each for metric in metrics for each in _from_scores(comparison, record, history, metric)] if not found else []
@@ -60,7 +52,7 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     merged = {(each.segment, each.metric): each for each in record.summaries} | new
     summaries = tuple(merged.values())
     lacking = tuple(rule.alert for rule in asked if _lacks(summaries, rule))
-    return CompletedRecord(record=replace(record, summaries=summaries), lacking=lacking)
+    return replace(record, summaries=summaries), lacking
 
 
 def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:

@@ -85,6 +85,7 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
     with watch.stage("users"):
         panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
     with watch.stage("pull"):
+        # Labels that are read too early would be taken for all there are.
         asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
         answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
     with watch.stage("pair"):

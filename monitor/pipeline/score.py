@@ -86,8 +86,9 @@ def summarize_scores(
 
 
 def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None) -> Scores:
-    """Scores of the users of kept lists, cut to k. All of them had been compared, so rows and segments stay as they were."""
+    """Scores of the users of kept lists, cut to k."""
     baseline, candidate = (Pull(rankings=rankings, failures={}) for rankings in (lists.baseline, lists.candidate))
+    # All of them had been compared, so rows and segments stay as they were.
     pairing = pair(lists.panel, baseline, candidate, k, relevance=relevance)
     return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
 
@@ -159,6 +160,8 @@ def add_floor(
         if name not in floor:
             continue
         low, high = metric.bounds(k)
+        # Above 0 the candidate is farther from the baseline than the baseline from itself, whatever the direction of the
+        # metric.
         excess = floor[name] - scores[name] if metric.higher_is_more_alike else scores[name] - floor[name]
         series |= {DerivedMetric.FLOOR.of(name): floor[name], DerivedMetric.OVER_FLOOR.of(name): excess}
         bounds |= {DerivedMetric.FLOOR.of(name): (low, high), DerivedMetric.OVER_FLOOR.of(name): (low - high, high - low)}

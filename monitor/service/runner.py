@@ -60,12 +60,15 @@ class Watched:
 
 def select_watched(watched: Mapping[str, Watched], name: str | None) -> tuple[Watched, ...]:
     """The comparison of that name, or all of them for None; ConfigError when there is none of that name."""
-    if name is None:
-        return tuple(watched.values())
-    if name not in watched:
-        msg = f"no comparison named {name!r}: the configuration has {', '.join(watched)}"
+    return tuple(watched.values()) if name is None else (pick_comparison(watched, name),)
+
+
+def pick_comparison(comparisons: Mapping[str, T], name: str) -> T:
+    """The one of that name, of all that the configuration has; ConfigError when there is none."""
+    if name not in comparisons:
+        msg = f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
         raise ConfigError(msg)
-    return (watched[name],)
+    return comparisons[name]
 
 
 def backfill_runs(
@@ -175,6 +178,7 @@ class Runner:
         try:
             with watched.in_use:
                 return execute(comparison, watched.arms, claim, memory, clock)
+        # A defect is a failed run, which is stored and alerted on.
         except Exception as error:
             log.exception("run broke")
             reason = f"internal error: {type(error).__name__}; the log has the traceback"

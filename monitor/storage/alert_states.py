@@ -56,12 +56,13 @@ def store_alerts(
 
 
 def upsert(connection: Connection, states: Sequence[AlertState], *, keeps_acknowledgement: bool = True) -> None:
-    """Write states in place of the stored ones. An acknowledgement stays, as it may have come since the state was read."""
+    """Write states in place of the stored ones."""
     if not states:
         return
     fresh = insert(connection, alert_states)
     values: dict[str, Any] = dict(fresh.excluded)
     if keeps_acknowledgement:
+        # An acknowledgement stays, as it may have come since the state was read.
         is_same = alert_states.c.dedup_key.is_not_distinct_from(fresh.excluded.dedup_key)
         values["acknowledged_by"] = case((is_same, alert_states.c.acknowledged_by), else_=None)
     renewed = fresh.on_conflict_do_update(index_elements=KEY_COLUMNS, set_=values)
@@ -171,11 +172,9 @@ def _follows(before: AlertState | None, state: AlertState, cause: Transition | N
 def _with_free_keys(
     connection: Connection, states: Sequence[AlertState], changes: Sequence[Transition]
 ) -> tuple[list[AlertState], list[Transition]]:
-    """The same, distinct from what was stored of these slots before, and the ends as receivers know their starts.
-
-    A slot comes again when a clock was set back, or when a rule was removed and put back: what begins to fire in it then is
-    another firing than the one that receivers know.
-    """
+    """The same, distinct from what was stored of these slots before, and the ends as receivers know their starts."""
+    # A slot comes again when a clock was set back, or when a rule was removed and put back: what begins to fire in it then is
+    # another firing than the one that receivers know.
     moved = in_free_slots(connection, changes)
     keys = {new.dedup_key: _another_key(new) for old, new in zip(changes, moved, strict=True) if new != old and new.is_start}
     renamed = [replace(state, dedup_key=keys.get(state.dedup_key, state.dedup_key)) for state in states]
@@ -189,11 +188,12 @@ def _another_key(start: Transition) -> str:
 
 
 def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[Transition]:
-    """The changes, ends with metric and labels of their starts: receivers find them by these, whatever the rule says now."""
+    """The changes, ends with metric and labels of their starts."""
     keys = {change.dedup_key for change in changes if change.is_end} - {None}
     query = select(transitions).where(transitions.c.dedup_key.in_(keys), IS_START)
     starts = {row.dedup_key: transition_of_row(row) for row in connection.execute(query)} if keys else {}
     return [
+        # Receivers find them by these, whatever the rule says now.
         replace(change, labels=start.labels, metric=start.metric, statistic=start.statistic)
         if change.is_end and (start := starts.get(change.dedup_key)) is not None
         else change
@@ -202,10 +202,7 @@ def _as_started(connection: Connection, changes: Sequence[Transition]) -> list[T
 
 
 def _deliver_lasting_starts(connection: Connection, lasting: Sequence[AlertState], receivers: Sequence[str]) -> None:
-    """Add a pending delivery of each firing's start for every receiver that has none yet.
-
-    So a receiver that was added later is notified, and so is everybody when the firing began in a replay without receivers.
-    """
+    """Add a pending delivery of each firing's start for every receiver that has none yet."""
     keys = [state.dedup_key for state in lasting]
     if not keys or not receivers:
         return
@@ -214,6 +211,7 @@ def _deliver_lasting_starts(connection: Connection, lasting: Sequence[AlertState
     stored = select(deliveries.c.transition_id, deliveries.c.receiver).where(deliveries.c.transition_id.in_(list(begun)))
     known = {(row.transition_id, key(row.receiver)) for row in connection.execute(stored)}
     wanted = dict.fromkeys(receivers)
+    # So a receiver that was added later is notified, and so is everybody when the firing began in a replay without receivers.
     missing = [(start, receiver) for start in begun for receiver in wanted if (start, key(receiver)) not in known]
     if missing:
         rows = [pending_delivery(start, receiver, begun[start]) for start, receiver in missing]
@@ -241,7 +239,6 @@ def _identity(change: Transition) -> tuple[object, ...]:
 
 
 def _ids_of(connection: Connection, changes: Sequence[Transition]) -> dict[tuple[object, ...], int]:
-    """Ids of the stored transitions of these comparisons and slots."""
     names, slots = {change.comparison for change in changes}, {change.slot for change in changes}
     query = select(transitions).where(transitions.c.comparison.in_(names), transitions.c.scheduled_for.in_(slots))
     return {_identity(transition_of_row(row)): row.id for row in connection.execute(query)}

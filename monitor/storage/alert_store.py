@@ -146,7 +146,8 @@ def read_silences(connection: Connection, *, ending_after: datetime | None) -> t
 def _lock_firing(
     connection: Connection, comparison: str, alerts: Sequence[tuple[str, str]]
 ) -> list[tuple[AlertState, Transition]]:
-    """State and start of those of the alerts (alert, segment) that fire; nobody else can move them before the end."""
+    """State and start of those of the alerts (alert, segment) that fire."""
+    # Nobody else can move them before the end.
     lock_comparisons(connection, {comparison})
     wanted = set(alerts)
     starts = {start.dedup_key: start for start in read_firing(connection, comparison)}
@@ -158,9 +159,9 @@ def _lock_firing(
 
 
 def _manual_change(start: Transition, state: AlertState, to_state: State, reason: str, at: datetime) -> Transition:
-    """A transition made by hand: it belongs to no slot, so its time stands in place of the slot."""
     return replace(
         start,
+        # It belongs to no slot, so its time stands in place of the slot.
         slot=at,
         at=at,
         from_state=State.FIRING,

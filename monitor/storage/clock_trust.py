@@ -23,16 +23,14 @@ _ADVICE = "correct the clock; if it is right, old rows are deleted again once ru
 
 
 def doubt_about(connection: Connection, now: datetime) -> str | None:
-    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed.
-
-    A database without any slot that is old enough confirms every clock: nothing in it is old.
-    """
+    """Why ``now`` must not be used to decide what is old, in words; None where it is confirmed."""
     if not is_sqlite(connection):
         server = connection.execute(select(func.clock_timestamp())).scalar_one()
         if now - server > _SKEW:
             return f"this machine's clock says {format_instant(now)}, the database's {format_instant(server)}: {_ADVICE}"
     confirming = _newest_slots(connection, now - CONFIRMED_AFTER)
     if not confirming:
+        # Without any slot that is old enough nothing is old, and every clock will do.
         return None
     gap = max(LONGEST_GAP, 2 * (confirming[0] - confirming[-1]))
     if now - CONFIRMED_AFTER - confirming[0] <= gap:
@@ -44,8 +42,8 @@ def doubt_about(connection: Connection, now: datetime) -> str | None:
 
 
 def _newest_slots(connection: Connection, until: datetime) -> list[datetime]:
-    """The newest two slots up to then; where no run is left the newest day that was rolled up."""
     slots = select(runs.c.scheduled_for).where(runs.c.scheduled_for <= until).distinct()
     found = list(connection.scalars(slots.order_by(runs.c.scheduled_for.desc()).limit(2)))
+    # Where no run is left the newest day that was rolled up counts.
     newest_day = None if found else connection.scalar(select(func.max(daily.c.day)).where(daily.c.day <= until))
     return found if newest_day is None else [newest_day]

@@ -15,6 +15,7 @@ from monitor.errors import ConfigError
 from monitor.model import RunStatus, Statistic, Summary
 from monitor.storage import run_results
 from monitor.storage.dialects import day_of, insert
+from monitor.storage.rows import to_row
 from monitor.storage.tables import daily, runs
 from monitor.storage.transactions import Database
 
@@ -70,21 +71,18 @@ class DaySum:
         """As a row of ``daily``."""
         is_measured = self.n > 0 and self.lowest <= self.highest
         low, high, _ = self.bins or (None, None, 0)
-        return {
-            "segment": self.segment,
-            "metric": self.metric,
-            "runs": self.runs,
-            "n": self.n,
-            "n_undefined": self.n_undefined,
-            "mean": self.means / self.n if is_measured else None,
-            "standard_error": self.errors / self.n if is_measured and self.has_errors else None,
-            "lowest": self.lowest if is_measured else None,
-            "highest": self.highest if is_measured else None,
-            "shares_below": {floor: users / of for floor, (users, of) in self.below.items() if of},
-            "histogram_low": low,
-            "histogram_high": high,
-            "histogram_counts": self.counts,
-        }
+        return to_row(
+            self,
+            daily,
+            mean=self.means / self.n if is_measured else None,
+            standard_error=self.errors / self.n if is_measured and self.has_errors else None,
+            lowest=self.lowest if is_measured else None,
+            highest=self.highest if is_measured else None,
+            shares_below={floor: users / of for floor, (users, of) in self.below.items() if of},
+            histogram_low=low,
+            histogram_high=high,
+            histogram_counts=self.counts,
+        )
 
 
 def _shares(summary: Summary) -> Iterable[tuple[str, float]]:
@@ -139,9 +137,10 @@ def midnight(instant: datetime) -> datetime:
 def roll_up(database: Database, *, since: datetime, complete_from: datetime, now: datetime) -> None:
     """Roll up the days wholly after ``since`` that are over and have no sums yet, or of which a run was added or changed.
 
-    Of days before ``complete_from`` some summaries may have been pruned: such a day is rolled up once and then stays.
+    A day before ``complete_from`` is rolled up once and then stays.
     """
     with database.read() as connection:
+        # Of days before ``complete_from`` some summaries may have been pruned.
         due = list(_due(connection, since, complete_from, now))
     for day in due:
         with database.read() as connection:
@@ -177,12 +176,10 @@ def _built(connection: Connection, first: datetime) -> Mapping[tuple[str, dateti
 
 
 def _store(connection: Connection, day: _Day, sums: Sequence[DaySum], *, is_settled: bool) -> None:
-    """Put the sums in place of the day's rows, but for rows that know of more runs than are left with their summaries.
-
-    Such rows are of days whose runs were pruned under a shorter retention: else only runs that failed since may be missing.
-    """
+    """Put the sums in place of the day's rows, but for rows that know of more runs than are left with their summaries."""
     of_day = and_(daily.c.comparison == day.comparison, daily.c.day == day.begins_at)
     found = {(each.segment, each.metric): each for each in sums}
+    # Such rows are of days whose runs were pruned under a shorter retention: else only runs that failed since may be missing.
     kept, gone = _outlasting(connection, day, {what: each.runs for what, each in found.items()})
     for segment, metric in gone:
         connection.execute(delete(daily).where(of_day, daily.c.segment == segment, daily.c.metric == metric))
@@ -206,15 +203,14 @@ def _outlasting(connection: Connection, day: _Day, known: Mapping[_What, int]) -
 
 
 def _failed_since(connection: Connection, day: _Day, instant: datetime) -> int:
-    """Runs of the day that ended not ok since then."""
     is_of_day = and_(runs.c.scheduled_for >= day.begins_at, runs.c.scheduled_for < day.begins_at + _DAY)
     is_failed = and_(runs.c.status != RunStatus.OK, runs.c.finished_at > instant)
     return connection.scalar(select(func.count()).where(runs.c.comparison == day.comparison, is_of_day, is_failed)) or 0
 
 
 def _put(connection: Connection, day: _Day, built_at: datetime, sums: Sequence[DaySum]) -> None:
-    """Insert or replace rows, in the order of their key: others may be at the same."""
     common = {"comparison": day.comparison, "day": day.begins_at, "built_at": built_at}
+    # In the order of their key: others may be at the same.
     rows: list[dict[str, Any]] = [{**common, **each.row()} for each in sums]
     if rows:
         given = insert(connection, daily)

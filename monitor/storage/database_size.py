@@ -121,10 +121,7 @@ def _holding(connection: Connection, table: Table) -> tuple[int, datetime | None
 
 
 def _runs_per_day(connection: Connection) -> float:
-    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots.
-
-    One that has but one run counts as daily.
-    """
+    """Runs a day of the comparisons that had slots in the week before the newest, by the interval between their slots."""
     newest = connection.scalar(select(func.max(runs.c.scheduled_for)))
     if newest is None:
         return 0.0
@@ -132,6 +129,7 @@ def _runs_per_day(connection: Connection) -> float:
     late = select(*slots).where(runs.c.scheduled_for > newest - _WEEK).group_by(runs.c.comparison)
     day = timedelta(days=1)
     return float(
+        # One that has but one run counts as daily.
         sum((count - 1) * day / (last - first) if count > 1 else 1.0 for count, first, last in connection.execute(late))
     )
 
@@ -161,7 +159,6 @@ def _pragma(connection: Connection, name: str) -> int:
 
 
 def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
-    """Bytes of the pages of tables and their indexes; scores have those that no other table fills."""
     pages = text(
         "SELECT coalesce(sum(pgsize), 0) FROM dbstat WHERE aggregate = TRUE"
         " AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = :table)"
@@ -171,21 +168,19 @@ def _sqlite_bytes(connection: Connection) -> dict[DataKind, int]:
         for kind, tables in TABLES.items()
         if kind is not DataKind.SCORES
     }
+    # Scores have the pages that no other table fills: counting their own would read most of the file.
     pages_used = _pragma(connection, "page_count") - _pragma(connection, "freelist_count")
     return {DataKind.SCORES: max(0, pages_used * _pragma(connection, "page_size") - sum(found.values()))} | found
 
 
 def _names(connection: Connection, table: Table) -> list[str]:
-    """The tables of PostgreSQL that hold this one's rows."""
     return score_tables(connection) if table is scores else [table.name]
 
 
 def vacuum(database: Database) -> None:
-    """Rewrite a SQLite file without its free pages; nobody else can write meanwhile, and it needs its size once more.
-
-    On PostgreSQL the ordinary VACUUM, which blocks nobody and makes free space usable again. DatabaseError where
-    the disk is too full for it.
-    """
+    """Give free room back to the file system. DatabaseError where the disk is too full for it."""
+    # SQLite writes the file anew, without its free pages: nobody else can write meanwhile, and it needs its size once more.
+    # PostgreSQL's ordinary VACUUM blocks nobody.
     file = file_of(database.url)
     if file is not None and (free := shutil.disk_usage(file.parent).free) < 2 * file.stat().st_size:
         msg = (

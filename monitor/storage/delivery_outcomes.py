@@ -19,15 +19,13 @@ _WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 
 
 def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
-    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile.
-
-    The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
-    """
+    """Store the outcomes and move the deliveries, but those that another attempt has settled meanwhile."""
     stored = _lock(connection, [each.delivery_id for each in found])
     for each in found:
         if each.delivery_id not in stored:
             msg = f"no delivery {each.delivery_id} to record a notification for: it was deleted by hand"
             raise DatabaseError(msg)
+    # The number of statements does not grow with the deliveries: a run may have a thousand, and on SQLite all others wait.
     news = [each for each in found if _is_news(stored[each.delivery_id], each)]
     if news:
         connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
@@ -40,9 +38,10 @@ def record_outcomes(connection: Connection, found: Sequence[Notification]) -> No
 
 
 def _lock(connection: Connection, ids: Sequence[int]) -> Mapping[int, Row[Any]]:
-    """The state of these deliveries, until this transaction ends; locked in one order, so that no two wait for each other."""
+    """The state of these deliveries, until this transaction ends."""
     columns = (deliveries.c.id, deliveries.c.transition_id, deliveries.c.status, deliveries.c.reason)
     locked: dict[int, Row[Any]] = {}
+    # Locked in one order, so that no two wait for each other.
     for some in chunks(sorted(ids)):
         query: Select[Any] = select(*columns).where(deliveries.c.id.in_(some)).order_by(deliveries.c.id).with_for_update()
         locked |= {row.id: row for row in connection.execute(query)}
@@ -78,7 +77,6 @@ _DELIVER_AGAIN = (
 
 
 def _moved(note: Notification) -> dict[str, object]:
-    """What `_MOVE` needs."""
     return {
         "moved_id": note.delivery_id,
         "new_status": note.status,
@@ -92,10 +90,11 @@ def _moved(note: Notification) -> dict[str, object]:
 
 
 def _deliver_to_fallbacks(connection: Connection, refused: Sequence[tuple[int, str, datetime]]) -> None:
-    """Add deliveries of these transitions to the fallback receivers, also where they were routed past these before."""
+    """Add deliveries of these transitions to the fallback receivers."""
     if not refused:
         return
     again = [{"its_transition": number, "fallback": receiver, "due_at": at} for number, receiver, at in refused]
+    # Also where they were routed past these before.
     connection.execute(_DELIVER_AGAIN, again)
     fresh = [pending_delivery(number, receiver, at) for number, receiver, at in refused]
     connection.execute(insert(connection, deliveries).on_conflict_do_nothing(), fresh)

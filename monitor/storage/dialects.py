@@ -51,11 +51,9 @@ def chunks(values: Iterable[_T]) -> Iterator[list[_T]]:
 
 
 def lock_comparisons(connection: Connection, names: Iterable[str]) -> None:
-    """Let no other transaction change these comparisons' alerts until this one ends.
-
-    A row that is not there yet cannot be locked, hence advisory locks; they end with the transaction, so poolers do no harm.
-    """
+    """Let no other transaction change these comparisons' alerts until this one ends."""
     if is_sqlite(connection):
         return
+    # A row that is not there yet cannot be locked, hence advisory locks; they end with the transaction, so poolers do no harm.
     for number in sorted({zlib.crc32(name.encode(errors="surrogatepass")) - 2**31 for name in names}):
         connection.execute(text("SELECT pg_advisory_xact_lock(:space, :number)"), {"space": _COMPARISON_LOCK, "number": number})

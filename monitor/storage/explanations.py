@@ -77,10 +77,10 @@ def _means(row: Any) -> PartMeans:  # noqa: ANN401 - a row of splits
 
 
 def _explanation(sentence: str, details: Any) -> Explanation | None:  # noqa: ANN401 - a document
-    """None for a document of another version that holds what this one does not know, or lacks what it needs."""
     try:
         return _reader().validate_python({**details, "sentence": sentence})
     except (TypeError, ValueError):
+        # A document of another version, which holds what this one does not know, or lacks what it needs.
         return None
 
 

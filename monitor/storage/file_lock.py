@@ -33,7 +33,7 @@ class FileLock:
 
     def take(self) -> None:
         """Take the lock, or see that it is held still; DatabaseError naming the holder when another process has it."""
-        if self._held is not None and _is_at(self._held, self.path):
+        if self._held is not None and identity(self._held) == identity(self.path):
             return
         self.release()
         try:
@@ -92,21 +92,16 @@ def holder_of(file: Path) -> str | None:
     return None
 
 
-def identity(file: Path) -> tuple[int, int] | None:
-    """Device and inode, which tell a file from another that replaced it; None when there is no file."""
+def identity(file: Path | int) -> tuple[int, int] | None:
+    """Device and inode, which tell a file, or an open one, from another that replaced it; None when there is no file."""
     try:
-        found = file.stat()
+        found = os.stat(file)  # noqa: PTH116 - takes open files too
     except OSError:
         return None
     return found.st_dev, found.st_ino
 
 
-def _is_at(opened: int, path: Path) -> bool:
-    found = os.fstat(opened)
-    return identity(path) == (found.st_dev, found.st_ino)
-
-
 def _text_of(opened: int) -> str:
-    """What the holder wrote; whoever may write the directory may have written anything."""
     text = os.pread(opened, _MOST_SHOWN, 0).decode(errors="replace").strip()
+    # Whoever may write the directory may have written anything.
     return "".join(char if char.isprintable() else "?" for char in text) or "an unknown process"

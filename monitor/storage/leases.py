@@ -34,7 +34,8 @@ _END_OLDER = text(
 
 
 def open_leases(url: URL, *, holder: str, lasts: timedelta) -> Leases:
-    """The lease of this database, for one daemon. Over a connection of its own: renewing must not wait for one behind runs."""
+    """The lease of this database, for one daemon."""
+    # Over a connection of its own: renewing must not wait for one behind runs.
     file = file_of(url)
     if file is not None:
         return SqliteLeases(Database(url), FileLock(file=file, holder=holder))
@@ -52,14 +53,14 @@ class PostgresLeases:
     def acquire(self) -> Lease | Occupied:
         # Waits for at most one commit of the epoch before.
         with self.database.read() as connection:
-            before, standing = _read_lease(connection)
+            before, standing = read_lease(connection)
         if standing is not None:
             return standing
         with self.database.write() as connection:
             epoch = _take(connection, self.holder, self.lasts)
             if epoch is not None:
                 return Lease(holder=self.holder, epoch=epoch, before=before)
-            _, standing = _read_lease(connection)
+            _, standing = read_lease(connection)
         return standing or Occupied(holder="another daemon", epoch=0, free_in_s=0.0)
 
     def renew(self, lease: Lease) -> bool:
@@ -107,28 +108,23 @@ class SqliteLeases:
 
 
 def is_current(lease: Lease) -> ColumnElement[bool]:
-    """Whether nobody has taken the lease since. The holder is compared too: after a restore epochs may repeat."""
+    """Whether nobody has taken the lease since."""
+    # The holder is compared too: after a restore epochs may repeat.
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:
-    """End the transactions under older epochs that are open still: of a frozen daemon they would keep their locks.
-
-    Nothing is lost, they could not be committed any more. Where the server does not permit it, they end by their own limit.
-    """
+    """End the transactions under older epochs that are open still."""
     if database.is_sqlite:
         return
+    # Of a frozen daemon they would keep their locks. Nothing is lost, they could not be committed any more; where the server
+    # does not permit it, they end by their own limit.
     with suppress(DatabaseError), database.write() as connection:
         connection.execute(_END_OLDER, {"epoch": epoch})
 
 
-def current_leader(connection: Connection) -> Occupied | None:
-    """Who holds the lease on PostgreSQL, and for how long if it is not renewed; None for nobody."""
-    return _read_lease(connection)[1]
-
-
-def _read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
-    """Who holds or held the lease, and how long they still do."""
+def read_lease(connection: Connection) -> tuple[str | None, Occupied | None]:
+    """Who holds or held the lease on PostgreSQL, and for how long they still do if it is not renewed; None for nobody."""
     left = func.extract("epoch", leases.c.expires_at - func.clock_timestamp())
     row = connection.execute(
         select(leases.c.holder, leases.c.epoch, left.label("left")).where(leases.c.name == LEADING)
@@ -165,57 +161,45 @@ _IDLE = "idle_in_transaction_session_timeout"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFence:
-    """Lets only the lease's own epoch write. ``patience``: after how long of standing still the server ends a transaction."""
+    """Lets only the lease's own epoch write, and without a lease nobody.
 
-    lease: Lease
-    patience: timedelta
+    ``patience``: after how long of standing still the server ends a transaction.
+    """
+
+    lease: Lease | None = None
+    patience: timedelta = timedelta(0)
 
     @property
     def epoch(self) -> int | None:
         """The lease's."""
-        return self.lease.epoch
+        return self.lease.epoch if self.lease else None
 
     def enter(self, connection: Connection) -> None:
         """At the beginning of a transaction; LeaseLostError when the lease is not ours any more."""
-        settings = [] if is_sqlite(connection) else [self._name(), _limit(self.patience)]
+        if self.lease is None:
+            msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
+            raise LeaseLostError(msg)
+        # The name stands in the list of backends, where the next leader finds what is open still.
+        name = func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
+        settings = [] if is_sqlite(connection) else [name, _limit(self.patience)]
         if not connection.execute(select(exists().where(is_current(self.lease)), *settings)).scalar_one():
-            raise self._lost(connection)
+            raise _lost(connection, self.lease)
 
     def leave(self, connection: Connection) -> None:
         """Right before the commit; LeaseLostError when the lease is not ours any more, else it stays ours until then."""
-        if is_sqlite(connection):
+        if is_sqlite(connection) or self.lease is None:
             return
         query = select(leases.c.epoch, _limit(self.patience / 3)).where(is_current(self.lease)).with_for_update(read=True)
         if connection.execute(query).one_or_none() is None:
-            raise self._lost(connection)
-
-    def _name(self) -> ColumnElement[str]:
-        return func.set_config("application_name", f"rankwatch epoch {self.lease.epoch}", True)  # noqa: FBT003 - SQL
-
-    def _lost(self, connection: Connection) -> LeaseLostError:
-        now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
-        leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
-        return LeaseLostError(
-            f"{describe(connection.engine.url)}: the lease of epoch {self.lease.epoch} is over, {leader}: nothing was written"
-        )
+            raise _lost(connection, self.lease)
 
 
-@dataclass(frozen=True, slots=True)
-class StandbyFence:
-    """Lets nobody write."""
-
-    @property
-    def epoch(self) -> int | None:
-        """There is no lease."""
-        return None
-
-    def enter(self, connection: Connection) -> None:
-        """At the beginning of a transaction; LeaseLostError."""
-        msg = f"{describe(connection.engine.url)}: this daemon stands by: nothing was written"
-        raise LeaseLostError(msg)
-
-    def leave(self, connection: Connection) -> None:
-        """Never reached."""
+def _lost(connection: Connection, lease: Lease) -> LeaseLostError:
+    now = connection.execute(select(leases.c.holder, leases.c.epoch).where(leases.c.name == LEADING)).one_or_none()
+    leader = f"{now.holder} (host:process) leads under epoch {now.epoch}" if now else "nobody holds it"
+    return LeaseLostError(
+        f"{describe(connection.engine.url)}: the lease of epoch {lease.epoch} is over, {leader}: nothing was written"
+    )
 
 
 def _limit(after: timedelta) -> ColumnElement[str]:

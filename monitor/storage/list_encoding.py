@@ -42,18 +42,19 @@ def pack(lists: KeptLists) -> Iterator[tuple[Arm, int, bytes]]:
 def unpack(pieces: Mapping[Arm, Sequence[bytes]]) -> KeptLists:
     """The lists of these pieces, which stand in order; ValueError when they are damaged or do not belong together."""
     found = {arm: [_read(payload) for payload in pieces.get(arm, ())] for arm in Arm}
-    if not all(found.values()):
-        msg = "an arm has no pieces"
-        raise ValueError(msg)
+    _require(all(found.values()), "an arm has no pieces")
     tables = {arm: _table(pa.concat_tables(parts)) for arm, parts in found.items()}
-    if not tables[Arm.BASELINE].users.equals(tables[Arm.CANDIDATE].users):
-        msg = "the arms' users differ"
-        raise ValueError(msg)
+    _require(tables[Arm.BASELINE].users.equals(tables[Arm.CANDIDATE].users), "the arms' users differ")
     return KeptLists(baseline=tables[Arm.BASELINE], candidate=tables[Arm.CANDIDATE], segments=_segments(found[Arm.BASELINE]))
 
 
+def _require(is_so: bool, otherwise: str) -> None:  # noqa: FBT001 - a condition
+    if not is_so:
+        raise ValueError(otherwise)
+
+
 def _step(table: RankingTable) -> int:
-    """Users a piece."""
+    # So that the memory that a piece takes is bounded by items too.
     longest = int(np.diff(table.offsets).max(initial=1))
     return max(1, min(USERS_AT_ONCE, ITEMS_AT_ONCE // max(longest, 1)))
 
@@ -69,7 +70,6 @@ def _memberships(lists: KeptLists) -> pa.ListArray:
 
 
 def _piece(table: RankingTable, memberships: pa.ListArray | None, users: slice) -> pa.Table:
-    """The rows of these users, in the columns that the module names."""
     first, last = table.offsets[users.start], table.offsets[users.stop]
     offsets = pa.array((table.offsets[users.start : users.stop + 1] - first).astype(np.int32))
     columns = {
@@ -97,9 +97,9 @@ def _read(payload: bytes) -> pa.Table:
     try:
         file = pq.ParquetFile(pa.BufferReader(payload))
         sizes = [file.metadata.row_group(number).total_byte_size for number in range(file.num_row_groups)]
-        if file.metadata.num_rows > USERS_AT_ONCE or sum(sizes) > _LARGEST:
-            msg = "a piece is larger than any that is written"
-            raise ValueError(msg)
+        # Asked before anything is unpacked: what a few bytes unpack to may fill the memory.
+        is_small = file.metadata.num_rows <= USERS_AT_ONCE and sum(sizes) <= _LARGEST
+        _require(is_small, "a piece is larger than any that is written")
         piece = file.read(use_threads=False)
         piece.validate(full=True)
     except (pa.ArrowException, OSError) as error:
@@ -118,31 +118,24 @@ def _require_columns(piece: pa.Table) -> None:
         "scores": (pa.list_(pa.float64()),),
         "segments": (pa.list_(pa.int32()),),
     }
-    if any(kind not in wanted.get(name, ()) for name, kind in kinds.items()) or not {"user", "items"} <= set(kinds):
-        msg = "a piece has other columns"
-        raise ValueError(msg)
+    is_known = all(kind in wanted.get(name, ()) for name, kind in kinds.items())
+    _require(is_known and {"user", "items"} <= set(kinds), "a piece has other columns")
     for name in kinds:
         flat = piece[name].combine_chunks()
         inner = flat if name == "user" else flat.flatten()
-        if flat.null_count or inner.null_count:
-            msg = f"column {name} has gaps"
-            raise ValueError(msg)
+        _require(not (flat.null_count or inner.null_count), f"column {name} has gaps")
 
 
 def _table(whole: pa.Table) -> RankingTable:
     """One arm's lists from all its pieces; ValueError for a user who is listed twice, or scores that fit no items."""
     users: pd.Index[str] = pd.Index(pd.array(whole["user"], dtype="str"))
-    if not users.is_unique:
-        msg = "a user is listed twice"
-        raise ValueError(msg)
+    _require(users.is_unique, "a user is listed twice")
     items = whole["items"].combine_chunks()
     offsets, flat = _inside(items)
     scores = None
     if "scores" in whole.column_names:
         score_offsets, inner = _inside(whole["scores"].combine_chunks())
-        if not np.array_equal(score_offsets, offsets):
-            msg = "items and scores differ in number"
-            raise ValueError(msg)
+        _require(np.array_equal(score_offsets, offsets), "items and scores differ in number")
         scores = inner.to_numpy(zero_copy_only=False)
     is_number = pa.types.is_int64(flat.type)
     return RankingTable(
@@ -168,11 +161,8 @@ def _segments(pieces: Sequence[pa.Table]) -> dict[str, npt.NDArray[np.intp]]:
         msg = "the segments are missing"
         raise ValueError(msg) from None
     numbers = flat.to_numpy(zero_copy_only=False)
-    if not (isinstance(names, list) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)):
-        msg = "the segments have no names"
-        raise ValueError(msg)
-    if len(numbers) and not (numbers.min() >= 0 and numbers.max() < len(names)):
-        msg = "a segment has no name"
-        raise ValueError(msg)
+    are_names = isinstance(names, list) and all(isinstance(name, str) for name in names) and len(set(names)) == len(names)
+    _require(are_names, "the segments have no names")
+    _require(bool(np.all((numbers >= 0) & (numbers < len(names)))), "a segment has no name")
     rows = np.repeat(np.arange(len(offsets) - 1, dtype=np.intp), np.diff(offsets))
     return {name: rows[numbers == number] for number, name in enumerate(names)}

@@ -29,12 +29,10 @@ def encode_lists(lists: KeptLists | None) -> tuple[tuple[Arm, int, bytes], ...]:
 
 
 def store_lists(connection: Connection, result: RunResult, pieces: Sequence[tuple[Arm, int, bytes]]) -> None:
-    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those that wait for relevance.
-
-    Without pieces nothing is done: the last run looked back at is then an earlier one.
-    """
+    """Insert the pieces of a run's lists, and delete the lists of earlier slots, but for those that wait for relevance."""
     for arm, part, payload in pieces:
         connection.execute(kept_lists.insert().values(run_id=result.claim.run_id, arm=arm, part=part, payload=payload))
+    # Without pieces the last run looked back at is an earlier one.
     if pieces:
         is_earlier = and_(runs.c.comparison == result.claim.comparison, runs.c.scheduled_for < result.claim.slot)
         is_unneeded = and_(runs.c.claimed_until.is_(None), ~_waits_for_relevance(result.finished_at))

@@ -15,7 +15,7 @@ from monitor.model import Cutoffs, DatabaseSize, DataKind, Lease, Pruned, RunSta
 from monitor.storage import database_size, leases, schema_version
 from monitor.storage.clock_trust import doubt_about
 from monitor.storage.database_url import describe
-from monitor.storage.leases import LeaseFence, StandbyFence
+from monitor.storage.leases import LeaseFence
 from monitor.storage.outbox import end_leases
 from monitor.storage.prune import count_prunable, prune
 from monitor.storage.tables import runs
@@ -41,16 +41,13 @@ class SqlMaintenance:
             schema_version.require_head(connection, describe(self._database.url))
 
     def probe_write(self) -> None:
-        """Write what is stored already, and flush it; DatabaseError when the database cannot be written at this moment.
-
-        A transaction that changes nothing would succeed on a full disk.
-        """
+        # A transaction that changes nothing would succeed on a full disk.
         with self._database.write(is_fenced=False) as connection:
             schema_version.rewrite(connection)
 
     def stand_by(self) -> None:
         """Write nothing from now on: each attempt is a LeaseLostError."""
-        self._database.fence = StandbyFence()
+        self._database.fence = LeaseFence()
 
     def lead(self, lease: Lease, *, patience: timedelta, now: datetime) -> Mapping[str, int]:
         """Write under this lease from now on, each time only if it is still held, else it is a LeaseLostError.
@@ -58,6 +55,7 @@ class SqlMaintenance:
         First the claims and leases of earlier epochs are taken over, so that their slots and deliveries are free; returns how
         many runs were abandoned, by comparison. ``patience``: after how long the server may end an idle transaction.
         """
+        # From here on a file put in its place is not written.
         self._database.pin()
         self._database.fence = LeaseFence(lease=lease, patience=patience)
         leases.terminate_older_epochs(self._database, lease.epoch)

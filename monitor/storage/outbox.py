@@ -193,13 +193,13 @@ class SqlOutbox:
 
 
 def end_leases(connection: Connection, owner: str) -> None:
-    """End the leases of an owner who can record nothing any more: what he sent and did not record is sent again."""
+    """End the leases of an owner who can record nothing any more."""
+    # What he sent and did not record is sent again.
     leased = and_(_IS_WAITING, deliveries.c.leased_by == owner)
     connection.execute(update(deliveries).where(leased).values(leased_by=None, leased_until=None))
 
 
 def _select(*columns: Any) -> Select[Any]:  # noqa: ANN401 - columns and tables
-    """A query on deliveries and their transitions."""
     return select(*columns).select_from(deliveries).join(transitions, transitions.c.id == deliveries.c.transition_id)
 
 
@@ -215,7 +215,8 @@ def _comparison_due_longest(connection: Connection, receiver: str, now: datetime
 
 
 def _is_being_delivered(connection: Connection, receiver: str, comparison: str, now: datetime) -> bool:
-    """Whether somebody delivers the comparison to the receiver now, which nothing newer must overtake."""
+    """Whether somebody delivers the comparison to the receiver now."""
+    # Nothing newer must overtake it.
     lock_comparisons(connection, {comparison})
     leased = _select(deliveries.c.id).where(
         deliveries.c.receiver == receiver, transitions.c.comparison == comparison, _IS_WAITING, _is_leased(now)
@@ -224,8 +225,9 @@ def _is_being_delivered(connection: Connection, receiver: str, comparison: str, 
 
 
 def _is_due(now: datetime) -> ColumnElement[bool]:
-    """Whether it may be sent; also where it is put off for longer than anything ever is, by a clock that was set back since."""
+    """Whether it may be sent."""
     is_untried = and_(deliveries.c.status == DeliveryStatus.PENDING, deliveries.c.attempts == 0)
+    # Put off for longer than anything ever is: by a clock that was set back since.
     is_held_too_long = and_(deliveries.c.status == DeliveryStatus.HELD, deliveries.c.next_attempt_at > now + _LONGEST_HELD)
     return or_(
         deliveries.c.next_attempt_at <= now, is_untried, is_held_too_long, deliveries.c.next_attempt_at > now + _LONGEST_PAUSE
@@ -233,8 +235,9 @@ def _is_due(now: datetime) -> ColumnElement[bool]:
 
 
 def _is_leased(now: datetime) -> ColumnElement[bool]:
-    """Whether somebody leases it; a lease that ends later than any can is one of a clock that was set back since."""
+    """Whether somebody leases it."""
     ends_at = func.coalesce(deliveries.c.leased_until, now)
+    # A lease that ends later than any can is one of a clock that was set back since.
     return and_(ends_at > now, ends_at <= now + _LONGEST_LEASE)
 
 
@@ -256,7 +259,6 @@ def _refused(connection: Connection, comparison: str, keys: Iterable[str | None]
 
 
 def _of_keys(connection: Connection, query: Select[Any], keys: Iterable[str | None]) -> Iterator[Row[Any]]:
-    """What the query finds of firings of these keys."""
     for some in chunks({key for key in keys if key is not None}):
         yield from connection.execute(query.where(transitions.c.dedup_key.in_(some)))
 

@@ -51,5 +51,4 @@ def _unpack(about: _About, numbers: bytes) -> dict[str, Lesson]:
 
 @lru_cache(maxsize=64)
 def _parse_about(about: str) -> _About:
-    """Cached, since runs of one configuration have the same text."""
     return tuple((alert, series, tuple(segments)) for alert, series, segments in json.loads(about))

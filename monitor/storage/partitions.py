@@ -101,9 +101,10 @@ def day_of_slot(slot: datetime) -> date:
 
 
 def of_run(connection: Connection, run_id: int) -> ColumnElement[bool]:
-    """Scores of the run. With the day PostgreSQL looks into one partition, without it into the key of each."""
+    """Scores of the run."""
     if is_sqlite(connection):
         return scores.c.run_id == run_id
+    # With the day PostgreSQL looks into one partition, without it into the key of each.
     slot_day = select(_utc_day(runs.c.scheduled_for)).where(runs.c.id == run_id).scalar_subquery()
     return and_(scores.c.run_id == run_id, scores.c.day == slot_day)
 
@@ -204,7 +205,7 @@ def _slots_of(first: date, end: date) -> ColumnElement[bool]:
 
 
 def _in_default(day: date) -> Select[Any]:
-    """Rows of the day in the default partition, found by the key: PostgreSQL refuses a partition for them."""
+    # PostgreSQL refuses a partition for days that have rows here; they are found by the key.
     return select(_DEFAULT.c.run_id).join(runs, runs.c.id == _DEFAULT.c.run_id).where(_slots_of(day, day + _DAY))
 
 

@@ -66,9 +66,8 @@ def prune(database: Database, cutoffs: Cutoffs, now: datetime, on_step: Callable
     on_step("scores")
     counts, obstacles = _prune_scores(database, max(cutoffs.scores, cutoffs.runs))
     on_step("evidence and lists")
-    for table in (evidence, explanations):
-        counts += _delete_of_each(database, table, _settled_with(table, max(cutoffs.evidence, cutoffs.runs)))
-    counts += _delete_of_each(database, kept_lists, runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now))
+    for table, found in _gone_early(cutoffs, now).items():
+        counts += _delete_of_each(database, table, found)
     on_step("segments")
     counts += _prune_details(database, min(oldest, midnight(now)))
     on_step("runs")
@@ -90,11 +89,8 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
                 counts[table.name] += _count(connection, table, table.c.run_id.in_(old))
         counts["runs"] = _count(connection, runs, is_settled_before(cutoffs.runs))
         counts["scores"] = _count_scores(connection, max(cutoffs.scores, cutoffs.runs))
-        for table in (evidence, explanations):
-            found = _settled_with(table, max(cutoffs.evidence, cutoffs.runs))
+        for table, found in _gone_early(cutoffs, now).items():
             counts[table.name] = _count(connection, table, table.c.run_id.in_(found))
-        unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
-        counts["kept_lists"] = _count(connection, kept_lists, kept_lists.c.run_id.in_(unneeded))
         details = _with_details(min(max(cutoffs.summaries, cutoffs.runs), midnight(now)))
         for table in DETAILS:
             is_detail = and_(table.c.run_id.in_(details), table.c.run_id.not_in(old), table.c.segment != ALL)
@@ -103,6 +99,13 @@ def count_prunable(database: Database, cutoffs: Cutoffs, now: datetime) -> Prune
         counts["silences"] = _count(connection, silences, silences.c.ends_at < cutoffs.runs)
         counts["daily"] = _count(connection, daily, daily.c.day < cutoffs.daily)
     return Pruned(rows=dict(+counts))
+
+
+def _gone_early(cutoffs: Cutoffs, now: datetime) -> dict[Table, Select[tuple[int]]]:
+    """Tables whose rows go before their run does, each with the runs whose rows go now."""
+    before = max(cutoffs.evidence, cutoffs.runs)
+    unneeded = runs_with_unneeded_lists(max(cutoffs.lists, cutoffs.runs), now)
+    return {evidence: _settled_with(evidence, before), explanations: _settled_with(explanations, before), kept_lists: unneeded}
 
 
 def _count(connection: Connection, table: Table, condition: ColumnElement[bool]) -> int:
@@ -117,10 +120,8 @@ def _count_scores(connection: Connection, before: datetime) -> int:
 
 
 def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], tuple[str, ...]]:
-    """Delete scores of older slots; rows by table, and what could not be dropped, in words.
-
-    On PostgreSQL partition by partition, and run by run only what lies in the default partition.
-    """
+    """Delete scores of older slots; rows by table, and what could not be dropped, in words."""
+    # On PostgreSQL partition by partition, and run by run only what lies in the default partition.
     drops = [] if database.is_sqlite else list(drop_past(database, before))
     counts = Counter(scores=sum(each.rows for each in drops))
     found = _settled_with(scores, before) if database.is_sqlite else runs_in_default(before)
@@ -130,7 +131,6 @@ def _prune_scores(database: Database, before: datetime) -> tuple[Counter[str], t
 
 
 def _prune_details(database: Database, before: datetime) -> Counter[str]:
-    """Delete what runs of older slots hold of segments other than ``all``."""
     counts: Counter[str] = Counter()
     found = _with_details(before)
     for run_id in _read_ids(database, found):
@@ -141,7 +141,6 @@ def _prune_details(database: Database, before: datetime) -> Counter[str]:
 
 
 def _delete_of_each(database: Database, table: Table, found: Select[tuple[int]]) -> Counter[str]:
-    """Delete the table's rows of the runs that the query finds, oldest slot first."""
     counts: Counter[str] = Counter()
     for run_id in _read_ids(database, found.order_by(runs.c.scheduled_for)):
         with database.write() as connection:
@@ -151,11 +150,9 @@ def _delete_of_each(database: Database, table: Table, found: Select[tuple[int]])
 
 
 def _is_found(connection: Connection, found: Select[tuple[int]], run_id: int) -> bool:
-    """Whether the query still finds the run, which nobody can claim or label then before this transaction ends.
-
-    Runs are listed long before their rows are deleted, and a slot that was run again meanwhile has new ones. A run that is
-    locked at this moment is left for the next time.
-    """
+    """Whether the query still finds the run, which nobody can claim or label then before this transaction ends."""
+    # Runs are listed long before their rows are deleted, and a slot that was run again meanwhile has new ones. A run that is
+    # locked at this moment is left for the next time.
     again = found.where(runs.c.id == run_id).order_by(None).with_for_update(of=runs, key_share=True, skip_locked=True)
     return connection.scalar(again) is not None
 
@@ -172,7 +169,6 @@ def _repeat(database: Database, step: Callable[[Connection], Counter[str]]) -> C
 
 
 def _settled_with(table: Table, before: datetime) -> Select[tuple[int]]:
-    """Settled runs of older slots that have rows in the table."""
     has_rows = exists(select(table.c.run_id).where(table.c.run_id == runs.c.id))
     return select(runs.c.id).where(is_settled_before(before), has_rows)
 
@@ -190,11 +186,11 @@ def _read_ids(database: Database, query: Select[tuple[int]]) -> list[int]:
 
 
 def _delete_some_scores(connection: Connection, run_id: int, found: Select[tuple[int]]) -> Counter[str]:
-    """Delete the scores of the run's next users; on PostgreSQL, where deleting holds nobody up, of all."""
     if not _is_found(connection, found, run_id):
         return Counter()
     is_of_run = of_run(connection, run_id)
     if not is_sqlite(connection):
+        # Deleting holds nobody up there.
         return _execute(connection, delete(scores).where(is_of_run))
     users = select(scores.c.user_id).where(is_of_run).order_by(scores.c.user_id, scores.c.metric_id)
     last = connection.scalar(users.offset(SCORES_AT_ONCE).limit(1))
@@ -239,5 +235,5 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
 
 
 def _execute(connection: Connection, statement: Delete) -> Counter[str]:
-    """Rows deleted, by table; empty when there were none."""
+    # Without what is zero, so that nothing deleted is an empty counter.
     return +Counter({str(statement.table): connection.execute(statement).rowcount})

@@ -213,10 +213,8 @@ def _newest_ok(connection: Connection, request: MemoryRequest, limit: int) -> li
 
 
 def _states_after(connection: Connection, comparison: str, slots: Sequence[datetime]) -> list[dict[tuple[str, str], State]]:
-    """Alerts on drift, by name and segment, that were not quiet after each of the slots, which ascend.
-
-    Alerts on conditions, such as coverage, say nothing against a run.
-    """
+    """Alerts on drift, by name and segment, that were not quiet after each of the slots, which ascend."""
+    # Alerts on conditions, such as coverage, say nothing against a run.
     query = select(transitions.c.alert, transitions.c.segment, transitions.c.scheduled_for, transitions.c.to_state).where(
         transitions.c.comparison == comparison, transitions.c.metric != METRIC_LABELS[RuleKind.CONDITION]
     )
@@ -233,7 +231,6 @@ def _states_after(connection: Connection, comparison: str, slots: Sequence[datet
 
 
 def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, ...]:
-    """The runs with what they measured."""
     ids = [run.id for run in found]
     covered, measured = coverage_of(connection, ids), summaries_of(connection, ids)
     of_arms, explained = arm_scores_of(connection, ids), explanations_of(connection, ids)

@@ -33,11 +33,9 @@ from monitor.storage.tables import (
     coverage_reasons,
     evidence,
     expectations,
-    explanations,
-    kept_lists,
     lessons,
+    metadata,
     scores,
-    splits,
     stages,
     standstills,
     statistics,
@@ -47,22 +45,7 @@ from monitor.storage.user_scores import store_scores
 
 _T = TypeVar("_T")
 
-RUN_TABLES: tuple[Table, ...] = (
-    stages,
-    coverage_reasons,
-    coverage,
-    statistics,
-    summaries,
-    arm_scores,
-    expectations,
-    lessons,
-    standstills,
-    evidence,
-    splits,
-    explanations,
-    kept_lists,
-    scores,
-)
+RUN_TABLES: tuple[Table, ...] = tuple(table for table in reversed(metadata.sorted_tables) if "run_id" in table.c)
 """Tables whose rows belong to a run, in an order in which they can be deleted."""
 
 

@@ -74,6 +74,7 @@ class SqlRunStore:
         never_run = and_(_is_held(claim), runs.c.status == RunStatus.RUNNING, runs.c.attempt == 1)
         left = _abandoned(_RELEASED, claim.started_at)
         with self._database.write() as connection:
+            # A slot that was never run leaves no row.
             if connection.execute(delete(runs).where(never_run)).rowcount != 1:
                 connection.execute(update(runs).where(_is_held(claim)).values(claimed_until=None, **left))
 
@@ -137,7 +138,7 @@ def _is_slot(comparison: str, slot: datetime) -> ColumnElement[bool]:
 
 
 def _is_held(claim: Claim) -> ColumnElement[bool]:
-    """Whether nobody has claimed the slot since: owner and attempt are still those of the claim."""
+    # Whoever claims the slot anew counts the attempt up.
     return and_(runs.c.id == claim.run_id, runs.c.owner == claim.owner, runs.c.attempt == claim.attempt)
 
 
@@ -146,8 +147,8 @@ def _literal(name: str, value: object) -> ColumnElement[Any]:
 
 
 def _abandoned(reason: str, at: datetime) -> dict[str, ColumnElement[Any]]:
-    """Columns of a run that is abandoned; a finished one, whose rerun is abandoned, keeps its own."""
     left = {"status": RunStatus.ABANDONED, "reason": reason, "finished_at": at}
+    # A finished run, whose rerun is abandoned, keeps its own.
     was_running = runs.c.status == RunStatus.RUNNING
     return {name: case((was_running, _literal(name, value)), else_=runs.c[name]) for name, value in left.items()}
 
@@ -157,7 +158,7 @@ def _claim(row: Row[Any], **given: object) -> Claim:
 
 
 def _finish_claim(connection: Connection, result: RunResult) -> bool:
-    """Write the result's own row and end the claim; False when somebody else has claimed the slot since."""
+    """False when somebody else has claimed the slot since."""
     labelled_at = result.finished_at if result.is_labelled else None
     ended = to_row(result, runs, started_at=result.claim.started_at, claimed_until=None, labelled_at=labelled_at)
     return connection.execute(update(runs).where(_is_held(result.claim)).values(ended)).rowcount == 1

@@ -17,7 +17,7 @@ from monitor.storage.database_errors import UPGRADE
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
-from monitor.storage.leases import current_leader
+from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.tables import leases, metadata, runs
 from monitor.storage.transactions import Database, require_file
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 _LOCK = 0x72616E6B  # "rank": the key of the advisory lock that upgrades take
 _OLDEST_POSTGRES = (14,)
+_NEWER = "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
 
 
 def migrations() -> Path:
@@ -68,12 +69,12 @@ def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
 
 
 def _tables_below(version: str | None, revision: str, there: AbstractSet[str]) -> AbstractSet[str]:
-    """Tables that the schema at ``revision`` has, seen by making it in memory; ``there`` where nobody knows that revision."""
     from alembic import command
     from alembic.script import ScriptDirectory
     from alembic.script.revision import RevisionError
     from alembic.util import CommandError
 
+    # Seen by making the schema in memory; where nobody knows that revision no table counts as lost.
     engine = create_engine("sqlite://")
     try:
         undone = list(
@@ -172,25 +173,18 @@ def require_head(connection: Connection, place: str) -> None:
     """SchemaError unless the schema is the one that this program works with; DatabaseError for a server that is too old."""
     if not is_sqlite(connection):
         _require_version(connection, place)
-    version = version_of(connection)
-    if version == head():
-        return
+    version = _known_version(connection, place)
     if version is None:
         msg = f"{place} holds no tables of rankwatch yet: {UPGRADE}"
-    elif version in _known():
+        raise SchemaError(msg)
+    if version != head():
         msg = f"{place} has schema version {version}, older than {head()} which this program needs: {UPGRADE}"
-    else:
-        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
-    raise SchemaError(msg)
+        raise SchemaError(msg)
 
 
 def advise(version: str | None) -> str:
     """What to do about a database of this version, which is not the newest one that this program knows."""
-    return UPGRADE if version is None or version in _known() else _newer()
-
-
-def _newer() -> str:
-    return "install the newer rankwatch that wrote it, then `rankwatch db upgrade` has nothing left to do"
+    return UPGRADE if version is None or version in _known() else _NEWER
 
 
 @contextmanager
@@ -211,14 +205,15 @@ def _existing(url: SecretStr | str) -> Iterator[Database]:
 
 @contextmanager
 def _migrating(database: Database) -> Iterator[Config]:
-    """A configuration of Alembic over a writing transaction; only one migrates at a time."""
+    """A configuration of Alembic over a writing transaction."""
     from alembic.util import CommandError
 
     with database.write(is_fenced=False) as connection:
         if not database.is_sqlite:
             _require_version(connection, describe(database.url))
+            # Only one migrates at a time.
             connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
-        _refuse_unknown(connection, describe(database.url))
+        _known_version(connection, describe(database.url))
         try:
             yield _config(connection)
         except CommandError as error:
@@ -233,11 +228,12 @@ def _require_version(connection: Connection, place: str) -> None:
         raise DatabaseError(msg)
 
 
-def _refuse_unknown(connection: Connection, place: str) -> None:
+def _known_version(connection: Connection, place: str) -> str | None:
     version = version_of(connection)
     if version is not None and version not in _known():
-        msg = f"{place} has schema version {version}, which this program does not know: {_newer()}"
+        msg = f"{place} has schema version {version}, which this program does not know: {_NEWER}"
         raise SchemaError(msg)
+    return version
 
 
 def _config(connection: Connection | None = None) -> Config:
@@ -252,7 +248,7 @@ def _config(connection: Connection | None = None) -> Config:
 
 @cache
 def _known() -> tuple[str, ...]:
-    """Every version, newest first: the number with which the name of its migration begins."""
+    # Newest first: the number with which the name of a migration begins.
     return tuple(sorted((path.name[:4] for path in (migrations() / "versions").glob("[0-9]*.py")), reverse=True))
 
 
@@ -269,7 +265,7 @@ def user_of(url: SecretStr | str) -> str | None:
 
 
 def _leader(connection: Connection) -> str | None:
-    found = current_leader(connection) if inspect(connection).has_table(leases.name) else None
+    _, found = read_lease(connection) if inspect(connection).has_table(leases.name) else (None, None)
     return None if found is None else f"{found.holder} (leads, for {found.free_in_s:.0f} s more if it is not renewed)"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 
 from pydantic import SecretStr
 
@@ -57,11 +56,9 @@ def open_store(url: SecretStr | str, *, create: bool) -> SqlStore:
     return store
 
 
-@contextmanager
-def opened_store(url: SecretStr | str) -> Iterator[SqlStore]:
-    """A store over a database that is there, closed at the end."""
-    with closing(open_store(url, create=False)) as store:
-        yield store
+def opened_store(url: SecretStr | str) -> closing[SqlStore]:
+    """A store over a database that is there, closed at the end of a block."""
+    return closing(open_store(url, create=False))
 
 
 def unopened_store(url: SecretStr | str) -> SqlStore:

@@ -104,10 +104,8 @@ class Database:
                 connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(statement))
 
     def pin(self) -> None:
-        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call.
-
-        Open connections would go on with a file that nobody sees, new ones with another.
-        """
+        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call."""
+        # Open connections would go on with a file that nobody sees, new ones with another.
         file = file_of(self.url)
         if file is not None and self._pinned is None:
             self._pinned = identity(file)
@@ -123,10 +121,8 @@ class Database:
         raise DatabaseError(msg)
 
     def use_write_ahead_log(self) -> None:
-        """Let readers and the writer of a SQLite file work side by side; the file remembers it.
-
-        SQLite does not wait for the lock that the change takes, so we do.
-        """
+        """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
+        # SQLite does not wait for the lock that the change takes, so we do.
         deadline = time.monotonic() + LOCK_WAIT_S
         while True:
             try:
@@ -157,7 +153,7 @@ class Database:
         """Use new connections from now on; those still in use are closed when they are given back."""
         old = self._engine.pool
         self._engine.dispose()
-        event.listen(old, "checkin", _close)  # nobody takes from the old pool any more
+        event.listen(old, "checkin", lambda _, record: record.invalidate())  # nobody takes from the old pool any more
 
     def close(self) -> None:
         """Close the connections of the pool."""
@@ -173,10 +169,6 @@ def require_file(url: URL) -> None:
     if file is not None and not file.exists():
         msg = f"{describe(url)} does not exist: run `rankwatch db upgrade` to create it, or correct its path in `database:`"
         raise DatabaseError(msg)
-
-
-def _close(_connection: object, record: Any) -> None:  # noqa: ANN401 - the pool's own
-    record.invalidate()
 
 
 def _sqlite_engine(url: URL) -> Engine:

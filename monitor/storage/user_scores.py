@@ -38,6 +38,7 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, found: Sco
     if not found.by_metric:
         return
     numbers = _numbers(connection, list(found.by_metric))
+    # In the order of the key, so that rows are appended to it.
     columns = dict(sorted((numbers[name], values) for name, values in found.by_metric.items()))
     # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
     driver = connection.connection.driver_connection
@@ -89,7 +90,6 @@ def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Sco
 
 
 def _column(connection: Connection, run_id: int, name: str) -> pd.Series[float]:
-    """One metric's scores by user."""
     import numpy as np
     import pandas as pd
 
@@ -121,14 +121,14 @@ def _read(connection: Connection, query: Any) -> tuple[UserScore, ...]:  # noqa:
 
 
 def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
-    """The number of each metric, given out when it is seen first; sorted, so that two transactions never wait crosswise."""
+    """The number of each metric, given out when it is seen first."""
+    # Sorted, so that two transactions never wait crosswise.
     connection.execute(insert(connection, metrics).on_conflict_do_nothing(), [{"name": name} for name in sorted(names)])
     known = {name: number for number, name in connection.execute(select(metrics.c.id, metrics.c.name))}
     return {name: known[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
 
 
 def _chunks(found: Scores, columns: Sequence[npt.NDArray[np.float64]]) -> Iterator[_Columns]:
-    """Users, and their values of each metric, in chunks."""
     for start in range(0, len(found.users), CHUNK):
         part = slice(start, start + CHUNK)
         yield [keys(found.users[part].tolist()), *(_values(column[part]) for column in columns)]
@@ -144,19 +144,19 @@ def _values(column: npt.NDArray[np.float64]) -> list[float | None]:
 
 
 def _insert(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Columns]) -> None:  # noqa: ANN401 - sqlite3
-    """Ten users a statement take a third of the time that one row a statement takes."""
     cursor = driver.cursor()
     for columns in chunks:
         width = len(columns)
         flat = list(chain.from_iterable(zip(*columns, strict=True)))
         whole = len(flat) - len(flat) % (width * _TOGETHER)
+        # Ten users a statement take a third of the time that one row a statement takes.
         cursor.executemany(_statement(run_id, metric_ids, _TOGETHER), _grouped(flat[:whole], width * _TOGETHER))
         cursor.executemany(_statement(run_id, metric_ids, 1), _grouped(flat[whole:], width))
     cursor.close()
 
 
 def _statement(run_id: int, metric_ids: Sequence[int], users: int) -> str:
-    """INSERT of so many users, each given by name and values; the rows of a user share the name."""
+    # The rows of a user share the name.
     width = 1 + len(metric_ids)
     rows = ", ".join(
         f"({run_id:d}, ?{user * width + 1}, {metric:d}, ?{user * width + 1 + place})"

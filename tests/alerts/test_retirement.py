@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import factories
 from factories import SLOT, comparison, rule, transition
-from monitor.alerts import find_outdated, retire_alerts
+from monitor.alerts import retire_alerts
 from monitor.model import AlertState, Severity, State
 
 NOW = SLOT + timedelta(days=3)
@@ -49,7 +49,7 @@ def test_a_removed_comparison_ends_all_its_alarms_in_order_and_a_pending_one_una
 
 def test_a_segment_absent_today_is_kept_under_each() -> None:
     each = comparison(rules=(rule(segments="each"),))
-    assert find_outdated([state(segment="country=UK")], [each]) == ()
+    assert retire_alerts([state(segment="country=UK")], [], [each], at=NOW) == ()
 
 
 def test_a_segment_that_the_rule_no_longer_names_is_ended() -> None:

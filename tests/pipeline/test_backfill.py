@@ -2,10 +2,8 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,19 +15,13 @@ from monitor.metrics.relevance import Ndcg, Recall
 from monitor.model import Comparison, KeptLists, Memory, Outcome, Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from monitor.storage.tables import kept_lists
 from pipeline.canned import CannedRelevance, StillClock, arms, users
 
 DAY = timedelta(days=1)
 NDCG, RECALL = str(Ndcg(arm="candidate")), str(Recall(arm="candidate"))
 LATER = StillClock(SLOT + 2 * DAY)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
-        yield opened
 
 
 def watched(**changes: Any) -> Comparison:

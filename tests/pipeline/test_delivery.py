@@ -2,7 +2,7 @@ import json
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -24,7 +24,8 @@ from monitor.storage import SqlStore, open_store, outbox
 from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
-from servers.webhook import Collector, answer, collector, eventually, hang, serve
+from servers.daemon import wait_for
+from servers.webhook import Collector, answer, collector, hang, serve
 
 __all__ = ["collector", "make_alertmanager"]
 
@@ -71,12 +72,6 @@ SEGMENTS = ("all", "a=1", "a=2")
 @pytest.fixture
 def database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'rankwatch.db'}"
-
-
-@pytest.fixture
-def store(database: str) -> Iterator[SqlStore]:
-    with closing(open_store(database, create=True)) as opened:
-        yield opened
 
 
 def outlet(store: Any, receiver: Any, clock: HeldClock, publisher: Any = None, **options: Any) -> OutboxSender:
@@ -622,7 +617,7 @@ def test_each_peer_of_an_alertmanager_is_told_and_one_that_is_down_is_told_when_
     clock.at = datetime.now(UTC) + timedelta(seconds=10)
     assert [deliver(store, peer, clock).sent for peer in peers] == [1, 1]
     for server in (up, down):
-        eventually(lambda server=server: server.alerts() == [], "the alert is gone")  # type: ignore[misc]  # a default binds
+        wait_for(lambda server=server: server.alerts() == [], "the alert is gone")  # type: ignore[misc]  # a default binds
     for peer in peers:
         peer.close()
 

@@ -1,7 +1,5 @@
 """What makes on-call miss a drop, or hear of it twice: the corners of telling, each with the receiver's side looked at."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,7 +11,7 @@ from monitor.alerts import Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DeliveryError
 from monitor.model import MessageStatus, Severity, Transition, Treatment
 from monitor.pipeline.delivery import RECHECK_AFTER
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.outbox_process import store_run
 from pipeline.test_delivery import (
     DAY,
@@ -32,12 +30,6 @@ from pipeline.test_delivery import (
 HOUR = timedelta(hours=1)
 ONLY_PAGER = (Route(matchers=(), receivers=frozenset({"pager"})),)
 ALERT = "SimilarityLow"
-
-
-@pytest.fixture
-def store(tmp_path: Any) -> Iterator[SqlStore]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("is_dropped_before", [True, False])

@@ -14,7 +14,8 @@ from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.alertmanager import AlertmanagerOptions, alert_of
 from monitor.receivers.message.alert_labels import alert_labels
 from servers.alertmanager import AlertmanagerServer
-from servers.webhook import Collector, answer, eventually
+from servers.daemon import wait_for
+from servers.webhook import Collector, answer
 
 Make = Callable[..., AlertmanagerServer]
 
@@ -144,7 +145,7 @@ def test_a_real_one_holds_a_firing_alert_through_resends_and_lets_it_go_at_its_e
 
         receiver.send(message(ended(firing, datetime.now(UTC), segment="country=UK")), now=datetime.now(UTC))
 
-        eventually(lambda: server.alerts() == [], "the alert is gone")
+        wait_for(lambda: server.alerts() == [], "the alert is gone")
     statuses = [json.loads(request.body)["status"] for request in collector.wait_for(2)]
     assert statuses == ["firing", "resolved"]
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from monitor.pipeline.delivery import OutboxSender
 from monitor.ports import Receiver
 from monitor.receivers.pagerduty import PagerDuty, PagerDutyOptions
 from monitor.receivers.slack import Pace, Slack, SlackOptions
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.outbox_process import CountingPublisher, store_run
 from servers import free_port
 from servers.pagerduty import KEY, FakePagerDuty
@@ -24,12 +23,6 @@ EACH = comparison(rules=(rule(for_runs=1, segments="each"),))
 SEGMENTS = ("all", *(f"shop={n:04d}" for n in range(199)))
 HOUR, TICK = timedelta(hours=1), timedelta(minutes=2)
 both = pytest.mark.parametrize("kind", ["pagerduty", "slack"])
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
-        yield opened
 
 
 def open_receiver(kind: str, port: int, clock: HeldClock) -> Receiver:

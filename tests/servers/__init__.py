@@ -3,6 +3,9 @@
 import os
 import shutil
 import socket
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -20,6 +23,27 @@ def missing(what: str) -> NoReturn:
     if os.environ.get("RANKWATCH_FORBID_SKIP"):
         pytest.fail(f"{what}, and RANKWATCH_FORBID_SKIP is set")
     pytest.skip(what)
+
+
+def await_start(
+    ask: Callable[[], object],
+    process: subprocess.Popen[bytes],
+    log: Path | None = None,
+    *,
+    refusal: type[Exception] = OSError,
+    within_s: float = 30.0,
+) -> None:
+    """Ask until the server answers; fail, with the end of its log, where it has ended or does not answer in time."""
+    ends_at = time.monotonic() + within_s
+    while True:
+        try:
+            ask()
+        except refusal:
+            if process.poll() is not None or time.monotonic() > ends_at:
+                pytest.fail(f"{process.args!r} did not start: {log.read_text(encoding='utf-8')[-2000:] if log else ''}")
+            time.sleep(0.05)
+        else:
+            return
 
 
 def free_port() -> int:

@@ -7,7 +7,6 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from servers import free_port, require
+from servers import await_start, free_port, require
 from servers.postgres import PASSWORD, USER, PostgresServer, unprivileged
 
 _CONFIG = """[databases]
@@ -46,25 +45,12 @@ def running_pgbouncer(postgres: PostgresServer) -> Iterator[int]:
     with (home / "log").open("wb") as log:
         process = subprocess.Popen([program, str(config)], user=account, cwd=home, stdout=log, stderr=log)
     try:
-        _await(port, process, home / "log")
+        await_start(lambda: socket.create_connection(("127.0.0.1", port), timeout=1).close(), process, home / "log")
         yield port
     finally:
         process.kill()
         process.wait(10)
         shutil.rmtree(home, ignore_errors=True)
-
-
-def _await(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 20
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"PgBouncer did not start: {log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(0.05)
-        else:
-            return
 
 
 @pytest.fixture

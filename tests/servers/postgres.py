@@ -8,7 +8,6 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from servers import free_port, missing, require
+from servers import await_start, free_port, missing, require
 
 USER = "rankwatch"
 PASSWORD = "canary-pg-3f9a"  # noqa: S105 - of a server that lives as long as the test session
@@ -82,19 +81,6 @@ def _create(home: Path, account: str | None) -> Path:
     return data
 
 
-def _await(server: PostgresServer, log: Path) -> None:
-    deadline = time.monotonic() + 30
-    while True:
-        try:
-            server.connect().close()
-        except psycopg.OperationalError:
-            if time.monotonic() > deadline:
-                pytest.fail(f"PostgreSQL did not start: {log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(0.05)
-        else:
-            return
-
-
 @contextmanager
 def running_postgres() -> Iterator[PostgresServer]:
     """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
@@ -109,7 +95,7 @@ def running_postgres() -> Iterator[PostgresServer]:
         with log.open("wb") as output:
             guard = subprocess.Popen(command, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
         try:
-            _await(server, log)
+            await_start(lambda: server.connect().close(), guard, log, refusal=psycopg.OperationalError)
             yield server
         finally:
             guard.communicate(timeout=30)

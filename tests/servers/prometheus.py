@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from servers import free_port, require
+from servers import await_start, free_port, require
 
 # The shell ends the server when its own standard input closes: also when pytest is killed.
 _GUARD = '"$@" & server=$!; read _; kill -TERM $server; wait $server'
@@ -58,19 +58,6 @@ class Prometheus:
         return samples
 
 
-def _await_ready(url: str, guard: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            urllib.request.urlopen(f"{url}/-/ready", timeout=5).close()  # noqa: S310 - our own server
-        except OSError:
-            if guard.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"Prometheus did not start: {log.read_text(encoding='utf-8')[-2000:]}")
-            time.sleep(0.05)
-        else:
-            return
-
-
 @contextmanager
 def running_prometheus(
     *targets: str,
@@ -104,7 +91,8 @@ def running_prometheus(
             guard = subprocess.Popen(command, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
         try:
             url = f"http://127.0.0.1:{port}"
-            _await_ready(url, guard, log)
+            ready = f"{url}/-/ready"
+            await_start(lambda: urllib.request.urlopen(ready, timeout=5).close(), guard, log)  # noqa: S310 - our own server
             yield Prometheus(url=url)
         finally:
             guard.communicate(timeout=30)

@@ -2,17 +2,13 @@
 
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
 import requests
 
-from servers import free_port, require
-
-_PATIENCE_S = 30.0
+from servers import await_start, free_port, require
 
 
 @contextmanager
@@ -36,21 +32,8 @@ def _running(program: str, *options: str) -> Iterator[str]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([program, f"--web.listen-address={address}", *options], stdout=log, stderr=log)
         try:
-            _await(f"http://{address}", process)
+            await_start(lambda: requests.get(f"http://{address}/", timeout=5), process)
             yield f"http://{address}"
         finally:
             process.kill()
             process.wait(10)
-
-
-def _await(url: str, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            requests.get(f"{url}/", timeout=5)
-        except OSError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                pytest.fail(f"{process.args!r} did not start")
-            time.sleep(0.05)
-        else:
-            return

@@ -5,7 +5,6 @@ import socket
 import socketserver
 import ssl
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -181,11 +180,3 @@ def serve(tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[Collecto
 @pytest.fixture
 def collector() -> Iterator[Collector]:
     yield from serve()
-
-
-def eventually(claim: Callable[[], bool], what: str, timeout_s: float = 10.0) -> None:
-    """Poll until the claim holds; fail after the deadline."""
-    ends_at = time.monotonic() + timeout_s
-    while not claim():
-        assert time.monotonic() < ends_at, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.02)

@@ -1,26 +1,14 @@
 """One loop of one receiver, turn by turn."""
 
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
-
-import pytest
-
 from factories import SLOT, HeldClock, comparison, rule
 from monitor.errors import DeliveryError
 from monitor.model import Treatment
 from monitor.service.daemon.delivery_loops import LONGEST_REST_S, POLL_S, DeliveryLoop
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.outbox_process import store_run
 from pipeline.test_delivery import DAY, FakeReceiver, outlet
 
 BUSY = DeliveryError("fake answered 429", permanent=False, retry_after_s=120)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
-        yield opened
 
 
 def test_a_receiver_that_asks_for_a_pause_is_told_nothing_at_all_until_it_is_over(store: SqlStore) -> None:

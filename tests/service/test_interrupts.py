@@ -3,10 +3,7 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,14 +13,8 @@ from monitor.model import Claim
 from monitor.service.interrupts import interrupts_held, termination_raised
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.canned import StillClock, arms, users
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
-        yield opened
 
 
 def interrupt() -> None:

@@ -1,6 +1,5 @@
 """Runs as a dead-man's switch hears of them, with a real store and real sources."""
 
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from monitor.errors import DatabaseError
 from monitor.model import Claim
 from monitor.service.runner import Runner, Watched
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
 from servers.webhook import Collector, collector  # noqa: F401 - a fixture
@@ -34,13 +33,6 @@ class Ear:
 
     def close(self, timeout_s: float) -> None:
         pass
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[SqlStore]:
-    opened = open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)
-    yield opened
-    opened.close()
 
 
 def watched(*, lists: int) -> Watched:

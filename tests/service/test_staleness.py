@@ -1,11 +1,8 @@
 """The daemon's look at comparisons of which no run succeeds, under clocks that jump and machines that sleep."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +13,7 @@ from monitor.pipeline.pull import Arms
 from monitor.service.daemon.staleness import PAUSE_S, StalenessMonitor
 from monitor.service.runner import Watched
 from monitor.settings.schedule import Every
-from monitor.storage import SqlStore, open_store
+from monitor.storage import SqlStore
 from pipeline.canned import Canned
 from storage.worked import claimed, result
 
@@ -60,12 +57,11 @@ class World:
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
-        made = World(store)
-        made.run(SLOT)
-        made.look()
-        yield made
+def world(store: SqlStore) -> World:
+    made = World(store)
+    made.run(SLOT)
+    made.look()
+    return made
 
 
 def test_it_is_stale_once_the_third_run_in_a_row_had_to_have_ended(world: World) -> None:

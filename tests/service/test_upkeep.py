@@ -2,7 +2,6 @@
 
 from contextlib import closing
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -12,7 +11,7 @@ from factories import SLOT
 from monitor.export import PrometheusPublisher
 from monitor.service.daemon import upkeep
 from monitor.settings.configuration import RetentionOptions
-from monitor.storage import open_store
+from monitor.storage import SqlStore, open_store
 from storage.worked import run
 
 DAY = timedelta(days=1)
@@ -24,14 +23,18 @@ def samples(publisher: PrometheusPublisher) -> dict[str, float]:
     return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if not line.startswith("#")}
 
 
-def test_what_is_deleted_is_counted_by_kind_and_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = CapturingLogger()
-    monkeypatch.setattr(upkeep, "log", logs)
+@pytest.fixture
+def logs(monkeypatch: pytest.MonkeyPatch) -> CapturingLogger:
+    found = CapturingLogger()
+    monkeypatch.setattr(upkeep, "log", found)
+    return found
+
+
+def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: CapturingLogger) -> None:
     publisher = PrometheusPublisher(version="1")
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
-        for days in (0, 1, 48):  # the last one confirms the clock
-            run(store, SLOT + days * DAY)
-        upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
+    for days in (0, 1, 48):  # the last one confirms the clock
+        run(store, SLOT + days * DAY)
+    upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
     shown = samples(publisher)
     assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 6
@@ -40,9 +43,7 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(tmp_path: Path, monkeypat
     assert [call.method_name for call in logs.calls] == ["info"]
 
 
-def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = CapturingLogger()
-    monkeypatch.setattr(upkeep, "log", logs)
+def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, logs: CapturingLogger) -> None:
     publisher = PrometheusPublisher(version="1")
     with closing(open_store(postgres_url, create=True)) as store:
         for days in (6, 5, 4, 3):
@@ -56,14 +57,11 @@ def test_what_was_put_off_is_logged_with_its_reason(postgres_url: str, monkeypat
     assert told.kwargs["reason"].startswith("scores_2024_02_21 was not dropped: a view or another object depends on it")
 
 
-def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    logs = CapturingLogger()
-    monkeypatch.setattr(upkeep, "log", logs)
+def test_a_clock_that_no_run_confirms_deletes_nothing_and_is_logged(store: SqlStore, logs: CapturingLogger) -> None:
     publisher = PrometheusPublisher(version="1")
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as store:
-        run(store, SLOT - 700 * DAY)
-        upkeep.prune_old(store, publisher, NOW, RetentionOptions())
-        assert len(store.history.runs(comparison=None, limit=9)) == 1
+    run(store, SLOT - 700 * DAY)
+    upkeep.prune_old(store, publisher, NOW, RetentionOptions())
+    assert len(store.history.runs(comparison=None, limit=9)) == 1
 
     (logged,) = logs.calls
     assert (logged.method_name, "no run is newer than 2022-02-07T00:00:00Z" in logged.kwargs["reason"]) == ("warning", True)

@@ -50,13 +50,13 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
     transitions: list[Transition] = []
     # From the first run on: those before the period teach what is normal, and may leave alerts firing.
     for record in finished_records(comparison.name, store.history, period.end):
-        refilled = complete_record(comparison, record, store.history)
-        changed = rejudging.judge(refilled.record, is_whole=not refilled.lacking)
+        whole, lacks = complete_record(comparison, record, store.history)
+        changed = rejudging.judge(whole, is_whole=not lacks)
         if period.holds(record.run.slot):
             runs[record.run.status] += 1
             transitions.extend(changed)
             if record.run.status is RunStatus.OK:
-                lacking.update(refilled.lacking)
+                lacking.update(lacks)
     made = store.alerts.transitions(comparison=comparison.name, limit=None)
     return Backtest(
         comparison=comparison,
@@ -70,6 +70,7 @@ def backtest_rules(comparison: Comparison, store: Store, period: Period) -> Back
 def finished_records(comparison: str, history: History, end: datetime | None) -> Iterator[RunRecord]:
     """All finished runs of the comparison up to this slot, oldest first, a few at a time."""
     after: datetime | None = None
+    # A few at a time: a long history takes no more memory than a short one.
     while found := history.run_records(comparison, after=after, limit=AT_ONCE):
         for record in found:
             if end is not None and record.run.slot > end:

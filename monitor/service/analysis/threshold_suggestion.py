@@ -32,6 +32,7 @@ from monitor.pipeline.rule_series import RuleSeries
 from monitor.ports import History
 from monitor.reference import Budget, Threshold, propose, refer
 from monitor.service.analysis.rule_backtest import finished_records
+from monitor.service.runner import pick_comparison
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import to_comparison, to_schedule
 
@@ -62,10 +63,7 @@ class Suggestion:
 
 def configured_comparison(settings: Settings, name: str, every: timedelta | None) -> tuple[Comparison, timedelta]:
     """The configured comparison, with another accepted time between false pages if given, and the time between its runs."""
-    options = next((each for each in settings.comparisons if each.name == name), None)
-    if options is None:
-        msg = f"no comparison named {name!r}: the configuration has {', '.join(each.name for each in settings.comparisons)}"
-        raise ConfigError(msg)
+    options = pick_comparison({each.name: each for each in settings.comparisons}, name)
     comparison, interval = to_comparison(options), to_schedule(options).interval
     if every is None:
         return comparison, interval

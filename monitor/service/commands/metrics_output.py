@@ -125,6 +125,7 @@ class MetricsOutput:
         if self.gateway is not None:
             names, now = service.publish(comparison), service.clock.now()
             families = service.publisher.final()
+            # A group for each comparison, and one for what belongs to none.
             for name in (*names, None):
                 self.gateway.put(write_families(families_of_comparison(families, name)), name or "", now=now)
 

@@ -82,6 +82,7 @@ class DeliveryLoop:
         rest = self._deliver()
         if self._paused_until_s > self.sender.clock.monotonic():
             return rest
+        # In one thread with deliveries: a repetition must not overtake an end that has just been sent.
         self.sender.repeat_due()
         every_s = self.receiver.treatment.resend_every_s
         if every_s is not None and self.sender.clock.monotonic() >= self._next_resend_s:

@@ -104,6 +104,7 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         BackgroundCall(partial(store.maintenance.prepare, create=True), name="open-database").wait(Deadline.after(OPENING_S))
     except OverdueError:
         database.failed(DatabaseError(f"{store.place} does not answer", permanent=False, trouble=DatabaseTrouble.HUNG))
+        # The connection that hangs must not be handed out again.
         store.database.renew()
         return False
     database.answered()
@@ -186,6 +187,7 @@ class OutageAlert:
         pause_s = REFUSED_PAUSE_S if error.permanent else min(FIRST_PAUSE_S * 2.0**state.failures, LONGEST_PAUSE_S)
         state.failures = min(state.failures + 1, 16)
         state.rests_until_s = steady_s + max(pause_s, error.retry_after_s or 0.0)
+        # Its end must be sent where the start may have arrived.
         if message.firing and error.may_be_known and state.sent is None:
             state.sent, state.sent_s, state.is_sure = message.firing[0], steady_s, False
         if not message.firing and error.permanent:

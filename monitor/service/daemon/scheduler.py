@@ -177,6 +177,7 @@ class JobScheduler:
         # APScheduler still counts the abandoned one: it may have one more until that ends.
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
+            # Its thread may hang for ever; the place is free at once.
             self._places.give_back()
 
     def wake_up(self) -> None:
@@ -262,6 +263,7 @@ class JobScheduler:
 
     def _perform(self, name: str) -> None:
         plan = self._plans.get(name)
+        # A reload may have removed the job since APScheduler submitted it.
         if plan is None or not self._is_due_by_steady_clock(name, plan):
             return
         threading.current_thread().name = f"job-{name}"

@@ -84,6 +84,7 @@ def measure_wait(watched: Watched, watch: FreshnessWatch, monotonic: float) -> S
     since = due = watch.last_ok or watch.start
     for _ in range(watched.comparison.judging.stale_after):
         due = schedule.next(due)
+    # By the steady clock another run must have been due, so that a clock set forward makes nothing stale.
     needed: timedelta = schedule.next(watch.start) + deadline - watch.start
     return Staleness(
         since=since,

@@ -13,6 +13,7 @@ from monitor.metrics import Metric, Need, parse
 from monitor.model import ALL, Comparison, DerivedMetric, NoiseFloor, parse_derived
 from monitor.model.arrays import Floats
 from monitor.sequential import Scale
+from monitor.service.runner import pick_comparison
 
 
 class Yardstick(StrEnum):
@@ -130,10 +131,7 @@ def make_question(  # noqa: PLR0913 - the words of the command
     reference: float | None = None,
 ) -> Question:
     """The question, by default about the first metric. ConfigError or InputError for one that can have no answer."""
-    if name not in comparisons:
-        msg = f"no comparison named {name!r}: the configuration has {', '.join(comparisons)}"
-        raise ConfigError(msg)
-    comparison = comparisons[name]
+    comparison = pick_comparison(comparisons, name)
     _require_answerable(comparison)
     if not 0 < alpha < 1:
         msg = f"alpha {alpha:g} is no error rate: write one between 0 and 1, such as 0.01"

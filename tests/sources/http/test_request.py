@@ -2,7 +2,6 @@
 
 import json
 import ssl
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pydantic import ValidationError
 from monitor.errors import SourceError
 from monitor.model import CoverageReason
 from monitor.sources.http import HttpSourceOptions
-from servers import require
+from servers.certificates import self_signed
 from servers.lists import as_lists, request, source_of
 from servers.recommender import Recommender, running_recommender
 
@@ -106,13 +105,7 @@ def test_answers_up_to_max_bytes_are_taken(recommender: Recommender) -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Self-signed, for 127.0.0.1; key and certificate in one file."""
-    path = tmp_path / "own.pem"
-    command = [require("openssl"), "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=recs"]
-    command += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", str(tmp_path / "cert.pem")]
-    subprocess.run(command, check=True, capture_output=True)
-    path.write_text(path.read_text() + (tmp_path / "cert.pem").read_text())
-    return path
+    return self_signed(tmp_path)
 
 
 def test_certificates_are_verified_and_ca_file_is_trusted(certificate: Path) -> None:
