@@ -95,6 +95,7 @@ class ExposureEntropyNormalized(ArmMetric):
         """Entropy by log2 of the catalogue's size."""
         if listing.catalogue < 2:  # noqa: PLR2004 - a single item has nothing to be spread over
             return None
+        # Rounding may leave a little above 1.
         return min(1.0, entropy(listing.counts) / math.log2(listing.catalogue))
 
 

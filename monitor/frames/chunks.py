@@ -43,6 +43,7 @@ class CodedPairs:
         """Places that each pair needs: for its longer list, and for all of its user's graded items; at least 1, at most k."""
         longest = np.maximum(*(arm.lengths[rows] for arm, rows in zip(self.arms, self.rows, strict=True)))
         if self.graded_rows is not None and self.known.grade_offsets is not None:
+            # A row of -1, of a user who graded nothing, takes the entry behind the last: no places.
             longest = np.maximum(longest, np.append(np.diff(self.known.grade_offsets), 0)[self.graded_rows])
         return np.maximum(longest if self.k is None else np.minimum(longest, self.k), 1)
 

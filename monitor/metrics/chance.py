@@ -105,4 +105,5 @@ def chance_scores(metrics: Sequence[Metric], length: int | None, catalogue: int)
     return {str(metric): _expected(metric, length, catalogue) for metric in metrics}
 
 
+# Each run asks for the same few values, and some of them are simulated.
 _expected = lru_cache(maxsize=256)(expect_by_chance)

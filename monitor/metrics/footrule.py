@@ -33,7 +33,7 @@ class Footrule(OrderDistance):
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to half the square of k, rounded down."""
-        return 0.0, max(1.0, k * k // 2)
+        return 0.0, max(1.0, k * k // 2)  # a histogram needs some width, for lists of one item too
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """(z² - 1) / 3 for z items in common, where there are two; None where there cannot be."""

@@ -40,7 +40,7 @@ class KendallDistance(OrderDistance):
 
     def bounds(self, k: int) -> tuple[float, float]:
         """0 to all pairs of k items."""
-        return 0.0, max(1.0, k * (k - 1) / 2)
+        return 0.0, max(1.0, k * (k - 1) / 2)  # a histogram needs some width, for lists of one item too
 
     def expected_by_chance(self, k: int, catalogue: int) -> float | None:
         """Half of the pairs of items in common, where there are two; None where there cannot be."""

@@ -163,4 +163,5 @@ class WeightedOrderDistance(OrderDistance, ABC):
 
 
 def _shown(value: float | str) -> str:
+    # Numbers as floats, so that p=1 and p=1.0 are one name.
     return value if isinstance(value, str) else repr(float(value))

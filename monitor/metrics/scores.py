@@ -50,6 +50,7 @@ def score_all(
 
 def _measure(batch: PairBatch, kinds: dict[str, Metric]) -> Iterator[tuple[str, Floats]]:
     alignment = align(batch)
+    # Aligned once and cut for each depth: to align costs more than most measures do.
     by_depth: dict[int | None, Alignment] = {None: alignment}
     for name, metric in kinds.items():
         if metric.depth not in by_depth:
@@ -70,6 +71,7 @@ def _map(score: Callable[[slice], int], rows: Sequence[slice], threads: int) -> 
 
 
 def _processors() -> int:
+    # A container may use fewer than the machine has.
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -25,6 +25,8 @@ AlertKey = tuple[str, str, str]
 """Comparison, alert and segment, as stored."""
 
 KEY_COLUMNS = ("comparison", "alert", "segment")
+WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
+"""A delivery that may still be sent."""
 IS_START = and_(transitions.c.to_state == State.FIRING, transitions.c.from_state != State.FIRING)
 """Whether a transition is the start of a firing."""
 IS_LASTING_START = and_(

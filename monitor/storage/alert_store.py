@@ -11,9 +11,10 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from monitor.model import AlertState, DeliveryStatus, Silence, State, Transition
+from monitor.model import AlertState, Silence, State, Transition
 from monitor.storage.alert_states import (
     KEY_COLUMNS,
+    WAITING,
     announce,
     firing_states,
     in_free_slots,
@@ -32,7 +33,6 @@ from monitor.storage.tables import alert_states, deliveries, silences, transitio
 from monitor.storage.transactions import Database
 
 _JUST_BEFORE = timedelta(microseconds=1)
-_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 _REMOVE_STATE = delete(alert_states).where(*(alert_states.c[name] == bindparam(f"its_{name}") for name in KEY_COLUMNS))
 
 
@@ -83,7 +83,7 @@ class SqlAlertStore:
         moved = {alert_states.c.judged_slot: slot - _JUST_BEFORE, alert_states.c.since: slot}
         of_comparison = select(transitions.c.id).where(transitions.c.comparison == key(comparison))
         put_off = update(deliveries).where(
-            deliveries.c.status.in_(_WAITING),
+            deliveries.c.status.in_(WAITING),
             deliveries.c.next_attempt_at > now,
             deliveries.c.transition_id.in_(of_comparison),
         )

@@ -10,12 +10,10 @@ from sqlalchemy import Connection, Integer, Row, Select, bindparam, select, upda
 
 from monitor.errors import DatabaseError
 from monitor.model import DeliveryStatus, Notification
-from monitor.storage.alert_states import pending_delivery
+from monitor.storage.alert_states import WAITING, pending_delivery
 from monitor.storage.dialects import chunks, insert
 from monitor.storage.rows import to_row
 from monitor.storage.tables import deliveries, notifications
-
-_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 
 
 def record_outcomes(connection: Connection, found: Sequence[Notification]) -> None:
@@ -29,7 +27,7 @@ def record_outcomes(connection: Connection, found: Sequence[Notification]) -> No
     news = [each for each in found if _is_news(stored[each.delivery_id], each)]
     if news:
         connection.execute(notifications.insert(), [to_row(each, notifications, attempted_at=each.at) for each in news])
-    if waiting := [each for each in found if stored[each.delivery_id].status in _WAITING]:
+    if waiting := [each for each in found if stored[each.delivery_id].status in WAITING]:
         connection.execute(_MOVE, [_moved(each) for each in waiting])
     _deliver_to_fallbacks(
         connection,
@@ -82,7 +80,7 @@ def _moved(note: Notification) -> dict[str, object]:
         "new_status": note.status,
         "new_reason": note.reason,
         "new_next_attempt_at": note.next_attempt_at or note.at,
-        "new_settled_at": None if note.status in _WAITING else note.at,
+        "new_settled_at": None if note.status in WAITING else note.at,
         "new_repeat_at": note.repeat_at,
         "new_may_be_known": note.may_be_known,
         "tried": int(note.status not in (DeliveryStatus.HELD, DeliveryStatus.DROPPED)),

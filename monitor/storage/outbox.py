@@ -14,6 +14,7 @@ from monitor.model import Briefing, Delivery, DeliveryRecord, DeliveryStatus, Fi
 from monitor.storage.alert_states import (
     IS_LASTING_START,
     IS_START,
+    WAITING,
     firing_states,
     read_firing,
     transition_of_row,
@@ -33,9 +34,8 @@ _LONGEST_PAUSE = timedelta(hours=2)
 """More than anybody leases, holds or puts off a delivery for."""
 _RETRIED_FOR = timedelta(days=1)
 """How long an end that was refused for good is retried when the configuration changes."""
-_WAITING = (DeliveryStatus.PENDING, DeliveryStatus.HELD)
 _GIVEN_UP = (DeliveryStatus.DEAD, DeliveryStatus.DROPPED)
-_IS_WAITING = deliveries.c.status.in_(_WAITING)
+_IS_WAITING = deliveries.c.status.in_(WAITING)
 _IS_END = and_(transitions.c.from_state == State.FIRING, transitions.c.to_state != State.FIRING)
 _COLUMNS = (
     deliveries.c.id.label("delivery_id"),
@@ -268,5 +268,5 @@ def _delivery(row: Row[Any]) -> Delivery:
 
 
 def _delivery_record(row: Row[Any]) -> DeliveryRecord:
-    again = row.next_attempt_at if row.status in _WAITING else None
+    again = row.next_attempt_at if row.status in WAITING else None
     return from_row(DeliveryRecord, row, transition=transition_of_row(row), reason=row.last_reason, next_attempt_at=again)

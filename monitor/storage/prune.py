@@ -9,7 +9,8 @@ from functools import partial
 
 from sqlalchemy import ColumnElement, Connection, Delete, Select, Table, and_, delete, exists, func, or_, select
 
-from monitor.model import ALL, Cutoffs, DeliveryStatus, Pruned, State
+from monitor.model import ALL, Cutoffs, Pruned, State
+from monitor.storage.alert_states import WAITING
 from monitor.storage.daily_rollup import midnight, roll_up
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.list_pieces import runs_with_unneeded_lists
@@ -222,7 +223,7 @@ def _prunable_transitions(before: datetime) -> Select[tuple[int]]:
         .join(same, same.c.id == deliveries.c.transition_id)
         .where(
             or_(same.c.id == transitions.c.id, same.c.dedup_key == transitions.c.dedup_key),
-            deliveries.c.status.in_((DeliveryStatus.PENDING, DeliveryStatus.HELD)),
+            deliveries.c.status.in_(WAITING),
         )
         .correlate(transitions)
     )

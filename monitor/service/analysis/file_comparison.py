@@ -138,10 +138,8 @@ def compare_files(
     batch, users = pairing.batch, panel.users[pairing.panel_rows]
     scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
     progress("summarizing", len(batch), len(batch))
-    listed, length = (
-        count_listed(batch),
-        typical_length(np.append(batch.baseline_lengths, batch.candidate_lengths).astype(np.int64)),
-    )
+    lengths = np.append(batch.baseline_lengths, batch.candidate_lengths).astype(np.int64)
+    listed, length = count_listed(batch), typical_length(lengths)
     if catalogue is not None and catalogue < listed:
         msg = f"--catalogue {catalogue}: {listed} different items are listed, give the number of items that could be"
         raise InputError(msg)

@@ -52,7 +52,9 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
     ConfigError for a metric that the comparison does not measure, or when too few runs are stored.
     """
     name = str(parse(metric or comparison.measuring.metrics[0]))
-    series = RuleSeries(_mean_of(name, segment), segment)
+    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
+    rule = SimilarityRule(alert="planned", metric=name, limit=limit, segments=(segment,), min_users=2)
+    series = RuleSeries(rule, segment)
     healthy, _ = pick_healthy(newest_runs(comparison, history), series)
     if len(healthy) < MIN_HEALTHY_RUNS:
         msg = (
@@ -72,11 +74,6 @@ def read_plan_inputs(comparison: Comparison, history: History, metric: str | Non
         users=int(np.median([each.n for each in healthy])),
         worst=_worst(name, healthy),
     )
-
-
-def _mean_of(metric: str, segment: str) -> SimilarityRule:
-    limit = FixedLimit(direction=Direction.BELOW, value=0.0, resolve_at=0.0)
-    return SimilarityRule(alert="planned", metric=metric, limit=limit, segments=(segment,), min_users=2)
 
 
 def _worst(metric: str, healthy: Sequence[Summary]) -> float | None:
@@ -133,8 +130,8 @@ def _with_users(found: SampleSizePlan, runs: int) -> SampleSizePlan:
         if more is None
         else f"{more:,} or more runs judged together can show it"
     )
-    least = found.search.least_drop(math.inf, runs)
-    obstacle = f"no number of users helps: {wander}, so that {_runs(runs)} can show {least:.3g} at best; {help_}"
+    least, span = found.search.least_drop(math.inf, runs), "one run" if runs == 1 else f"{runs:,} runs"
+    obstacle = f"no number of users helps: {wander}, so that {span} can show {least:.3g} at best; {help_}"
     return replace(found, runs=runs, obstacle=obstacle)
 
 
@@ -148,7 +145,3 @@ def _with_runs(found: SampleSizePlan, users: int) -> SampleSizePlan:
         f"{least:.3g} at best; more history, or more users a run, can"
     )
     return replace(found, obstacle=obstacle)
-
-
-def _runs(count: int) -> str:
-    return "one run" if count == 1 else f"{count:,} runs"
