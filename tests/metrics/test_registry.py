@@ -51,7 +51,11 @@ def draw_pairs(longest: int, seed: int) -> list[known_pairs.Pair]:
 @pytest.mark.parametrize("kind", [kind for kind in METRICS.values() if kind.need is None], ids=lambda kind: str(kind.name))
 def test_a_value_that_is_declared_to_vary_does_so_with_the_length(kind: type[Metric]) -> None:
     tops = [list(range(length)) for length in (2, 3, 10)]
-    lists = [[(top, top) for top in tops], [(top, [item + 40 for item in top]) for top in tops], [(top, []) for top in tops]]
+    lists: list[list[known_pairs.Pair]] = [
+        [(top, top) for top in tops],
+        [(top, [item + 40 for item in top]) for top in tops],
+        [(top, []) for top in tops],
+    ]
     metric = kind()
 
     found = [len(set(map(str, known_pairs.scores(metric, pairs)))) > 1 for pairs in lists]
