@@ -6,6 +6,7 @@ import pytest
 
 from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.alerts.limits import judge_reading
+from monitor.alerts.rule_evaluation import thin_segments
 from monitor.alerts.verdicts import read_coverage
 from monitor.errors import ConfigError
 from monitor.model import (
@@ -141,3 +142,16 @@ def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_c
         ("Other", "all", State.QUIET),
     ]
     assert transitions[0].statistic == "missing(candidate)"
+
+
+def test_a_segment_is_thin_below_the_share_of_its_users_that_must_be_compared() -> None:
+    counts = {"all": 1, "country=DE": 24, "country=FR": 25, "country=IT": 0}
+    rows = tuple(CoverageRow(segment=name, asked=50, paired=paired, reasons={}) for name, paired in counts.items())
+
+    found = thin_segments(Coverage(rows=rows), 0.5)
+
+    assert found == {
+        "country=DE": "24 of 50 users, under min_paired_share 50%",
+        "country=IT": "0 of 50 users, under min_paired_share 50%",
+    }
+    assert thin_segments(None, 0.5) == {}
