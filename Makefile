@@ -3,7 +3,7 @@ PYTHON ?= python3
 DEV ?= .venv/dev
 PIP = -m pip install --quiet --disable-pip-version-check --constraint .ci/constraints.txt
 
-.PHONY: demo test lint bench dashboards preview clean
+.PHONY: demo test lint bench generated preview clean
 .DEFAULT_GOAL := test
 
 demo: .venv/run/.done
@@ -24,8 +24,9 @@ lint: $(DEV)/.done
 bench: $(DEV)/.done
 	$(DEV)/bin/python -m tests.bench $(ARGS)
 
-dashboards: $(DEV)/.done
-	$(DEV)/bin/python deploy/grafana/generate.py
+# Dashboards, references, schema and pictures that follow from the code.
+generated: $(DEV)/.done
+	PYTHONPATH=.:tests:deploy/grafana $(DEV)/bin/python -m tests.generated
 
 # Wants PostgreSQL and Prometheus, as the tests do.
 preview: $(DEV)/.done

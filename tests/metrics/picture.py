@@ -1,13 +1,11 @@
 """Draws how each measure reacts to what can happen to a list.
 
-`python -m tests.metrics.picture > monitor/metrics/reactions.svg`. The numbers are scores that the registered metrics give; a
-test compares the file with what this draws.
+``make generated`` draws it. The numbers are scores that the registered metrics give.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
@@ -158,7 +156,3 @@ def _text(  # noqa: PLR0913 - attributes of a text
         f'<text x="{x}" y="{y}" text-anchor="{anchor}" fill="{fill}" font-size="{size}" font-weight="{weight}"{font}>'
         f"{escape(text)}</text>"
     )
-
-
-if __name__ == "__main__":
-    sys.stdout.write(svg())

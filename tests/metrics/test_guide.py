@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from metrics import picture
 from monitor.arm_metrics import ARM_METRICS
 from monitor.metrics import METRICS, expected_by_chance, parse
 
@@ -25,10 +24,6 @@ def test_every_measure_that_the_guide_writes_with_parameters_can_be_read() -> No
     assert "rbo(top=3, share=0.86)" in written
     for text in written:
         parse(text)
-
-
-def test_the_picture_shows_what_the_measures_give() -> None:
-    assert (FOLDER / "reactions.svg").read_text() == picture.svg(), "draw it anew: python -m tests.metrics.picture"
 
 
 @pytest.mark.parametrize(("catalogue", "expected"), [(10, 0.63), (20, -0.18), (50, -0.67), (100, -0.84), (1000, -0.98)])

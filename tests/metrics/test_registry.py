@@ -1,9 +1,11 @@
 """Every registered metric keeps what it declares, and what every measure of two lists must keep."""
 
 import math
+import re
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import numpy as np
@@ -44,6 +46,28 @@ def draw_pairs(longest: int, seed: int) -> list[known_pairs.Pair]:
     rng = np.random.default_rng(seed)
     lengths = [(a, b, items) for a in range(longest + 1) for b in range(longest + 1) for items in (longest, 13)]
     return [(rng.permutation(items)[:a].tolist(), rng.permutation(items)[:b].tolist()) for a, b, items in lengths]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in METRICS.values() if kind.need is None], ids=lambda kind: str(kind.name))
+def test_a_value_that_is_declared_to_vary_does_so_with_the_length(kind: type[Metric]) -> None:
+    tops = [list(range(length)) for length in (2, 3, 10)]
+    lists: list[list[known_pairs.Pair]] = [
+        [(top, top) for top in tops],
+        [(top, [item + 40 for item in top]) for top in tops],
+        [(top, []) for top in tops],
+    ]
+    metric = kind()
+
+    found = [len(set(map(str, known_pairs.scores(metric, pairs)))) > 1 for pairs in lists]
+
+    assert found == [value is None for value in (metric.identical, metric.disjoint, metric.one_empty)]
+
+
+def test_every_kernel_of_a_measure_has_tests_of_its_own() -> None:
+    texts = " ".join(path.read_text() for path in Path(__file__).parents[1].joinpath("kernels").glob("*.py"))
+    kernels = {kind.kernel.__name__ for kind in METRICS.values() if hasattr(kind, "kernel")}
+
+    assert {name for name in kernels if name.isidentifier() and not re.search(rf"\b{name}\b", texts)} == set()
 
 
 @every_metric
@@ -149,7 +173,7 @@ def test_the_declared_direction_is_right_and_everything_is_told(metric: Metric) 
     assert metric.source
     assert metric.uneven
     assert metric.ties
-    assert (type(metric).__doc__ or "").strip()
+    assert not (type(metric).__doc__ or "").startswith(type(metric).__name__)  # what a dataclass writes when nobody does
 
 
 def test_every_measure_that_is_written_is_registered_under_its_name() -> None:

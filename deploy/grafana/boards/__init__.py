@@ -1,4 +1,4 @@
-"""Grafana's dashboards for rankwatch in its JSON model, built over the table of series; ``generate.py`` writes them."""
+"""Grafana's dashboards for rankwatch in its JSON model, built over the table of series; ``make generated`` writes them."""
 
 from boards import comparison, daemon, overview
 from boards.layout import Json, render

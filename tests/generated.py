@@ -1,0 +1,53 @@
+"""Files and parts of files that are made from the code: ``make generated`` writes them, and a test compares."""
+
+import json
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+from boards import DASHBOARDS, render
+from metrics import picture
+from monitor.export import series_reference
+from monitor.settings.documentation import json_schema, settings_reference
+
+ROOT = Path(__file__).parents[1]
+_BEGIN, _END = "<!-- generated -->\n", "<!-- end of what is generated -->"
+_OPERATOR = "deploy/kubernetes/components/operator/prometheusrule.yaml"
+_PROMETHEUS_RULE = """\
+# Generated from deploy/prometheus/{source}: change that.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: {name}
+  labels:
+    release: prometheus
+spec:
+{groups}"""
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Each file with the whole text that it should have."""
+    yield ROOT / "config/rankwatch.schema.json", json.dumps(json_schema(), indent=2) + "\n"
+    yield _with(ROOT / "config/README.md", settings_reference())
+    yield _with(ROOT / "monitor/export/README.md", series_reference())
+    yield ROOT / "monitor/metrics/reactions.svg", picture.svg()
+    for name, board in DASHBOARDS.items():
+        yield ROOT / f"deploy/grafana/dashboards/{name}.json", render(board)
+    yield ROOT / _OPERATOR, "---\n".join(map(_prometheus_rule, sorted((ROOT / "deploy/prometheus").glob("*.rules.yml"))))
+
+
+def _with(file: Path, part: str) -> tuple[Path, str]:
+    """The file with this part between the two marks."""
+    before, _, rest = file.read_text(encoding="utf-8").partition(_BEGIN)
+    return file, f"{before}{_BEGIN}\n{part.strip()}\n\n{_END}{rest.partition(_END)[2]}"
+
+
+def _prometheus_rule(file: Path) -> str:
+    rules = file.read_text(encoding="utf-8")
+    groups = textwrap.indent(rules[rules.index("groups:\n") :], "  ")
+    return _PROMETHEUS_RULE.format(source=file.name, name=file.name.removesuffix(".rules.yml").replace(".", "-"), groups=groups)
+
+
+if __name__ == "__main__":
+    for path, text in texts():
+        path.write_text(text, encoding="utf-8")
