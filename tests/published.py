@@ -4,6 +4,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+from starlette.applications import Starlette
+
 import factories
 from monitor.export import SERIES, Kind, PrometheusPublisher
 from monitor.model import (
@@ -34,6 +36,7 @@ from monitor.model import (
     Summary,
     UserGroup,
 )
+from monitor.web.app import create_app
 
 SLOT = factories.SLOT
 _HISTOGRAM = Histogram(low=0.0, high=1.0, counts=(40, 20, 28, 100))
@@ -184,6 +187,22 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
     publisher.led_by(lambda: (True, 7))
     return publisher
+
+
+class Well:
+    """A daemon that is well."""
+
+    def unhealthy(self) -> str | None:
+        return None
+
+    def unready(self) -> str | None:
+        return None
+
+
+def pages(**given: Any) -> Starlette:
+    """The application over what is given, and over nothing else."""
+    nothing = {"metrics": lambda *_: (b"page\n", {}), "latest": tuple, "notice": lambda: None, "reload": lambda: False}
+    return create_app(**{"health": Well(), **nothing, **given})
 
 
 def series_names() -> set[str]:

@@ -47,10 +47,9 @@ class Health(Protocol):
         """Why the process cannot do its work yet or just now; None once database and first publication are good."""
 
 
-def create_app(
-    *, metrics: Metrics, health: Health, latest: Latest = tuple, notice: Notice = lambda: None, reload: Reload = lambda: False
-) -> Starlette:
+def create_app(*, metrics: Metrics, health: Health, latest: Latest, notice: Notice, reload: Reload) -> Starlette:
     """The application over these, to be served behind a `RequestGuard`, which decides who may read everything and reload."""
+    # No parameter has a default: so mypy finds data that a page shows and the daemon does not hand over.
 
     async def index(_: Request) -> Response:
         return HTMLResponse(render_index(latest(), notice()), headers=_HTML)

@@ -1,5 +1,6 @@
 import threading
 import time
+from dataclasses import fields
 from datetime import timedelta
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 
 from factories import SLOT, claim, comparison, pull, rule
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, Memory, Outcome, RunStatus, State
+from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, MeasuredRun, Memory, Outcome, RunStatus, State
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
@@ -40,6 +41,15 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
     np.testing.assert_array_equal(result.scores.by_metric["extended_tau"], [1.0, -1.0])
     assert set(result.stage_seconds) == {"users", "pull", "pair", "score", "summarize", "arms", "explain"}
     assert [(each.from_state, each.to_state) for each in result.transitions] == [(State.QUIET, State.FIRING)]
+
+
+def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
+    """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
+    lists = pull({"a": [1, 2]}), pull({"a": [1, 3]})
+    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=True)
+    opened = arms(*lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
+    result = execute(full, opened, claim(), Memory(), StillClock())
+    assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
 
 
 def test_both_arms_are_asked_for_the_same_users_and_slot() -> None:

@@ -292,21 +292,6 @@ def test_those_refused_for_now_are_tried_again_alone(mail_server: MailServer, op
     assert [mail.to for mail in mail_server.mails] == [("kim@example.com",), ("lee@example.com",)]
 
 
-def test_hostile_names_stay_text_and_choose_no_recipient(mail_server: MailServer, options: dict[str, Any]) -> None:
-    hostile = "x\r\nBcc: evil@example.com\r\n\r\n.\r\n{{ x }}<script>alert(1)</script>\u202e\x00\ud800" + "é" * 1_000_000
-    change = transition(comparison=hostile, segment=hostile, alert=hostile, reason=hostile, labels={hostile: hostile})
-    with mailing(options) as receiver:
-        receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
-    (mail,) = mail_server.mails
-    assert list(mail.to) == TO
-    assert len(mail.content) < 100_000
-    headers = read(mail)
-    assert headers["Bcc"] is None
-    assert len(str(headers["Subject"])) < 200
-    assert "<script>" not in part(mail, "html")
-    assert "<script>" in part(mail, "plain")
-
-
 def test_a_line_of_a_single_dot_ends_nothing(mail_server: MailServer, options: dict[str, Any]) -> None:
     change = transition(reason="." * 200)
     with mailing(options) as receiver:

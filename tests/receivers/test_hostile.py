@@ -1,8 +1,12 @@
 """Names that try to be more than names, walked through what every channel sends."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
+from email import message_from_bytes
+from email.header import decode_header, make_header
+from email.policy import default
 from typing import Any
 
 import pytest
@@ -13,10 +17,12 @@ from monitor.model import Message
 from monitor.receivers import ReceiverOptions, open_receivers
 from servers.pagerduty import KEY, FakePagerDuty
 from servers.slack import PATH, FakeSlack
+from servers.smtp import Mail, MailServer
 from servers.webhook import Collector, Request
 
 URL = "http://rankwatch.test:29108"
 MOST_BYTES = 400_000
+ME, TO = "rankwatch@example.com", ["kim@example.com"]
 every_name = pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
 
 
@@ -25,6 +31,21 @@ def send(hostile: Message, **options: Any) -> None:
     (receiver,) = open_receivers([ReceiverOptions.model_validate(options)], external_url=URL)
     with closing(receiver):
         receiver.send(hostile, now=SLOT)
+
+
+PLACES: dict[str, tuple[str, str, Callable[[Any], dict[str, Any]]]] = {
+    "alertmanager": ("collector", "/api/v2/alerts", lambda server: {"urls": [server.url]}),
+    "pagerduty": ("pagerduty", "/v2/enqueue", lambda server: {"url": server.url, "routing_key": KEY}),
+    "slack": ("slack", PATH, lambda server: {"url": server.url}),
+    "email": (
+        "mail_server",
+        "",
+        lambda server: {"host": "127.0.0.1", "port": server.port, "tls": "none", "sender": ME, "to": TO},
+    ),
+    "apprise": ("collector", "/hook", lambda server: {"urls": {"one": f"{server.url.replace('http:', 'json:')}/hook"}}),
+    "webhook": ("collector", "/hook", lambda server: {"url": f"{server.url}/hook"}),
+}
+"""For each kind of receiver the fixture that it sends to, the path where it posts there, and its options."""
 
 
 def strings(found: object) -> Iterator[str]:
@@ -38,54 +59,56 @@ def strings(found: object) -> Iterator[str]:
             yield from strings(value)
 
 
-def require_harmless(body: bytes) -> Any:
-    """What came is JSON of bounded size, and every text in it prints, but for line breaks and the left-to-right mark."""
+def require_harmless(body: bytes, headers: Mapping[str, str], texts: Iterable[str]) -> None:
+    """Of bounded size; all prints but for line breaks, the left-to-right mark and what breaks a mention; no header is long."""
     assert len(body) < MOST_BYTES
-    found = json.loads(body)
-    for text in strings(found):
-        assert text.replace("\n", "").replace("\u200e", "").isprintable()
-    return found
+    headings = [str(make_header(decode_header(value))) for value in headers.values()]
+    assert all(len(heading) < 1000 for heading in headings)
+    for text in (*headings, *texts):
+        assert re.sub("[\n\u200b\u200e]", "", text).isprintable()
 
 
 def require_unmoved(request: Request, path: str, host: str, text: str) -> None:
-    """It went where the configuration says, and no header speaks of the name."""
+    """It went where the configuration says, and no header holds the name but encoded."""
     assert (request.path, request.headers["Host"]) == (path, host.removeprefix("http://"))
-    assert all(text[:12] not in value for value in request.headers.values())
+    assert all(text[:12].isalnum() or text[:12] not in value for value in request.headers.values())
+
+
+def texts_of(request: Request) -> list[str]:
+    is_json = request.headers["Content-Type"].startswith("application/json")
+    return list(strings(json.loads(request.body))) if is_json else [request.body.decode()]
+
+
+def require_harmless_mail(mail: Mail) -> list[str]:
+    """The texts of its parts: plain, then as a page."""
+    found = message_from_bytes(mail.content.replace(b"\r\n", b"\n"), policy=default)
+    texts = [str(part.get_content()) for part in found.walk() if not part.is_multipart()]
+    require_harmless(mail.content, dict(found.items()), texts)
+    assert (mail.to, found["Bcc"]) == (tuple(TO), None)
+    assert "<script" not in texts[1]
+    return texts
 
 
 @every_name
-def test_slack_shows_them_as_text(slack: FakeSlack, text: str) -> None:
-    send(hostile_message(text), slack={"url": slack.url})
-    (request,) = slack.collector.requests
-    require_unmoved(request, PATH, slack.collector.url, text)
-    require_harmless(request.body)
-
-
-@every_name
-def test_pagerduty_shows_them_as_text(pagerduty: FakePagerDuty, text: str) -> None:
-    send(hostile_message(text), pagerduty={"url": pagerduty.url, "routing_key": KEY})
-    (request,) = pagerduty.collector.requests
-    require_unmoved(request, "/v2/enqueue", pagerduty.url, text)
-    event = require_harmless(request.body)
-    assert (event["routing_key"], event["dedup_key"]) == (KEY, hostile_message(text).incident)
-
-
-@every_name
-def test_alertmanager_shows_them_as_text(collector: Collector, text: str) -> None:
-    send(hostile_message(text), alertmanager={"urls": [collector.url]})
-    (request,) = collector.requests
-    require_unmoved(request, "/api/v2/alerts", collector.url, text)
-    (alert,) = require_harmless(request.body)
-    assert alert["labels"]["severity"] == "critical"
-    assert alert["generatorURL"].startswith(f"{URL}/comparisons/")
-
-
-@every_name
-def test_webhooks_show_them_as_text(collector: Collector, text: str) -> None:
-    send(hostile_message(text), webhook={"url": f"{collector.url}/hook"})
-    (request,) = collector.requests
-    require_unmoved(request, "/hook", collector.url, text)
-    require_harmless(request.body)
+@pytest.mark.parametrize("kind", ReceiverOptions.model_fields)
+def test_every_kind_of_receiver_shows_them_as_text(kind: str, text: str, request: pytest.FixtureRequest) -> None:
+    assert kind in PLACES, f"PLACES does not say where receivers of the kind {kind} send to"
+    fixture, path, options = PLACES[kind]
+    server = request.getfixturevalue(fixture)
+    send(hostile_message(text), **{kind: options(server)})
+    if isinstance(server, MailServer):
+        (mail,) = server.mails
+        texts = require_harmless_mail(mail)
+    else:
+        collector: Collector = getattr(server, "collector", server)
+        (posted,) = collector.requests
+        require_unmoved(posted, path, collector.url, text)
+        require_harmless(posted.body, posted.headers, texts_of(posted))
+        texts = [*texts_of(posted), *posted.headers.values()]
+    assert any(URL in each for each in texts)
+    assert "evil" not in texts
+    wanted = {"pagerduty": {KEY, hostile_message(text).incident}, "alertmanager": {"critical"}}
+    assert wanted.get(kind, set()) <= set(texts)
 
 
 def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: FakeSlack, pagerduty: FakePagerDuty) -> None:
@@ -95,4 +118,4 @@ def test_a_thousand_changes_of_huge_names_are_sent_within_the_limits(slack: Fake
     send(hostile, slack={"url": slack.url})
     send(hostile, pagerduty={"url": pagerduty.url, "routing_key": KEY})
     for request in (*slack.collector.requests, *pagerduty.collector.requests):
-        require_harmless(request.body)
+        require_harmless(request.body, request.headers, texts_of(request))

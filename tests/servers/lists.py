@@ -4,7 +4,7 @@ import csv
 import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ SLOT = datetime(2024, 1, 8, 12, 30, tzinfo=UTC)
 
 Lists = Mapping[str, list[Any]]
 Rows = list[tuple[str, Any, int]]
+Given = dict[str, dict[str, Any]]
 
 
 def request(*users: str, k: int = 10, timeout_s: float = 20) -> PullRequest:
@@ -58,14 +59,14 @@ def one_type(lists: Lists) -> dict[str, list[Any]]:
 
 
 @contextmanager
-def parquet_wide(lists: Lists, folder: Path) -> Iterator[Source]:
+def parquet_wide(lists: Lists, folder: Path) -> Iterator[Given]:
     items = pa.array(list(one_type(lists).values()), type=pa.list_(items_type(lists)))
     pq.write_table(pa.table({"who": pa.array(list(lists), type=pa.string()), "what": items}), folder / "wide.parquet")
-    yield source_of(file={"path": str(folder / "wide.parquet"), "user": "who", "items": "what"})
+    yield {"file": {"path": str(folder / "wide.parquet"), "user": "who", "items": "what"}}
 
 
 @contextmanager
-def parquet_long(lists: Lists, folder: Path) -> Iterator[Source]:
+def parquet_long(lists: Lists, folder: Path) -> Iterator[Given]:
     users, items, ranks = zip(*long_rows(one_type(lists)), strict=True) if any(lists.values()) else ((), (), ())
     columns = {
         "who": pa.array(users, pa.string()),
@@ -73,39 +74,39 @@ def parquet_long(lists: Lists, folder: Path) -> Iterator[Source]:
         "place": pa.array(ranks, pa.int32()),
     }
     pq.write_table(pa.table(columns), folder / "long.parquet", row_group_size=7)
-    yield source_of(file={"path": str(folder / "long.parquet"), "user": "who", "item": "what", "rank": "place"})
+    yield {"file": {"path": str(folder / "long.parquet"), "user": "who", "item": "what", "rank": "place"}}
 
 
 @contextmanager
-def csv_wide(lists: Lists, folder: Path) -> Iterator[Source]:
+def csv_wide(lists: Lists, folder: Path) -> Iterator[Given]:
     path = folder / "wide.csv"
     with path.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["who", "what"], *([user, json.dumps(items)] for user, items in lists.items())])
-    yield source_of(file={"path": str(path), "user": "who", "items": "what"})
+    yield {"file": {"path": str(path), "user": "who", "items": "what"}}
 
 
 @contextmanager
-def csv_long(lists: Lists, folder: Path) -> Iterator[Source]:
+def csv_long(lists: Lists, folder: Path) -> Iterator[Given]:
     path = folder / "long.csv.gz"
     with gzip.open(path, "wt", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows([["who", "what", "place"], *long_rows(lists)])
-    yield source_of(file={"path": str(path), "user": "who", "item": "what", "rank": "place"})
+    yield {"file": {"path": str(path), "user": "who", "item": "what", "rank": "place"}}
 
 
 @contextmanager
-def jsonl_wide(lists: Lists, folder: Path) -> Iterator[Source]:
+def jsonl_wide(lists: Lists, folder: Path) -> Iterator[Given]:
     path = folder / "wide.jsonl.gz"
     with gzip.open(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps({"who": user, "what": items, "more": 1}) + "\n" for user, items in lists.items())
-    yield source_of(file={"path": str(path), "user": "who", "items": "what"})
+    yield {"file": {"path": str(path), "user": "who", "items": "what"}}
 
 
 @contextmanager
-def jsonl_long(lists: Lists, folder: Path) -> Iterator[Source]:
+def jsonl_long(lists: Lists, folder: Path) -> Iterator[Given]:
     path = folder / "long.jsonl"
     rows = ({"who": user, "what": item, "place": rank} for user, item, rank in long_rows(lists))
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    yield source_of(file={"path": str(path), "user": "who", "item": "what", "rank": "place"})
+    yield {"file": {"path": str(path), "user": "who", "item": "what", "rank": "place"}}
 
 
 def fill_database(url: str, lists: Lists) -> None:
@@ -135,33 +136,35 @@ def sql_sources(url: str) -> dict[str, dict[str, Any]]:
     }
 
 
-def _sqlite(kind: str) -> Callable[[Lists, Path], Any]:
+def _sqlite(kind: str) -> Callable[[Lists, Path], AbstractContextManager[Given]]:
     @contextmanager
-    def opened(lists: Lists, folder: Path) -> Iterator[Source]:
+    def opened(lists: Lists, folder: Path) -> Iterator[Given]:
         url = f"sqlite:///{folder / 'lists.db'}"
         fill_database(url, lists)
-        yield source_of(sql=sql_sources(url)[kind])
+        yield {"sql": sql_sources(url)[kind]}
 
     return opened
 
 
 @contextmanager
-def http(lists: Lists, folder: Path) -> Iterator[Source]:
+def http(lists: Lists, folder: Path) -> Iterator[Given]:
     del folder
     with running_recommender() as recommender:
         recommender.otherwise = "missing"
         recommender.lists.update(lists)
         recommender.behaviour.update(dict.fromkeys(lists, "ok"))
-        yield source_of(http={"url": recommender.url})
+        yield {"http": {"url": recommender.url}}
 
 
-SOURCES: dict[str, Callable[[Lists, Path], Any]] = {
-    "parquet wide": parquet_wide,
-    "parquet long": parquet_long,
-    "csv wide": csv_wide,
-    "csv long": csv_long,
-    "jsonl wide": jsonl_wide,
-    "jsonl long": jsonl_long,
+# What puts lists somewhere and gives the options that read them there, {kind: options}. Every kind has at least one; its name
+# begins with the kind, and ends with "long" where an empty list cannot be told from none.
+SOURCES: dict[str, Callable[[Lists, Path], AbstractContextManager[Given]]] = {
+    "file parquet wide": parquet_wide,
+    "file parquet long": parquet_long,
+    "file csv wide": csv_wide,
+    "file csv long": csv_long,
+    "file jsonl wide": jsonl_wide,
+    "file jsonl long": jsonl_long,
     "sql table wide": _sqlite("sql table wide"),
     "sql table long": _sqlite("sql table long"),
     "sql query long": _sqlite("sql query long"),
@@ -169,4 +172,4 @@ SOURCES: dict[str, Callable[[Lists, Path], Any]] = {
 }
 
 LONG = frozenset(name for name in SOURCES if name.endswith("long"))
-"""Sources that cannot tell an empty list from none."""
+TEXTS = frozenset({"file csv long", "sql table long", "sql query long"})  # those that hold every id as text

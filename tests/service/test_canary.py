@@ -25,8 +25,10 @@ import requests
 import typer
 from psycopg import sql
 from sqlalchemy import make_url
+from starlette.routing import Route
 from typer.testing import CliRunner
 
+import published
 from canary.marks import canary, options_in, owners_in, secret_fields, singing_fields, told_by
 from canary.world import FAULTS, LOOKER, UNHEARD, Way, World, fill, hostile_world, singer, write_small
 from factories import SLOT
@@ -148,7 +150,8 @@ def await_all(world: World) -> None:
 
 
 def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
-    for page in ("/", "/metrics", "/-/healthy", "/-/ready", *(f"/comparisons/{name}" for name in names)):
+    found = [route for route in published.pages().routes if isinstance(route, Route) and "GET" in (route.methods or ())]
+    for page in sorted({route.path.format(name=name) for route in found for name in names}):
         answer = wait_for(partial(_got, url + page), page)
         assert answer is not None
         yield page, answer.content + repr(answer.headers).encode()
@@ -199,9 +202,13 @@ def broken(text: str) -> dict[str, str]:
 def test_no_output_of_a_daemon_holds_a_secret(stage: Stage) -> None:
     sung = {name: owners for name, output in stage.outputs.items() if (owners := owners_in(output))}
     assert sung == {}
-    assert {"direct: log", "environment: page /metrics", "sqlite: rankwatch.db", "sqlite: rankwatch.db.lock"} < set(
-        stage.outputs
-    )
+    assert {
+        "direct: log",
+        "environment: page /",
+        "environment: page /metrics",
+        "sqlite: rankwatch.db",
+        "sqlite: rankwatch.db.lock",
+    } < set(stage.outputs)
     assert b"READY=1" in stage.outputs["direct: systemd"]
     assert all(stage.outputs[f"postgresql: {table}"] for table in ("runs", "transitions", "notifications"))
 

@@ -59,6 +59,9 @@ def _as_text(row: Row) -> Row:
     return {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()}
 
 
+# Every kind that reads more than lists; what writes a table for it and gives the options that read it.
+KINDS: dict[str, Callable[..., dict[str, Any]]] = {"file": parquet, "sql": sqlite}
+
 Write = Callable[[Any, Path], dict[str, Any]]
 
 

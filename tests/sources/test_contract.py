@@ -1,6 +1,8 @@
 """What every Source promises, whatever is behind it."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from monitor import sources
+from monitor.errors import ConfigError, SourceError
 from monitor.model import CoverageReason, Pull
-from servers.lists import LONG, SOURCES, Lists, as_lists, request
+from monitor.sources import SourceOptions, UsersOptions, open_source, open_users
+from servers.lists import LONG, SLOT, SOURCES, TEXTS, Given, Lists, as_lists, request, source_of
+from sources.tables import KINDS
 
 every_source = pytest.mark.parametrize("kind", SOURCES)
 
@@ -18,8 +24,9 @@ ODD_USERS = ["007", "a/b c?d=e&f#g%41", "Zoë 🐙", "O'Brien; DROP TABLE wide",
 
 
 def pulled(kind: str, lists: Lists, folder: Path, *users: str, k: int = 10) -> Pull:
-    with SOURCES[kind](lists, folder) as source:
-        found: Pull = source.pull(request(*users, k=k))
+    with SOURCES[kind](lists, folder) as options:
+        source = source_of(**options)
+        found = source.pull(request(*users, k=k))
         source.close()
         return found
 
@@ -72,9 +79,7 @@ def test_ids_are_texts_as_soon_as_one_is(kind: str, tmp_path: Path) -> None:
     assert str(pull.rankings.items.dtype) == "str"
 
 
-@pytest.mark.parametrize(
-    "kind", ["parquet wide", "parquet long", "csv wide", "jsonl wide", "jsonl long", "sql table wide", "http"]
-)
+@pytest.mark.parametrize("kind", sorted(SOURCES.keys() - TEXTS))
 def test_whole_numbers_stay_numbers(kind: str, tmp_path: Path) -> None:
     pull = pulled(kind, {"u1": [1, 2**63 - 1], "u2": [-(2**63)]}, tmp_path, "u1", "u2")
 
@@ -122,13 +127,154 @@ def test_the_table_keeps_its_shape(kind: str, tmp_path: Path) -> None:
 def test_several_threads_may_pull_at_once(kind: str, tmp_path: Path) -> None:
     lists = {f"u{number}": [number, number + 1] for number in range(40)}
 
-    with SOURCES[kind](lists, tmp_path) as source, ThreadPoolExecutor(4) as threads:
+    with SOURCES[kind](lists, tmp_path) as options, ThreadPoolExecutor(4) as threads:
+        source = source_of(**options)
         pulls = list(threads.map(lambda _: source.pull(request(*lists)), range(8)))
         source.close()
         source.close()
 
     expected = {user: [str(item) for item in items] for user, items in lists.items()}
     assert [as_lists(pull) for pull in pulls] == [expected] * 8
+
+
+def taken_away(path: Path) -> None:
+    path.unlink()
+
+
+def damaged(path: Path) -> None:
+    path.write_bytes(b"rubbish\n" * 100)
+
+
+def pull_or_error(options: Given, k: int = 10) -> Pull | SourceError:
+    try:
+        return source_of(**options).pull(request("u1", "u2", k=k))
+    except SourceError as error:
+        return error
+
+
+every_loss = pytest.mark.parametrize("lose", [taken_away, damaged])
+
+
+@every_loss
+@every_source
+def test_a_source_that_cannot_be_read_says_so_in_one_line(kind: str, lose: Callable[[Path], None], tmp_path: Path) -> None:
+    with SOURCES[kind]({"u1": [1]}, tmp_path) as options:
+        pass  # what serves it has ended then
+    for file in tmp_path.iterdir():
+        lose(file)
+
+    found = pull_or_error(options)
+
+    if isinstance(found, SourceError):
+        assert "\n" not in str(found)
+        assert not found.permanent or lose is damaged
+    else:
+        assert found.failures == dict.fromkeys(["u1", "u2"], CoverageReason.UNREACHABLE)
+
+
+@every_source
+def test_without_time_everybody_is_a_timeout_and_the_next_pull_is_not(kind: str, tmp_path: Path) -> None:
+    with SOURCES[kind]({"u1": [1]}, tmp_path) as options:
+        source = source_of(**options)
+        pull, following = source.pull(request("u1", "u2", timeout_s=0)), source.pull(request("u1"))
+
+    assert pull.failures == dict.fromkeys(["u1", "u2"], CoverageReason.TIMEOUT)
+    assert len(pull.rankings) == 0
+    assert as_lists(following) == {"u1": ["1"]}
+
+
+def by_slot(options: Given, folder: Path) -> Given:
+    """Options with a relative path that the slot completes, where they have a path."""
+    ((kind, keys),) = options.items()
+    if "path" not in keys:
+        return options
+    file = Path(keys["path"])
+    file.rename(folder / f"2024-01-08-{file.name}")
+    return {kind: keys | {"path": f"{{slot:%Y-%m-%d}}-{file.name}"}}
+
+
+@every_source
+def test_the_slot_chooses_the_file_beside_the_configuration(kind: str, tmp_path: Path) -> None:
+    with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
+        chosen = SourceOptions.model_validate(by_slot(options, tmp_path), context={"base_dir": str(tmp_path)})
+
+        assert as_lists(open_source(chosen).pull(request("u1"))) == {"u1": ["3", "1"]}
+
+
+@pytest.mark.parametrize("kind", sorted(SOURCES.keys() - LONG))
+def test_more_than_the_limit_is_refused(kind: str, tmp_path: Path) -> None:
+    """A kind limits the bytes that a pull keeps, or the rows where each is small."""
+    with SOURCES[kind]({"u1": list(range(10**6, 10**6 + 150_000)), "u2": [1]}, tmp_path) as options:
+        ((name, keys),) = options.items()
+        fields = type(SourceOptions.model_validate(options).given).model_fields
+        limits = {limit: least for limit, least in {"max_bytes": 2**20, "max_rows": 1}.items() if limit in fields}
+        assert limits
+        found = pull_or_error({name: keys | limits}, k=150_000)
+
+    if isinstance(found, SourceError):
+        assert str(*limits.values()) in str(found)
+    else:
+        assert found.failures == {"u1": CoverageReason.TOO_LARGE}
+
+
+@every_source
+def test_scores_come_when_the_options_say_so(kind: str, tmp_path: Path) -> None:
+    with SOURCES[kind]({"u1": [3, 1]}, tmp_path) as options:
+        ((name, keys),) = options.items()
+        plain = SourceOptions.model_validate(options)
+        column = plain.given.items or plain.given.rank  # numbers that may stand as scores
+        scored = SourceOptions.model_validate({name: keys | {"scores": column}})
+
+        assert [each.has_scores for each in (plain, scored)] == [False, True]
+        assert open_source(plain).pull(request("u1")).rankings.scores is None
+        scores = open_source(scored).pull(request("u1")).rankings.scores
+    assert scores is not None
+    assert scores.tolist() == ([1, 2] if kind in LONG else [3, 1])
+
+
+@pytest.mark.parametrize("kind", [kind for kind, source in sources.SOURCES.items() if source.all_users is not None])
+def test_a_kind_that_can_list_all_users_does(kind: str, tmp_path: Path) -> None:
+    found = []
+    for entry in (SOURCES[name] for name in SOURCES if name.split()[0] == kind):
+        # A baseline that cannot list its users, such as a query that binds them, is a ConfigError.
+        with entry({"u1": [1], "u2": [2]}, tmp_path) as options, suppress(ConfigError):
+            every = open_users(UsersOptions(all=True), SourceOptions.model_validate(options))
+            found.append(sorted(every.users(SLOT, ()).users))
+    assert found
+    assert all(users == ["u1", "u2"] for users in found)
+
+
+READ: dict[str, tuple[dict[str, str], Callable[[Any], object]]] = {
+    "users": ({"user": "who"}, lambda source: source.users(SLOT, ()).users.tolist() == ["u1"]),
+    "item_weights": ({"item": "what", "weight": "many"}, lambda source: source.weights(SLOT).weights.tolist() == [2]),
+    "item_titles": ({"item": "what", "title": "who"}, lambda source: source.titles(SLOT, {"7"}) == {"7": "u1"}),
+    "relevance": (
+        {"user": "who", "item": "what", "grade": "many"},
+        lambda source: (found := source.relevance(SLOT)) and found.grades.tolist() == [2],
+    ),
+}
+"""Of everything else that a kind may read: the columns, and whether the one row is read."""
+
+
+@every_loss
+@pytest.mark.parametrize(
+    ("kind", "role"), [(kind, role) for kind, each in sources.SOURCES.items() for role in READ if getattr(each, role)]
+)
+def test_all_that_a_kind_declares_is_read(kind: str, role: str, lose: Callable[[Path], None], tmp_path: Path) -> None:
+    (columns, is_read), reader = READ[role], getattr(sources.SOURCES[kind], role)
+    options = by_slot(KINDS[kind]([{"who": "u1", "what": 7, "many": 2}], tmp_path, **columns), tmp_path)[kind]
+    source = reader.open(reader.options.model_validate(options, context={"base_dir": str(tmp_path)}))
+
+    assert is_read(source)
+    source.close()
+    for file in tmp_path.iterdir():
+        lose(file)
+    if role == "relevance" and lose is taken_away and "path" in options:
+        assert source.relevance(SLOT) is None, "a file that is not there has not arrived: raise MissingTableError"
+        return
+    with pytest.raises(SourceError) as caught:
+        is_read(source)
+    assert "\n" not in str(caught.value)
 
 
 ids = st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(st.characters(exclude_categories=["C"]), min_size=1, max_size=5))

@@ -40,12 +40,6 @@ def test_a_catalogue_without_the_items_gives_none(write: Write, tmp_path: Path) 
     assert read(write([(7, "Tea")], tmp_path), "8") == {}
 
 
-def test_the_slot_chooses_the_file(tmp_path: Path) -> None:
-    parquet([(7, "Tea")], tmp_path)
-    (tmp_path / "table.parquet").rename(tmp_path / "titles-2024-01-08.parquet")
-    assert read({"file": COLUMNS | {"path": str(tmp_path / "titles-{slot:%Y-%m-%d}.parquet")}}, "7") == {"7": "Tea"}
-
-
 def test_a_title_is_bounded(tmp_path: Path) -> None:
     assert read(csv([(7, "x" * 1000)], tmp_path), "7") == {"7": "x" * MAX_TITLE_LENGTH}
 
@@ -57,9 +51,7 @@ def test_a_title_that_is_no_text_is_refused(tmp_path: Path) -> None:
         read({"file": COLUMNS | {"path": str(path)}}, "7")
 
 
-def test_a_missing_file_or_column_is_told(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"titles\.csv"):
-        read({"file": COLUMNS | {"path": str(tmp_path / "titles.csv")}}, "7")
+def test_a_missing_column_is_told(tmp_path: Path) -> None:
     (tmp_path / "titles.csv").write_text("id,nam\n7,Tea\n")
     with pytest.raises(SourceError, match=r"has no column 'name' .did you mean 'nam'"):
         read({"file": COLUMNS | {"path": str(tmp_path / "titles.csv")}}, "7")

@@ -125,22 +125,10 @@ def test_an_items_name_is_told_on_one_line(tmp_path: Path) -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_the_slot_chooses_the_file_and_the_rows(tmp_path: Path) -> None:
-    (tmp_path / "2024-01-08.csv").write_text("id,sold\n7,2\n", encoding="utf-8")
-    assert by_item(read(file=FILE | {"path": str(tmp_path / "{slot:%Y-%m-%d}.csv")})) == {"7": 2.0}
+def test_the_slot_chooses_the_rows(tmp_path: Path) -> None:
     url = sqlite([(7, 0.5), (8, 1)], tmp_path)["sql"]["url"]
     query = "SELECT id, sold FROM filled WHERE :slot > '2024-01-01' AND id = '8'"
     assert by_item(read(sql=FILE | {"url": url, "query": query})) == {"8": 1.0}
-
-
-def test_a_missing_file_or_database_says_so_and_may_come_later(tmp_path: Path) -> None:
-    for options in (
-        {"file": FILE | {"path": str(tmp_path / "none.csv")}},
-        {"sql": FILE | {"url": f"sqlite:///{tmp_path / 'none.db'}", "table": "weights"}},
-    ):
-        with pytest.raises(SourceError, match="does not exist") as caught:
-            read(**options)
-        assert not caught.value.permanent
 
 
 def test_what_a_database_does_not_give_in_time_is_an_error(tmp_path: Path) -> None:

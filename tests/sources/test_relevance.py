@@ -171,11 +171,6 @@ def test_a_row_without_a_user_counts_for_nobody_and_a_null_list_for_nothing(writ
     assert by_user(read(**write(rows, tmp_path))) == {"a": {"1": 1.0}, "b": {}, "c": {}}
 
 
-@pytest.mark.parametrize("options", [WIDE, LONG], ids=["wide", "long"])
-def test_a_file_that_is_not_there_has_not_arrived(options: dict[str, str], tmp_path: Path) -> None:
-    assert read(file=options | {"path": str(tmp_path / "{slot:%Y-%m-%d}.parquet")}) is None
-
-
 def test_a_file_without_a_row_has_arrived(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_text("who,what,how\n", encoding="utf-8")
 

@@ -230,15 +230,6 @@ def test_fractions_are_ranks_in_json_lines(tmp_path: Path) -> None:
     assert as_lists(source_of(**jsonl(rows, tmp_path, **RANKED)).pull(request("a"))) == {"a": ["2", "1"]}
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_without_the_setting_there_are_no_scores(kind: str, tmp_path: Path) -> None:
-    source = KINDS[kind](SCORED, tmp_path)
-    options = source._options.model_dump(exclude={"scores"})
-    place = "sql" if "sql" in kind else "file"
-
-    assert source_of(**{place: options}).pull(request("a", "b")).rankings.scores is None
-
-
 def test_scores_are_selected_by_jmespath(recommender: Recommender) -> None:
     recommender.lists["u"] = {"items": [{"id": 3, "score": 0.5}, {"id": "x", "score": 1}, {"id": 1, "score": None}]}
     recommender.lists["v"] = {"items": [{"id": 3, "score": 0.5}, {"id": 4}]}

@@ -1,5 +1,7 @@
 """What a finished run leaves behind, and that it leaves all or nothing."""
 
+import re
+from dataclasses import fields
 from datetime import timedelta
 
 import numpy as np
@@ -9,9 +11,9 @@ from sqlalchemy import func, select
 import factories
 from factories import SLOT, state
 from monitor.errors import DatabaseError
-from monitor.model import Coverage, CoverageRow, EvidenceKind, RunStatus, Scores
+from monitor.model import Coverage, CoverageRow, EvidenceKind, MeasuredRun, Run, RunStatus, Scores
 from monitor.storage import SqlStore
-from monitor.storage.tables import metadata
+from monitor.storage.tables import metadata, runs
 from storage.worked import HOUR, attempt, claimed, coverage, evidence, fired, result, run, scores
 
 
@@ -49,6 +51,21 @@ def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
         "evidence": 2,
         "alert_states": 1,
     }
+
+
+SCALARS = re.compile(r"(bool|int|float|str|date|datetime|timedelta)( \| None)?")
+
+
+def test_every_scalar_of_a_measured_run_is_stored_and_every_field_of_a_run_read_back(store: SqlStore) -> None:
+    """Fields without a column are left out on the way in, and take their defaults on the way out, in silence."""
+    measured = {each.name: 1 for each in fields(MeasuredRun) if SCALARS.fullmatch(str(each.type))}
+    columns = {"is_labelled": "labelled_at"}
+    assert [name for name in measured if columns.get(name, name) not in runs.c] == []
+
+    stored = result(claimed(store), reason="r", labels_until=SLOT, **measured)
+    assert store.runs.finish(stored, receivers=())
+    (found,) = store.history.runs(comparison=None, limit=9)
+    assert [each.name for each in fields(Run) if getattr(found, each.name) in (None, each.default)] == []
 
 
 def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 import pytest
 
 import published
-from monitor.web.app import create_app
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
 
@@ -70,7 +69,7 @@ def limits() -> Limits:
 
 @pytest.fixture
 def client(health: Health, limits: Limits) -> Iterator[Client]:
-    server = WebServer(create_app(metrics=published.filled().render, health=health), "127.0.0.1", 0, limits=limits)
+    server = WebServer(published.pages(metrics=published.filled().render, health=health), "127.0.0.1", 0, limits=limits)
     server.start()
     try:
         yield Client(server.url)

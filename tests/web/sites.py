@@ -10,9 +10,9 @@ from typing import Any
 import bcrypt
 from pydantic import SecretStr
 
+import published
 from monitor.web.access import Access, open_access
 from monitor.web.access_options import AccessOptions
-from monitor.web.app import create_app
 from monitor.web.server import WebServer
 
 KIM = ("kim", "correct horse")
@@ -62,7 +62,7 @@ def serving(health: Any, access: Access | None = None, tls: ssl.SSLContext | Non
     """A server; its client uses ``tls``. ``limits``, ``page`` and ``reload`` are the server's, other options the file's."""
     limits, page = options.pop("limits", None), options.pop("page", b"page\n")
     reload = options.pop("reload", lambda: False)
-    app = create_app(metrics=lambda _accept, _encoding: (page, {}), health=health, reload=reload)
+    app = published.pages(metrics=lambda _accept, _encoding: (page, {}), health=health, reload=reload)
     server = WebServer(app, "127.0.0.1", 0, access=access or access_of(**options), limits=limits)
     server.start()
     try:

@@ -1,11 +1,15 @@
 """The pages for people: whole, linked, and harmless whatever names come from outside."""
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import published
 from monitor.model import LatestRun
+from monitor.web import pages
 from monitor.web.pages import render_comparison, render_index
 
 
@@ -39,13 +43,29 @@ def test_a_page_shows_every_segment_metric_alert_and_reason(latest: LatestRun) -
     assert "Coverage" in page
 
 
-def test_names_from_outside_stay_text(latest: LatestRun) -> None:
-    evil = '<script>alert(1)</script>"&{{7*7}}'
-    summaries = tuple(replace(summary, segment=evil) for summary in latest.summaries)
-    states = tuple(replace(state, segment=evil, reason=evil) for state in latest.states)
-    page = render_comparison(replace(latest, run=replace(latest.run, reason=evil), summaries=summaries, states=states))
+EVIL = '<script>alert(1)</script>"&{{7*7}}'
+RENDERED: dict[str, Callable[[LatestRun], str]] = {
+    "render_index": lambda latest: render_index([latest], EVIL),
+    "render_comparison": render_comparison,
+}
+"""Every page, of a comparison whose names are hostile; other data that a page shows is to be as hostile."""
+
+
+@pytest.mark.parametrize("name", [name for name in vars(pages) if name.startswith("render_")])
+def test_names_from_outside_stay_text_on_every_page(latest: LatestRun, name: str) -> None:
+    assert name in RENDERED, f"RENDERED does not say what {name} is to show"
+    summaries = tuple(replace(summary, segment=EVIL) for summary in latest.summaries)
+    states = tuple(replace(state, segment=EVIL, reason=EVIL) for state in latest.states)
+    run = replace(latest.run, comparison=EVIL, reason=EVIL)
+    page = RENDERED[name](replace(latest, run=run, summaries=summaries, states=states))
     assert "<script" not in page
     assert "&lt;script&gt;" in page
+
+
+def test_no_template_turns_the_escaping_off() -> None:
+    templates = list(Path(pages.__file__).with_name("templates").iterdir())
+    assert [path.name for path in templates if re.search(r"\|\s*safe\b|autoescape", path.read_text())] == []
+    assert templates
 
 
 def test_a_page_says_why_the_mean_fell(latest: LatestRun) -> None:

@@ -1,12 +1,14 @@
 """What each page answers."""
 
 import gzip
+import inspect
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import published
 from monitor.web import app as web_app
 from monitor.web import pages
 
@@ -82,10 +84,15 @@ def test_a_readiness_that_does_not_answer_counts_as_not_ready(
     assert healthy == 200
 
 
-def test_every_template_has_its_function_and_its_route(health: Any) -> None:
+def test_no_data_of_a_page_has_a_default_that_would_hide_that_nobody_hands_it_over() -> None:
+    parameters = inspect.signature(web_app.create_app).parameters
+    assert [name for name, each in parameters.items() if each.default is not each.empty] == []
+
+
+def test_every_template_has_its_function_and_its_route() -> None:
     folder = Path(pages.__file__).with_name("templates")
     templates = {path.stem for path in folder.glob("*.html")} - {"base", "table"}
     functions = {name.removeprefix("render_") for name in vars(pages) if name.startswith("render_")}
-    routes = {route.name for route in web_app.create_app(metrics=lambda *_: (b"", {}), health=health).routes}  # type: ignore[attr-defined]
+    routes = {route.name for route in published.pages().routes}  # type: ignore[attr-defined]
     assert templates == functions
     assert functions <= routes

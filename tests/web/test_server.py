@@ -14,7 +14,6 @@ import pytest
 
 import published
 from monitor.errors import MonitorError
-from monitor.web.app import create_app
 from monitor.web.connections import Limits
 from monitor.web.server import WebServer
 
@@ -22,7 +21,7 @@ ASK = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 def _application(health: Any, metrics: Callable[[str, str], Any] | None = None) -> Any:
-    return create_app(metrics=metrics or published.filled().render, health=health)
+    return published.pages(metrics=metrics or published.filled().render, health=health)
 
 
 def _ends_within(connection: socket.socket, seconds: float) -> bool:

@@ -36,7 +36,7 @@ from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.score import gather_evidence, summarize_scores
 from monitor.ports import UserSource
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
-from monitor.sources.file.source import FileSource, file_item_weights, file_relevance, file_users
+from monitor.sources.file.source import file_item_weights, file_lists, file_relevance, file_users
 from monitor.summaries import rows_of_segments
 
 
@@ -162,8 +162,8 @@ def _open(files: ComparedFiles) -> Arms:
     lists = (files.baseline, files.candidate)
     listed = [FileUsersOptions(path=each.path, user=each.user, format=each.format, max_bytes=each.max_bytes) for each in lists]
     return Arms(
-        baseline=FileSource(files.baseline),
-        candidate=FileSource(files.candidate),
+        baseline=file_lists(files.baseline),
+        candidate=file_lists(files.candidate),
         users=file_users(files.users) if files.users is not None else _Either(*map(file_users, listed)),
         dimensions=() if files.by is None else (files.by,),
         weights=None if files.item_weights is None else file_item_weights(files.item_weights),

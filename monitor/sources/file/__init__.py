@@ -65,7 +65,7 @@ class FileRelevanceOptions(GradeColumnOptions, FileOptions):
 _SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(
-    lists=Reader(FileSourceOptions, f"{_SOURCE}:FileSource", "A file of lists: Parquet, CSV or JSON lines."),
+    lists=Reader(FileSourceOptions, f"{_SOURCE}:file_lists", "A file of lists: Parquet, CSV or JSON lines."),
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
     users=Reader(FileUsersOptions, f"{_SOURCE}:file_users", "Users in a file."),

@@ -1,4 +1,4 @@
-"""Files as tables, and lists from them."""
+"""Files as tables, and what is read from them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from monitor.deadline import Deadline, OverdueError
-from monitor.model import CoverageReason, Pull, PullRequest
-from monitor.sources.file import FileOptions, FileSourceOptions
+from monitor.sources.file import FileOptions
 from monitor.sources.file.formats import read_batches
-from monitor.sources.list_collector import failed_pull
 from monitor.sources.slot_templates import fill_slot
 from monitor.sources.table_readers import (
     TableBatch,
     TableItemTitles,
     TableItemWeights,
-    TableLists,
     TableRelevance,
+    TableSource,
     TableUsers,
     over_table,
 )
@@ -42,36 +39,7 @@ class FileTable:
         """Nothing is held between reads."""
 
 
-class FileSource:
-    """One arm's lists from a file, read anew each pull. Port: Source.
-
-    When the deadline passes, everybody is ``timeout``: half a file is no answer.
-    """
-
-    def __init__(self, options: FileSourceOptions) -> None:
-        self._options = options
-        self._table = FileTable(options)
-
-    def pull(self, request: PullRequest) -> Pull:
-        """Lists of the requested users."""
-        where, options = self._table.where(request.slot), self._options
-        lists = TableLists(options=options, request=request, where=where, max_bytes=options.max_bytes)
-        batches = self._table.batches(request.slot, options.columns)
-        try:
-            return lists.pull(_in_time(batches, Deadline.after(request.timeout_s)))
-        except OverdueError:
-            return failed_pull(request.users, CoverageReason.TIMEOUT, f"{where} was not read in time")
-
-    def close(self) -> None:
-        """Nothing is held between pulls."""
-
-
-def _in_time(batches: Iterator[TableBatch], deadline: Deadline) -> Iterator[TableBatch]:
-    for batch in batches:
-        deadline.require_time()
-        yield batch
-
-
+file_lists = over_table(TableSource, FileTable)
 file_users = over_table(TableUsers, FileTable)
 file_item_weights = over_table(TableItemWeights, FileTable)
 file_item_titles = over_table(TableItemTitles, FileTable)

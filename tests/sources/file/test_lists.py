@@ -179,13 +179,6 @@ def test_json_lines_may_mix_types_and_one_odd_line_costs_one_user(tmp_path: Path
     }
 
 
-def test_the_slot_chooses_the_file(tmp_path: Path) -> None:
-    (tmp_path / "2024-01-08").mkdir()
-    pq.write_table(pa.table({"user": ["a"], "items": [[1]]}), tmp_path / "2024-01-08" / "12h.parquet")
-
-    assert as_lists(wide(tmp_path / "{slot:%Y-%m-%d}" / "{slot:%H}h.parquet", "a")) == {"a": ["1"]}
-
-
 def test_the_format_may_be_told_when_the_suffix_does_not(tmp_path: Path) -> None:
     path = parquet(tmp_path, user=["a"], items=[[1]]).rename(tmp_path / "lists.bin")
 
@@ -248,15 +241,6 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
         wide(tmp_path / "folder.parquet", "a")
     with pytest.raises(SourceError, match="is no regular file"):
         wide(tmp_path / "pipe.csv", "a")
-
-
-def test_the_deadline_makes_everybody_a_timeout(tmp_path: Path) -> None:
-    source = source_of(file={"path": str(parquet(tmp_path, user=["a"], items=[[1]])), "user": "user", "items": "items"})
-
-    pull = source.pull(request("a", "b", timeout_s=0))
-
-    assert pull.failures == {"a": CoverageReason.TIMEOUT, "b": CoverageReason.TIMEOUT}
-    assert len(pull.rankings) == 0
 
 
 def test_more_than_max_bytes_is_refused(tmp_path: Path) -> None:
