@@ -20,7 +20,7 @@ from monitor.demo.story import Chapter
 from monitor.demo.workspace import Workspace
 from monitor.demo.world import World
 from monitor.errors import ConfigError
-from servers.daemon import STARTS_WITHIN_S, wait_for
+from servers.daemon import wait_for
 
 
 @pytest.fixture
@@ -51,13 +51,13 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
     with log.open("wb") as sink:
         process = subprocess.Popen(command, stdout=sink, stderr=sink)
     try:
-        wait_for(lambda: "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day", timeout_s=STARTS_WITHIN_S)
+        wait_for(lambda: "both arms are healthy" in log.read_text(encoding="utf-8"), "the first day")
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
         asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
         lists = [requests.get(one, timeout=5).json() for one in asked]
         process.send_signal(signal.SIGTERM)
-        code = process.wait(20)
+        code = process.wait(60)
     finally:
         process.kill()
         process.wait()

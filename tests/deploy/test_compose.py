@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import make_url
 
 from servers import require
-from servers.daemon import STARTS_WITHIN_S, serving, wait_for
+from servers.daemon import serving, wait_for
 from servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.early
@@ -44,10 +44,10 @@ def recommenders(services: Any, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with log.open("wb") as sink:
         process = subprocess.Popen([sys.executable, "-m", "monitor", *command.split()], stdout=sink, stderr=sink)
     try:
-        yield wait_for(lambda: _address(log), "the recommenders", timeout_s=STARTS_WITHIN_S), home
+        yield wait_for(lambda: _address(log), "the recommenders"), home
     finally:
         process.terminate()
-        code = process.wait(20)
+        code = process.wait(60)
     assert code == 0, log.read_text(encoding="utf-8")
 
 
@@ -93,7 +93,7 @@ def test_the_daemon_of_compose_watches_the_recommenders_of_compose(services: Any
     assert migrated.returncode == 0, migrated.stderr
 
     with serving(config) as daemon:
-        page = wait_for(lambda: _complete(daemon.metrics()), "a run with normal values and everything else", timeout_s=100)
+        page = wait_for(lambda: _complete(daemon.metrics()), "a run with normal values and everything else")
         shown, code = _shown(page), daemon.status_of("/-/ready")
 
     assert code == 200

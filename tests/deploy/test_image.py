@@ -13,10 +13,7 @@ import monitor
 from servers import image
 
 ROOT = Path(__file__).parents[2]
-pytestmark = [
-    pytest.mark.early,
-    pytest.mark.timeout(600),  # whichever test comes first waits for all packages to be installed
-]
+pytestmark = pytest.mark.early
 CONFIG = """
 comparisons:
   - name: home-feed

@@ -22,7 +22,7 @@ from servers.webhook import serve as serve_hook
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
 AT_ONCE = 12
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 _CALM = "conditions: {stale: {policy: keep}, error: {policy: keep}, no_data: {policy: keep}}\n"
 _HALF = """
 SELECT count(*) FROM runs LEFT JOIN (SELECT DISTINCT run_id FROM summaries) AS measured ON measured.run_id = runs.id

@@ -18,12 +18,10 @@ def judge(outcomes: list[Outcome]) -> None:
     assert len(outcomes) == len(STEPS)
 
 
-@pytest.mark.timeout(400)
 def test_killed_at_every_step_on_sqlite(tmp_path: Path) -> None:
     judge(play_all(lambda step: f"sqlite:///{tmp_path / step.replace(' ', '-') / 'rankwatch.db'}", tmp_path))
 
 
-@pytest.mark.timeout(400)
 def test_killed_at_every_step_on_postgresql(postgres_server: PostgresServer, tmp_path: Path) -> None:
     with ExitStack() as databases:
         urls = {step: databases.enter_context(postgres_server.database()) for step in STEPS}

@@ -90,7 +90,7 @@ class AlertmanagerServer:
         """End it as systemd does: it says farewell to its cluster and keeps what it has notified."""
         assert self._process is not None
         self._process.terminate()
-        assert self._process.wait(20) == 0
+        assert self._process.wait(60) == 0
         self._process = None
 
     def alerts(self) -> list[dict[str, Any]]:

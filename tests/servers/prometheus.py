@@ -21,7 +21,7 @@ from servers import await_start, free_port, require
 
 # The shell ends the server when its own standard input closes: also when pytest is killed.
 _GUARD = '"$@" & server=$!; read _; kill -TERM $server; wait $server'
-_PATIENCE_S = 30.0
+_PATIENCE_S = 120.0
 
 
 class QueryError(Exception):

@@ -262,7 +262,7 @@ def running_recommender(tls: ssl.SSLContext | None = None) -> Iterator[Recommend
 
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),), daemon=True)
     thread.start()
-    assert is_up.wait(10), "the recommender did not start"
+    assert is_up.wait(60), "the recommender did not start"
     try:
         yield recommender
     finally:

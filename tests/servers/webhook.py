@@ -50,7 +50,7 @@ class Collector:
                 return self.replies.popleft()
             return self.default if self.respond is None else self.respond(request)
 
-    def wait_for(self, count: int, timeout_s: float = 10.0) -> list[Request]:
+    def wait_for(self, count: int, timeout_s: float = 120.0) -> list[Request]:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.requests) >= count, timeout_s), self.requests
             return list(self.requests)

@@ -71,7 +71,7 @@ class Watched:
             run = self.runs().get(slot)
             return run if run and run.status is RunStatus.OK and run.attempt >= attempt else None
 
-        run = wait_for(look, f"run of {slot}", timeout_s=30)
+        run = wait_for(look, f"run of {slot}")
         assert run is not None
         return run
 
@@ -99,7 +99,7 @@ class Watched:
                 self.clock.let_pass(step)
             return False
 
-        wait_for(seen, what, timeout_s=30)
+        wait_for(seen, what)
 
 
 @contextmanager

@@ -189,7 +189,7 @@ def idle(jobs: JobScheduler) -> None:
     """Let APScheduler look, and wait until what it found due has ended."""
     seen = Event()
     jobs.follow({**jobs._plans, "-seen": JobPlan(call=seen.set, when=timedelta(days=9), limit=HOUR, first=timedelta(0))})
-    assert seen.wait(20)
+    assert seen.wait(60)
     wait_for(lambda: not jobs.at_work, "the end of all jobs")
     jobs.follow({name: plan for name, plan in jobs._plans.items() if name != "-seen"})
 

@@ -60,7 +60,7 @@ def test_a_hung_run_keeps_no_other_comparison_from_running(tmp_path: Path) -> No
             watched.clock.let_pass(HOUR)
             wait_for(lambda: watched.daemon._runner.claims, "a run")
             watched.clock.let_pass(LONG)
-            wait_for(lambda: runs_of(watched.daemon.store, "other") == 2, "the other's run", timeout_s=30)
+            wait_for(lambda: runs_of(watched.daemon.store, "other") == 2, "the other's run")
 
 
 def runs_of(store: object, name: str) -> int:

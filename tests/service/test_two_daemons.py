@@ -86,7 +86,6 @@ def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[Serv
         yield daemon
 
 
-@pytest.mark.timeout(110)
 @pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
 def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
     tmp_path: Path,
@@ -177,7 +176,6 @@ def _no_write_of_an_old_epoch(url: str) -> None:
     assert seen == [(f"rankwatch epoch {epoch}", epoch) for epoch in (1, 2, 3)]
 
 
-@pytest.mark.timeout(110)
 def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told_and_not_made_anew(tmp_path: Path) -> None:
     file = tmp_path / "rankwatch.db"
     config = write_world(tmp_path, f"sqlite:///{file}")

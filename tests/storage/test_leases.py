@@ -160,7 +160,7 @@ def test_of_two_that_ask_at_once_one_wins_fifty_times_over(postgres: SqlStore) -
             gate = threading.Barrier(2)
 
             def ask(leases: Leases, gate: threading.Barrier = gate) -> Lease | Occupied:
-                gate.wait(10)
+                gate.wait(60)
                 return leases.acquire()
 
             answers = list(pool.map(ask, both))
@@ -244,7 +244,7 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
 def wait_for_lock(store: SqlStore) -> None:
     """Until a statement waits for a lock on the database."""
     waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with store.database.read() as connection:
             if connection.scalar(waiting):
@@ -314,7 +314,7 @@ def wait_until_alone(store: SqlStore) -> None:
     standing = text(
         "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
     )
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         with store.database.read() as connection:
             if not connection.scalar(standing):

@@ -392,7 +392,7 @@ def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg
 
 
 def _await_one_that_waits(other: psycopg.Connection) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
         assert time.monotonic() < deadline
         time.sleep(0.02)

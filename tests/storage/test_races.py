@@ -23,7 +23,7 @@ def at_once(work: Callable[[int], T]) -> list[T]:
     gate = threading.Barrier(WORKERS)
 
     def start(number: int) -> T:
-        gate.wait(10)
+        gate.wait(60)
         return work(number)
 
     with ThreadPoolExecutor(WORKERS) as pool:

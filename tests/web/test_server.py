@@ -132,7 +132,7 @@ def test_stopping_is_bounded_while_a_page_hangs_and_a_client_dawdles(health: Any
     for data in (ASK, b"GET /met"):
         raw = many.enter_context(socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])), timeout=10))
         raw.sendall(data)
-    assert asked.wait(5)
+    assert asked.wait(60)
 
     started = time.monotonic()
     server.stop(timeout_s=2)
@@ -192,7 +192,7 @@ def test_open_files_stay_bounded_under_many_connections(client: Any, many: ExitS
         many.enter_context(client.open())
     assert client.get("/metrics")[0] == 200
 
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while (theirs := open_files() - before - 300) > 64 and time.monotonic() < deadline:
         time.sleep(0.02)
     assert theirs <= 64
@@ -245,7 +245,7 @@ def test_a_reader_that_takes_no_answer_is_cut_off_at_the_deadline(health: Any, l
             raw.settimeout(5)
             raw.connect(("127.0.0.1", int(server.url.rpartition(":")[2])))
             raw.sendall(ASK)
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 60
             while (open_now := len(server._front.connections)) and time.monotonic() < deadline:
                 time.sleep(0.02)
     finally:
