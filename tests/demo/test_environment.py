@@ -55,7 +55,7 @@ def test_the_process_serves_both_arms_and_their_users_and_ends_cleanly(tmp_path:
         url = log.read_text(encoding="utf-8").split("serve ")[1].split("/baseline")[0]
         users = list(csv.DictReader((tmp_path / "shop" / "users.csv").read_text(encoding="utf-8").splitlines()))
         asked = [f"{url}/{arm}/api/recommend/{users[0]['user_id']}?n={DEPTH}" for arm in ("baseline", "candidate")]
-        lists = [requests.get(one, timeout=5).json() for one in asked]
+        lists = [requests.get(one, timeout=60).json() for one in asked]
         process.send_signal(signal.SIGTERM)
         code = process.wait(60)
     finally:

@@ -188,7 +188,7 @@ def url(arm: RecommenderServer) -> Iterator[str]:
 
 
 def ask(url: str, user: str, n: str | None = None) -> requests.Response:
-    return requests.get(f"{url}/api/recommend/{user}", params=None if n is None else {"n": n}, timeout=5)
+    return requests.get(f"{url}/api/recommend/{user}", params=None if n is None else {"n": n}, timeout=60)
 
 
 def test_a_user_gets_the_first_n_items_as_a_json_list(url: str) -> None:

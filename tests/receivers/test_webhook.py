@@ -166,7 +166,7 @@ def test_alertmanager_s_own_webhook_has_the_same_keys_labels_and_fingerprint(col
         server.start()
         alert = alert_of(FIRING, datetime.now(UTC) + timedelta(hours=1), "http://rankwatch.test:29108")
         try:
-            assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=10).status_code == 200
+            assert requests.post(f"{server.url}/api/v2/alerts", json=[alert], timeout=60).status_code == 200
             (request,) = theirs.wait_for(1)
         finally:
             server.stop()

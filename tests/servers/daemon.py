@@ -52,10 +52,10 @@ class ServeProcess:
         return self._process.pid
 
     def metrics(self) -> str:
-        return requests.get(f"{self.url}/metrics", timeout=5).text
+        return requests.get(f"{self.url}/metrics", timeout=60).text
 
     def status_of(self, path: str) -> int:
-        return requests.get(self.url + path, timeout=5).status_code
+        return requests.get(self.url + path, timeout=60).status_code
 
     def send(self, number: signal.Signals) -> None:
         os.kill(self.pid, number)

@@ -32,7 +32,7 @@ def _running(program: str, *options: str) -> Iterator[str]:
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen([program, f"--web.listen-address={address}", *options], stdout=log, stderr=log)
         try:
-            await_start(lambda: requests.get(f"http://{address}/", timeout=5), process)
+            await_start(lambda: requests.get(f"http://{address}/", timeout=60), process)
             yield f"http://{address}"
         finally:
             process.kill()

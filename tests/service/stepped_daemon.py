@@ -56,10 +56,10 @@ class Watched:
     clock: SteppedClock
 
     def status_of(self, path: str) -> int:
-        return requests.get(self.daemon.url + path, timeout=10).status_code
+        return requests.get(self.daemon.url + path, timeout=60).status_code
 
     def value(self, series: str) -> float | None:
-        page = requests.get(f"{self.daemon.url}/metrics", timeout=10).text
+        page = requests.get(f"{self.daemon.url}/metrics", timeout=60).text
         found = re.search(rf"^rankwatch_{re.escape(series)} (\S+)$", page, re.MULTILINE)
         return float(found[1]) if found else None
 

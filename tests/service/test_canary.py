@@ -155,13 +155,13 @@ def pages(url: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
         answer = wait_for(partial(_got, url + page), page)
         assert answer is not None
         yield page, answer.content + repr(answer.headers).encode()
-    refused = requests.get(f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=10)
+    refused = requests.get(f"{url}/metrics", auth=(canary("webuser"), canary("webguess")), timeout=60)
     assert refused.status_code == 401
     yield "that was refused", refused.content + repr(refused.headers).encode()
 
 
 def _got(url: str) -> requests.Response | None:
-    answer = requests.get(url, auth=LOOKER, timeout=10)
+    answer = requests.get(url, auth=LOOKER, timeout=60)
     return answer if answer.status_code == 200 else None
 
 

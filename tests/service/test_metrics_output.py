@@ -54,7 +54,7 @@ def run_once(config: Path, *options: str) -> Result:
 
 
 def seen_at(url: str) -> Samples:
-    page = requests.get(f"{url}/metrics", timeout=10).text
+    page = requests.get(f"{url}/metrics", timeout=60).text
     return {
         (sample.name, sample.labels.get("comparison", "")): sample.value
         for family in text_string_to_metric_families(page)
@@ -123,7 +123,7 @@ def test_a_pushgateway_keeps_each_comparison_in_a_group_of_its_own_and_drops_wha
 def test_an_instance_tells_groups_apart(config: Path, pushgateway: str) -> None:
     for name in ("eu", "us"):
         assert run_once(config, "feed", "--slot", "2024-01-08", "--push", pushgateway, "--push-instance", name).exit_code == 0
-    page = requests.get(f"{pushgateway}/metrics", timeout=10).text
+    page = requests.get(f"{pushgateway}/metrics", timeout=60).text
     for name in ("eu", "us"):
         assert f'rankwatch_run_last_ok_timestamp_seconds{{comparison="feed",instance="{name}",job="rankwatch"}}' in page
     assert 'instance=""' not in page

@@ -39,7 +39,7 @@ def scrape(daemon: ServeProcess) -> Page:
     text = daemon.metrics()
     checked = subprocess.run([require("promtool"), "check", "metrics"], input=text, text=True, capture_output=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
-    families = list(parse_openmetrics(requests.get(f"{daemon.url}/metrics", headers=OPENMETRICS, timeout=5).text))  # type: ignore[no-untyped-call]
+    families = list(parse_openmetrics(requests.get(f"{daemon.url}/metrics", headers=OPENMETRICS, timeout=60).text))  # type: ignore[no-untyped-call]
     page = glance(daemon)
     assert {(each.name, frozenset(each.labels.items())) for family in families for each in family.samples} == page.keys()
     return page

@@ -128,7 +128,7 @@ def _stands_by(daemon: ServeProcess) -> None:
     wait_for(lambda: daemon.status_of("/-/ready") == 200, "the standby ready")
     assert daemon.status_of("/-/healthy") == 200
     assert (shown(daemon, "leader"), shown(daemon, "lease_epoch")) == (0.0, 1.0)
-    assert "This daemon stands by" in requests.get(daemon.url, timeout=5).text
+    assert "This daemon stands by" in requests.get(daemon.url, timeout=60).text
 
 
 def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender) -> float:  # noqa: F811
@@ -191,7 +191,7 @@ def test_on_sqlite_a_second_daemon_ends_with_one_line_and_a_deleted_file_is_told
 
         file.unlink()
 
-        told = requests.get(f"{daemon.url}/-/ready", timeout=5)
+        told = requests.get(f"{daemon.url}/-/ready", timeout=60)
         assert told.status_code == 503
         assert "was deleted or moved away while in use: nothing is written any more" in told.text
         assert daemon.status_of("/-/healthy") == 200
