@@ -1,10 +1,12 @@
 """What every Source promises, whatever is behind it."""
 
+import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
@@ -163,7 +165,11 @@ def test_a_source_that_cannot_be_read_says_so_in_one_line(kind: str, lose: Calla
     for file in tmp_path.iterdir():
         lose(file)
 
-    found = pull_or_error(options)
+    with socket.socket() as taken:
+        if url := options.get("http", {}).get("url"):  # nobody else may serve there meanwhile
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind(("127.0.0.1", urlsplit(url).port))
+        found = pull_or_error(options)
 
     if isinstance(found, SourceError):
         assert "\n" not in str(found)
