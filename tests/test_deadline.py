@@ -30,4 +30,4 @@ def test_a_call_that_hangs_is_given_up_at_the_deadline() -> None:
     with pytest.raises(OverdueError):
         BackgroundCall(lambda: release.wait(60), name="hang").wait(Deadline.after(0.1))
     release.set()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 30

@@ -119,7 +119,7 @@ def test_a_source_that_never_comes_back_costs_its_deadline_and_nothing_more(monk
     start = time.monotonic()
     result = execute(quick, arms(pull({"a": [1, 2]}), hung, users("a")), claim(), Memory(), StillClock())
     hung.set()
-    assert time.monotonic() - start < 5
+    assert time.monotonic() - start < 20
     assert result.status is RunStatus.FAILED
     assert "candidate: 1 timeout" in (result.reason or "")
 
@@ -188,9 +188,9 @@ def test_two_hung_arms_cost_one_deadline_not_two(monkeypatch: pytest.MonkeyPatch
     hung = threading.Event()
     start = time.monotonic()
     result = execute(
-        comparison(k=2, deadline=timedelta(seconds=1)), arms(hung, hung, users("a")), claim(), Memory(), StillClock()
+        comparison(k=2, deadline=timedelta(seconds=3)), arms(hung, hung, users("a")), claim(), Memory(), StillClock()
     )
     took = time.monotonic() - start
     hung.set()
     assert result.status is RunStatus.FAILED
-    assert 1.4 < took < 2.6
+    assert 3.4 < took < 6.5

@@ -505,9 +505,9 @@ def test_stopping_does_not_wait_for_handshakes(health: Any, server_pair: Pair) -
         with socket.create_connection(("127.0.0.1", site.port), timeout=20) as raw:
             wait_for(lambda: site.server._front.connections, "the connection")
             started = time.monotonic()
-            site.server.stop(timeout_s=20)
+            site.server.stop(timeout_s=60)
             assert raw.recv(1) == b""
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
         assert not site.server.is_alive
 
 
