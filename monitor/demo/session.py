@@ -25,7 +25,7 @@ from monitor.service.interrupts import termination_raised
 
 INTERRUPTED = 130
 # How long --fast waits for the end of a story that takes a fifth of that.
-_PATIENCE_S = 75.0
+_PATIENCE_S = 180.0
 _FRAME_S = 0.2
 
 
