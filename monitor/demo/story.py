@@ -52,7 +52,7 @@ class Story:
 
 
 NORMAL_STORY = Story(day_s=4.0, every="2s", healthy_days=4, broken_days=3, calm_days=15)
-FAST_STORY = Story(day_s=2.0, every="4s", healthy_days=2, broken_days=2, calm_days=None)
+FAST_STORY = Story(day_s=1.5, every="4s", healthy_days=2, broken_days=2, calm_days=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
