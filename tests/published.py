@@ -186,6 +186,7 @@ def fill(publisher: PrometheusPublisher) -> PrometheusPublisher:
     publisher.database_sizes({DataKind.SCORES: 4096})
     publisher.pruned(Pruned(by_kind={DataKind.SCORES: 6, DataKind.LISTS: 2}), at=SLOT)
     publisher.led_by(lambda: (True, 7))
+    publisher.runs_wait(lambda: 4)
     return publisher
 
 

@@ -12,15 +12,15 @@ from typing import IO
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from monitor.errors import ConfigError
+from monitor.export.exposition import FamilyCollector
 from monitor.export.series import SERIES, Kind
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 DAEMON_GAUGES = frozenset({
-    "leader", "lease_epoch", "database_up", "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
+    "leader", "lease_epoch", "database_up", "runs_waiting", "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
     "database_size_bytes", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges of a process that goes on."""
@@ -28,14 +28,6 @@ FINAL_SERIES = frozenset(
     SERIES[name].name for name in SERIES if SERIES[name].kind not in _COUNTED and name not in DAEMON_GAUGES
 )
 """Full names of the series that a process leaves behind when it ends."""
-
-
-class _Families(Collector):
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families
 
 
 def final_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
@@ -52,7 +44,7 @@ def families_of_comparison(families: Iterable[Metric], comparison: str | None) -
 def write_families(families: Iterable[Metric]) -> bytes:
     """The families in Prometheus' text format, without timestamps."""
     # node_exporter and Pushgateway take a gauge histogram for a histogram, and would show 0 without `_sum` and `_count`.
-    return generate_latest(_Families([_counted(family) for family in families]))
+    return generate_latest(FamilyCollector([_counted(family) for family in families]))
 
 
 def _name_of(family: Metric) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from datetime import datetime, timedelta
 from itertools import chain, product
@@ -12,9 +12,41 @@ from prometheus_client import Counter
 from prometheus_client.metrics_core import Metric
 
 from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from monitor.export.exposition import Format, Lines, Piece
 from monitor.export.families import Gauges, LabelValues, counted, without_created
 from monitor.export.series import OWNERS, SERIES, Kind
 from monitor.model import Arm, DataKind, Pruned, RunResult, RunStatus
+
+_COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
+_OF_PAGES = "collector_errors_total"
+"""Counted where pages are made."""
+
+
+class _Counts:
+    """Counters and histograms of one owner, or of the process for None; without a ``name`` those of no owner in particular."""
+
+    def __init__(self, owner: str | None, *name: str) -> None:
+        names = [each for each, one in SERIES.items() if one.kind in _COUNTED and one.owner == owner and each != _OF_PAGES]
+        self._metrics = {each: counted(each) for each in names}
+        self.piece = Piece(self._families)
+        if owner is None or name:
+            for each, metric in self._metrics.items():
+                for labels in product(*SERIES[each].values) if SERIES[each].starts_at_zero else ():
+                    metric.labels(*name, *labels)
+
+    def add(self, name: str, labels: tuple[str, ...], value: float) -> None:
+        """Count or observe."""
+        metric = self._metrics[name]
+        one = metric.labels(*labels) if labels else metric
+        if isinstance(one, Counter):
+            one.inc(value)
+        else:
+            # Not below 0: the wall clock may have turned times around.
+            one.observe(max(0.0, value))
+        self.piece.changed()
+
+    def _families(self) -> Iterator[Metric]:
+        return (without_created(family) for metric in self._metrics.values() for family in metric.collect())
 
 
 class DaemonMetrics:
@@ -25,13 +57,13 @@ class DaemonMetrics:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._counted = {name: counted(name) for name, one in SERIES.items() if one.kind in (Kind.COUNTER, Kind.HISTOGRAM)}
-        del self._counted["collector_errors_total"]  # counted where pages are made
+        # The first ones of each owner hold no samples: they say what there is when nobody owns any.
+        self._counts: dict[tuple[str | None, str], _Counts] = {(owner, ""): _Counts(owner) for owner in (None, *OWNERS)}
         self._gauges = Gauges()
         self._known: dict[str, frozenset[str]] = {}
         self._outbox: Mapping[str, Mapping[str, float]] = {}
         self._leadership: Callable[[], tuple[bool, int | None]] | None = None
-        self._start_at_zero(None)
+        self._waiting: Callable[[], int] | None = None
 
     def know(
         self, names: Mapping[str, Sequence[str]], intervals: Mapping[str, timedelta], stale_after: Mapping[str, timedelta]
@@ -43,34 +75,23 @@ class DaemonMetrics:
         with self._lock:
             self._gauges.replace("schedule_interval_seconds", _seconds(intervals))
             self._gauges.replace("stale_after_seconds", _seconds(stale_after))
+            kept: dict[tuple[str | None, str], _Counts] = {(owner, ""): self._counts[owner, ""] for owner in (None, *OWNERS)}
             for owner in OWNERS:
-                self._forget(owner, self._known.get(owner, frozenset()) - frozenset(names[owner]))
                 self._known[owner] = frozenset(names[owner])
-                self._start_at_zero(owner, names[owner])
-
-    def _forget(self, owner: str, gone: Iterable[str]) -> None:
-        for name, each in product([name for name in self._counted if SERIES[name].owner == owner], gone):
-            self._counted[name].remove_by_labels({owner: each})
-
-    def _start_at_zero(self, owner: str | None, *names: Iterable[str]) -> None:
-        for name, metric in self._counted.items():
-            if SERIES[name].starts_at_zero and SERIES[name].owner == owner:
-                for labels in product(*names, *SERIES[name].values):
-                    metric.labels(*labels)
+                for name in names[owner]:
+                    kept[owner, name] = self._counts.get((owner, name)) or _Counts(owner, name)
+            self._counts = kept
 
     def _add(self, name: str, *labels: str, value: float = 1) -> None:
         """Count or observe."""
+        owner = SERIES[name].owner
+        key = (owner, labels[0] if owner else "")
         with self._lock:
-            known = self._known.get(SERIES[name].owner or "")
-            if known is not None and labels[0] not in known:
+            if owner in self._known and key[1] not in self._known[owner]:
                 return
-            metric = self._counted[name]
-            one = metric.labels(*labels) if labels else metric
-            if isinstance(one, Counter):
-                one.inc(value)
-            else:
-                # Not below 0: the wall clock may have turned times around.
-                one.observe(max(0.0, value))
+            if key not in self._counts:
+                self._counts = {**self._counts, key: _Counts(*key)}
+            self._counts[key].add(name, labels, value)
 
     def run_finished(self, result: RunResult) -> None:
         """See ``Publisher.run_finished``."""
@@ -139,6 +160,10 @@ class DaemonMetrics:
         """Show whether this process leads, and the leader's epoch; asked at each scrape, from memory."""
         self._leadership = leadership
 
+    def runs_wait(self, waiting: Callable[[], int]) -> None:
+        """Show how many runs wait for a place; asked at each scrape, from memory."""
+        self._waiting = waiting
+
     def database(self, *, is_up: bool) -> None:
         """See ``Publisher.database``."""
         self._set("database_up", is_up)
@@ -158,12 +183,9 @@ class DaemonMetrics:
         with self._lock:
             self._gauges.set(name, (), value)
 
-    def collect(self) -> Iterator[Metric]:
-        """The families as they stand now."""
-        yield from self.gauges().families()
-        for metric in self._counted.values():
-            for family in metric.collect():
-                yield without_created(family)
+    def lines(self, form: Format) -> list[Lines]:
+        """Everything as it stands now, encoded."""
+        return [form.encode(self.gauges().families()), *(counts.piece.lines(form) for counts in self._counts.values())]
 
     def gauges(self) -> Gauges:
         """What is shown and not counted."""
@@ -178,6 +200,8 @@ class DaemonMetrics:
             gauges.set("lease_epoch", (), epoch)
             if not is_leader:  # a former leader would go on showing old sizes
                 gauges.replace("database_size_bytes", {})
+        if self._waiting is not None:
+            gauges.set("runs_waiting", (), self._waiting())
         return gauges
 
 

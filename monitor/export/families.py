@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from prometheus_client import Counter, Histogram
@@ -14,6 +14,8 @@ from monitor.export.series import SERIES, Kind, Series
 from monitor.redaction import escape_controls
 
 LabelValues = tuple[str, ...]
+SampleKey = tuple[str, LabelValues]
+"""A series and its labels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,9 +51,14 @@ class Gauges:
         """Set one gauge histogram of the series with that name."""
         self._distributions.setdefault(name, {})[labels] = distribution
 
-    def remove(self, name: str, labels: LabelValues) -> None:
-        """Take one sample away again."""
-        self._samples.get(name, {}).pop(labels, None)
+    def without(self, left_out: Iterable[SampleKey]) -> Gauges:
+        """A copy without these samples."""
+        copy = Gauges()
+        copy._samples = {name: dict(samples) for name, samples in self._samples.items()}
+        copy._distributions = self._distributions
+        for name, labels in left_out:
+            del copy._samples[name][labels]
+        return copy
 
     def families(self) -> tuple[Metric, ...]:
         """The families with at least one sample, in the table's order."""
@@ -103,3 +110,14 @@ def without_created(family: Metric) -> Metric:
     created = f"{family.name}_created"
     family.samples = [sample for sample in family.samples if sample.name != created]
     return family
+
+
+def merge_families(families: Iterable[Metric]) -> tuple[Metric, ...]:
+    """The families with the samples of each name in one, which is the first of that name."""
+    merged: dict[str, Metric] = {}
+    for family in families:
+        if family.name in merged:
+            merged[family.name].samples.extend(family.samples)
+        else:
+            merged[family.name] = family
+    return tuple(merged.values())

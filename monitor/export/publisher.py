@@ -6,32 +6,36 @@ import gzip
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.metadata import PackageNotFoundError, distribution
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from prometheus_client.core import InfoMetricFamily
-from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from monitor.errors import DatabaseTrouble
 from monitor.export.batch_export import final_families
 from monitor.export.daemon_metrics import DaemonMetrics
+from monitor.export.exposition import Format, Lines
 from monitor.export.families import without_created
-from monitor.export.run_metrics import run_families
+from monitor.export.publication import Publication
 from monitor.export.series import COLLECTORS, SERIES, Kind
 from monitor.model import LatestRun
 from monitor.ports import Clock
 
 log = structlog.get_logger(__name__)
 
+_VARY = "Accept, Accept-Encoding"
+_LEVEL = 3
+"""Of gzip."""
 SHOWN_UNCONFIRMED_S = 60.0
 """How long what was read last is shown while the database cannot be read: a few failures are no reason for gaps."""
 _OF_PROCESS = frozenset({
-    "leader", "lease_epoch", "database_up", "schedule_interval_seconds", "stale_after_seconds",
+    "leader", "lease_epoch", "database_up", "runs_waiting", "schedule_interval_seconds", "stale_after_seconds",
     "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
 })  # fmt: skip
 # When something happened stays true: what is newer is found by `max`, and how old it is by the reader's clock.
@@ -67,33 +71,35 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-class _Page(Collector):
+Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
+"""What a page is put together from, by the names in `COLLECTORS`."""
+
+
+class _Page:
     """Parts, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
 
-    def __init__(self, parts: Mapping[str, Callable[[], Iterable[Metric]]]) -> None:
+    def __init__(self, parts: Parts) -> None:
         series = SERIES["collector_errors_total"]
         self._parts, self._errors = parts, Counter(series.name, series.help, series.labels, registry=None)
         self._failing: frozenset[str] = frozenset()
         for name in parts:
             self._errors.labels(name)
 
-    def describe(self) -> Iterator[Metric]:
-        return iter(())  # asked at registration, to look for names taken twice; nothing else is registered here
-
-    def collect(self) -> Iterator[Metric]:
+    def render(self, form: Format, hidden: Container[str]) -> bytes:
+        """The page without the ``hidden`` families."""
+        found: list[Lines] = []
         failing = set()
         for name, part in self._parts.items():
             try:
-                families = list(part())
+                found.extend(list(part(form)))
             except Exception:
                 failing.add(name)
                 self._errors.labels(name).inc()
                 if name not in self._failing:
                     log.exception("metrics left out of the page", collector=name)
-            else:
-                yield from families
         self._failing = frozenset(failing)
-        yield from map(without_created, self._errors.collect())
+        found.append(form.encode(map(without_created, self._errors.collect())))
+        return form.page(found, hidden)
 
 
 class PrometheusPublisher(DaemonMetrics):
@@ -113,13 +119,11 @@ class PrometheusPublisher(DaemonMetrics):
         self._build = InfoMetricFamily(build.name.removesuffix("_info"), build.help, value=labels)
         self._since: Mapping[str, datetime | None] = {}
         self._most: int | None = None
-        self._latest: tuple[LatestRun, ...] = ()
-        self._families: tuple[Metric, ...] = ()  # swapped whole: a scrape sees one publication, never parts of two
+        self._publication = Publication()  # swapped whole: a scrape sees one publication, never parts of two
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        own = (lambda: self._confirmed((self._build, *self._families)), lambda: self._confirmed(self.collect()))
-        self._registry = CollectorRegistry()
-        self._registry.register(_Page(dict(zip(COLLECTORS, (*own, *(each.collect for each in of_process)), strict=True))))
+        parts = (self._results, self.lines, *(partial(_collected, each) for each in of_process))
+        self._page = _Page(dict(zip(COLLECTORS, parts, strict=True)))
 
     def watch(
         self,
@@ -141,7 +145,7 @@ class PrometheusPublisher(DaemonMetrics):
         self._since, self._most = {name: self._since.get(name, now) for name in comparisons}, max_series
         names = {"comparison": comparisons, "receiver": receivers, "ping": pings}
         self.know(names, intervals or {}, stale_after or {})
-        self._show([one for one in self._latest if one.run.comparison in self._since])
+        self._show([one for one in self._publication.latest if one.run.comparison in self._since])
 
     def publish(self, latest: Sequence[LatestRun]) -> None:
         """See ``Publisher.publish``."""
@@ -150,8 +154,10 @@ class PrometheusPublisher(DaemonMetrics):
         self._doubted_at_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
-        self._latest = tuple(latest)
-        self._families = run_families(latest, known=self._since, most=self._most)
+        self._publication = Publication(latest, self._since, self._most, self._publication)
+
+    def _results(self, form: Format) -> list[Lines]:
+        return [form.encode((self._build,)), *(piece.lines(form) for piece in self._publication.pieces)]
 
     def database_failed(self, trouble: DatabaseTrouble) -> None:
         """See ``Publisher.database_failed``."""
@@ -160,25 +166,24 @@ class PrometheusPublisher(DaemonMetrics):
             self._doubted_at_s = self._monotonic()
         super().database_failed(trouble)
 
-    def _confirmed(self, families: Iterable[Metric]) -> Iterable[Metric]:
-        """Those of the families that the database confirms, or did until `SHOWN_UNCONFIRMED_S` ago."""
+    @property
+    def _hidden(self) -> Container[str]:
+        """Families that the database neither confirms nor did until `SHOWN_UNCONFIRMED_S` ago."""
         doubted_at_s = self._doubted_at_s
-        if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S:
-            return families
-        return [family for family in families if family.name not in CONFIRMED]
+        return () if doubted_at_s is None or self._monotonic() - doubted_at_s < SHOWN_UNCONFIRMED_S else CONFIRMED
 
     def render(self, accept: str = "", accept_encoding: str = "") -> tuple[bytes, dict[str, str]]:
         """The page for these request headers, and its own."""
-        try:
-            encoder, content_type = choose_encoder(accept)
-        except (TypeError, ValueError):  # a version such as "1.x"
-            # An Accept header that makes no sense gets the plain text format.
-            encoder, content_type = choose_encoder("")
-        body, headers = encoder(self._registry), {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
+        form = Format.accepted_by(accept)
+        body, headers = self._page.render(form, self._hidden), {"Content-Type": form.content_type, "Vary": _VARY}
         if accepts_gzip(accept_encoding):
-            return gzip.compress(body, compresslevel=5, mtime=0), {**headers, "Content-Encoding": "gzip"}
+            return gzip.compress(body, compresslevel=_LEVEL, mtime=0), {**headers, "Content-Encoding": "gzip"}
         return body, headers
 
     def final(self) -> tuple[Metric, ...]:
         """What a process leaves behind when it ends: see `monitor.export.batch_export`."""
-        return final_families((self._build, *self._families, *self.gauges().families()))
+        return final_families((self._build, *self._publication.families(), *self.gauges().families()))
+
+
+def _collected(collector: Collector, form: Format) -> Iterable[Lines]:
+    return (form.encode(collector.collect()),)

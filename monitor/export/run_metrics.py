@@ -1,18 +1,16 @@
-"""Gauges of what each comparison's newest run found, and which segments are shown when there are too many. No clock, no I/O."""
+"""Gauges of what a comparison's newest run found. No clock, no I/O."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime
-from itertools import accumulate, zip_longest
+from itertools import accumulate
 
 import numpy as np
-from prometheus_client.metrics_core import Metric
 
 from monitor.errors import ConfigError
-from monitor.export.families import Distribution, Gauges, LabelValues
-from monitor.export.series import FINISHED, SERIES
+from monitor.export.families import Distribution, Gauges
+from monitor.export.series import FINISHED
 from monitor.model import (
     ALL,
     Arm,
@@ -32,95 +30,33 @@ from monitor.model import (
 )
 from monitor.presentation import score_by_chance
 
-SegmentKey = tuple[str, str]
-"""A comparison and a segment of it."""
-SampleKey = tuple[str, LabelValues]
-"""A series and its labels."""
-
-_PLACES = {name: series.labels.index("segment") for name, series in SERIES.items() if "segment" in series.labels}
-
-
-def cut_segments(gauges: Gauges, most: int) -> Mapping[str, int]:
-    """Take series of segments away until at most ``most`` are left; how many, by comparison.
-
-    Segment ``all`` stays, and so does every alert that is pending or firing; neither counts. Of the others each comparison in
-    turn gets its next largest segment (by the users asked, then by name), whole or not at all, until one does not fit.
-    """
-    samples = _group(gauges)
-    if sum(map(len, samples.values())) <= most:
-        return {}
-    shown, room = set(), most
-    for chosen in _take_turns(gauges, samples):
-        room -= len(samples[chosen])
-        if room < 0:
-            break
-        shown.add(chosen)
-    left_out: Counter[str] = Counter()
-    for (comparison, segment), group in samples.items():
-        if (comparison, segment) not in shown:
-            left_out[comparison] += len(group)
-            for name, labels in group:
-                gauges.remove(name, labels)
-    return left_out
-
-
-def _group(gauges: Gauges) -> dict[SegmentKey, list[SampleKey]]:
-    """The samples that may be left out, by comparison and segment."""
-    states = gauges.samples.get("alert_state", {})
-    groups: dict[SegmentKey, list[SampleKey]] = defaultdict(list)
-    for name, place in _PLACES.items():
-        for labels in gauges.samples.get(name, {}):
-            is_wanted = name.startswith("alert_") and states.get(labels, 0) > 0
-            if labels[place] != ALL and not is_wanted:
-                groups[labels[0], labels[place]].append((name, labels))
-    return groups
-
-
-def _take_turns(gauges: Gauges, groups: Mapping[SegmentKey, Sequence[SampleKey]]) -> Iterator[SegmentKey]:
-    users = gauges.samples.get("panel_users", {})
-    queues: dict[str, list[SegmentKey]] = defaultdict(list)
-    for one in sorted(groups, key=lambda one: (-users.get(one, 0), one[1])):
-        queues[one[0]].append(one)
-    for turn in zip_longest(*(queues[comparison] for comparison in sorted(queues))):
-        yield from filter(None, turn)
-
-
 _STATES = {State.QUIET: 0, State.PENDING: 1, State.FIRING: 2}
 _JUDGED = (Outcome.OK, Outcome.BREACH)
 
 
-def run_families(
-    latest: Sequence[LatestRun], *, known: Mapping[str, datetime | None], most: int | None = None
-) -> tuple[Metric, ...]:
-    """Gauges of the newest finished runs. Values of similarity appear only for a run that is ok.
-
-    Of comparisons that are ``known``, with the time since when, and have no run yet it is shown that they have none. Of the
-    series of segments at most ``most`` are shown, see `cut`.
-    """
+def gauges_of_run(latest: LatestRun) -> Gauges:
+    """Gauges of a comparison's newest finished run. Values of similarity appear only for a run that is ok."""
     gauges = Gauges()
-    for comparison in {*known} - {one.run.comparison for one in latest}:
-        _add_unrun(gauges, comparison, known[comparison])
-    for one in latest:
-        _add_run(gauges, one)
-        if one.coverage is not None:
-            _add_coverage(gauges, one.run.comparison, one.coverage)
-        is_ok = one.run.status is RunStatus.OK
-        if is_ok:
-            _add_summaries(gauges, one.run.comparison, one.summaries)
-            _add_chance(gauges, one.run, one.summaries)
-            _add_arms(gauges, one.run.comparison, one.arm_scores)
-        _add_alerts(gauges, one, is_ok=is_ok)
-    left_out = {} if most is None else cut_segments(gauges, most)
-    for comparison in {*known, *(one.run.comparison for one in latest)}:
-        gauges.set("series_cut", (comparison,), left_out.get(comparison, 0))
-    return gauges.families()
+    _add_run(gauges, latest)
+    if latest.coverage is not None:
+        _add_coverage(gauges, latest.run.comparison, latest.coverage)
+    is_ok = latest.run.status is RunStatus.OK
+    if is_ok:
+        _add_summaries(gauges, latest.run.comparison, latest.summaries)
+        _add_chance(gauges, latest.run, latest.summaries)
+        _add_arms(gauges, latest.run.comparison, latest.arm_scores)
+    _add_alerts(gauges, latest, is_ok=is_ok)
+    return gauges
 
 
-def _add_unrun(gauges: Gauges, comparison: str, since: datetime | None) -> None:
+def gauges_before_runs(comparison: str, since: datetime | None) -> Gauges:
+    """Gauges of a comparison that has no run yet, with the time since when there is the comparison."""
+    gauges = Gauges()
     for status in FINISHED:
         gauges.set("run_status", (comparison, status.value), 0)
     gauges.set("unlabelled_runs", (comparison,), 0)
     gauges.set("comparison_since_timestamp_seconds", (comparison,), since.timestamp() if since else None)
+    return gauges
 
 
 def _add_run(gauges: Gauges, latest: LatestRun) -> None:

@@ -165,9 +165,11 @@ _TABLE = {
     "slots_skipped_total": _series(
         _C,
         "comparison reason",
-        "Slots that did not run: missed (no daemon was there) or overlap (the last run had not ended).",
-        values=(("missed", "overlap"),),
+        "Slots that did not run: missed (no daemon was there), overlap (the last run had not ended) or busy (too many runs "
+        "waited for `concurrent_runs`).",
+        values=(("missed", "overlap", "busy"),),
     ),
+    "runs_waiting": _series(_G, "", "Runs that are due and wait until fewer than `concurrent_runs` are under way."),
     "run_duration_seconds": _series(_H, "comparison", "Time from claim to end of a run.", _RUN_S),
     "stage_duration_seconds": _series(_H, "comparison stage", "Time spent in each stage of a run.", _STAGE_S),
     "schedule_lag_seconds": _series(_H, "comparison", "Time from a slot to the start of its run.", _LAG_S),

@@ -104,5 +104,6 @@ from monitor.model.runs import (
     Scores,
     Summary,
     UserScore,
+    Watermark,
 )
 from monitor.model.statistics import CoverageShare, DerivedMetric, Lack, NoiseFloor, Statistic, parse_derived

@@ -238,6 +238,14 @@ class LatestRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watermark:
+    """How far stored results were read: what tells each comparison's newest finished run from others, and the last transition."""
+
+    runs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    transition: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The lease, taken. ``epoch`` grows by one each time it is taken; ``before``: its last holder, None for nobody."""
 

@@ -53,7 +53,7 @@ class Publisher(Protocol):
         """Count a run by status and observe how long it and its stages took."""
 
     def slots_skipped(self, comparison: str, reason: str, count: int = 1) -> None:
-        """Count slots that did not run. Reasons: ``missed`` (nobody was there), ``overlap`` (the last run was still at it)."""
+        """Count slots that did not run: ``missed`` (nobody was there), ``overlap`` (the last run had not ended) or ``busy``."""
 
     def notified(self, receiver: str, outcome: str) -> None:
         """Count one attempt to deliver: ``sent``, ``retry`` or ``dead``."""

@@ -41,6 +41,7 @@ from monitor.model import (
     Summary,
     Transition,
     UserScore,
+    Watermark,
 )
 from monitor.ports.sources import Closable
 
@@ -129,6 +130,15 @@ class History(Protocol):
         """Newest finished run (ok, insufficient, failed, abandoned) of each named comparison that has one.
 
         With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
+        """
+
+    def changes(
+        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
+    ) -> tuple[frozenset[str], Watermark]:
+        """Of which comparisons `latest` may show something else than at the watermark ``seen``, and the one of now.
+
+        Found without reading results, by their newest run and by changes of alerts; not what was deleted or labelled of older
+        runs.
         """
 
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:

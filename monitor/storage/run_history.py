@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, Select, and_, func, select
+from sqlalchemy import Connection, Row, Select, and_, column, func, select, values
 
 from monitor.errors import DatabaseError
 from monitor.model import (
@@ -35,6 +35,7 @@ from monitor.model import (
     State,
     Summary,
     UserScore,
+    Watermark,
 )
 from monitor.storage import user_scores
 from monitor.storage.alert_states import read_states
@@ -142,6 +143,16 @@ class SqlHistory:
             expected = expectations_of(connection, [record.run.id for record in records])
             return tuple(_latest(connection, record, expected.get(record.run.id, ())) for record in records)
 
+    def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
+        with self._database.read() as connection:
+            newest = _marks(connection, comparisons, until) if comparisons else {}
+            last: int = connection.scalar(select(func.max(transitions.c.id))) or 0
+            is_later = select(transitions.c.comparison).where(transitions.c.id > seen.transition).distinct()
+            moved = set(connection.scalars(is_later)) if last > seen.transition else set()
+        # Numbers that run backwards are those of another database, such as a backup.
+        changed = {name for name in comparisons if newest.get(name) != seen.runs.get(name) or last < seen.transition}
+        return frozenset(changed | moved & {*comparisons}), Watermark(runs=newest, transition=last)
+
     def runs(self, *, comparison: str | None, limit: int) -> tuple[Run, ...]:
         query = RUN_ROWS.order_by(runs.c.scheduled_for.desc(), runs.c.comparison).limit(limit)
         if comparison is not None:
@@ -244,6 +255,19 @@ def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, .
         )
         for run in found
     )
+
+
+def _marks(connection: Connection, comparisons: Sequence[str], until: datetime) -> dict[str, tuple[object, ...]]:
+    """What tells each comparison's newest finished run from every other, and from itself before it was run anew or labelled."""
+    given = values(column("name", runs.c.comparison.type), name="given").data([(name,) for name in dict.fromkeys(comparisons)])
+    wanted = given.cte("wanted")
+    is_finished = and_(runs.c.comparison == wanted.c.name, runs.c.status != RunStatus.RUNNING, runs.c.scheduled_for <= until)
+    # One look at the index for each name: a grouped query would walk through all runs.
+    newest = select(runs.c.id).where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1).correlate(wanted)
+    told = runs.alias()
+    query = select(told.c.comparison, told.c.id, told.c.attempt, told.c.status, told.c.finished_at, told.c.labelled_at)
+    found = connection.execute(query.join_from(wanted, told, told.c.id == newest.scalar_subquery()))
+    return {name: tuple(mark) for name, *mark in found}
 
 
 def _newest_finished(connection: Connection, comparison: str, until: datetime | None) -> Run | None:

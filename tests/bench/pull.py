@@ -32,7 +32,7 @@ ROUNDS = 3
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
 
-class _Canned(asyncio.Protocol):
+class Canned(asyncio.Protocol):
     """Answers each request with the same ten items; reads no more of HTTP than where a request ends."""
 
     def __init__(self) -> None:
@@ -52,11 +52,11 @@ class _Canned(asyncio.Protocol):
         self._transport.write(self._answer * len(whole))
 
 
-def _serve(port: Connection, core: int | None) -> None:
+def _serve(port: Connection, core: int | None, protocol: type[asyncio.Protocol]) -> None:
     _pin(core)
 
     async def main() -> None:
-        server = await asyncio.get_running_loop().create_server(_Canned, "127.0.0.1", 0, backlog=512)
+        server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0, backlog=512)
         port.send(server.sockets[0].getsockname()[1])
         await server.serve_forever()
 
@@ -69,16 +69,16 @@ def _pin(core: int | None) -> None:
 
 
 @contextmanager
-def _server(core: int | None) -> Iterator[str]:
-    """Canned recommender in a process of its own."""
+def canned_server(core: int | None, protocol: type[asyncio.Protocol] = Canned) -> Iterator[str]:
+    """Address of a canned recommender in a process of its own."""
     ours, theirs = multiprocessing.Pipe()
-    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core), daemon=True)
+    process = multiprocessing.get_context("spawn").Process(target=_serve, args=(theirs, core, protocol), daemon=True)
     process.start()
     try:
         if not ours.poll(30):
             msg = "the server did not start"
             raise RuntimeError(msg)
-        yield f"http://127.0.0.1:{ours.recv()}/recs/{{user}}?n={{k}}"
+        yield f"http://127.0.0.1:{ours.recv()}"
     finally:
         process.terminate()
         process.join(10)
@@ -134,7 +134,8 @@ def run() -> Iterator[tuple[str, float, str, float, str]]:
     cores = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
     client, server = (cores[0], cores[1]) if len(cores) > 1 else (None, None)
     ours, theirs = [], []
-    with _server(server) as url, _on_core(client):
+    with canned_server(server) as address, _on_core(client):
+        url = f"{address}/recs/{{user}}?n={{k}}"
         _rates(_ours, url, 200)
         for _ in range(ROUNDS):
             theirs.append(_rates(_theirs, url, OTHERS_USERS))

@@ -24,6 +24,7 @@ STAY = {
     "run_last_finished_timestamp_seconds",
     "run_last_ok_timestamp_seconds",
     "run_last_slot_timestamp_seconds",
+    "runs_waiting",
     "schedule_interval_seconds",
     "stale_after_seconds",
 }

@@ -22,7 +22,7 @@ def test_known_names_have_their_counters_at_zero_before_the_first_run(publisher:
 
     for status in ("ok", "insufficient", "failed", "abandoned"):
         assert page.value("runs_total", comparison="home-feed", status=status) == 0
-    for reason in ("missed", "overlap"):
+    for reason in ("missed", "overlap", "busy"):
         assert page.value("slots_skipped_total", comparison="home-feed", reason=reason) == 0
     for outcome in ("sent", "retry", "dead"):
         assert page.value("notifications_total", receiver="pager", outcome=outcome) == 0

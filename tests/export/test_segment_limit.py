@@ -1,5 +1,6 @@
 """Which segments a page leaves out when there are too many series."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -9,64 +10,55 @@ from hypothesis import strategies as st
 import published
 from monitor.export import PrometheusPublisher
 from monitor.export.families import Gauges
-from monitor.export.run_metrics import cut_segments
+from monitor.export.segment_limit import choose_segments, segments_of
 from monitor.model import ALL, Coverage, CoverageRow, State
 
 Scrape = Callable[[PrometheusPublisher], Any]
 
 
-def _gauges(users: dict[tuple[str, str], int]) -> Gauges:
-    """Two series a segment: its users, and those that could be paired."""
-    gauges = Gauges()
+def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[str, str]], dict[str, int]]:
+    """Segments that are shown, ``all`` aside, and how many series of each comparison are not, of two series a segment."""
+    gauges: dict[str, Gauges] = defaultdict(Gauges)
     for (comparison, segment), asked in users.items():
-        gauges.set("panel_users", (comparison, segment), asked)
-        gauges.set("paired_users", (comparison, segment), asked)
-    return gauges
+        gauges[comparison].set("panel_users", (comparison, segment), asked)
+        gauges[comparison].set("paired_users", (comparison, segment), asked)
+    found = {comparison: segments_of(each) for comparison, each in gauges.items()}
+    shown = choose_segments(found, most)
+    left_out = {
+        name: sum(len(one.samples) for segment, one in of_one.items() if segment not in shown[name])
+        for name, of_one in found.items()
+    }
+    return {(name, each) for name, segments in shown.items() for each in segments}, left_out
 
 
-def _shown(gauges: Gauges) -> set[tuple[str, ...]]:
-    return set(gauges.samples["panel_users"])
+SHOP = {("feed", ALL): 9, ("feed", "c=1"): 5, ("feed", "c=2"): 4, ("feed", "c=3"): 3, ("shop", ALL): 2, ("shop", "c=9"): 1}
 
 
 def test_nothing_is_cut_within_the_bound() -> None:
-    gauges = _gauges({("feed", ALL): 9, ("feed", "c=1"): 5, ("feed", "c=2"): 4})
-
-    assert cut_segments(gauges, 4) == {}
-    assert len(_shown(gauges)) == 3
+    for most in (8, None):
+        assert cut(SHOP, most) == ({key for key in SHOP if key[1] != ALL}, {"feed": 0, "shop": 0})
 
 
 def test_the_largest_segments_stay_each_comparison_in_its_turn() -> None:
-    gauges = _gauges(
-        {("feed", ALL): 9, ("feed", "c=1"): 5, ("feed", "c=2"): 4, ("feed", "c=3"): 3, ("shop", ALL): 2, ("shop", "c=9"): 1}
-    )
-
-    left_out = cut_segments(gauges, 6)
-
-    assert _shown(gauges) == {("feed", ALL), ("feed", "c=1"), ("feed", "c=2"), ("shop", ALL), ("shop", "c=9")}
-    assert left_out == {"feed": 2}
-    assert set(gauges.samples["paired_users"]) == _shown(gauges)
+    assert cut(SHOP, 6) == ({("feed", "c=1"), ("feed", "c=2"), ("shop", "c=9")}, {"feed": 2, "shop": 0})
 
 
 def test_segments_of_one_size_stay_by_name_so_that_pages_agree() -> None:
-    gauges = _gauges({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4})
-
-    cut_segments(gauges, 4)
-
-    assert _shown(gauges) == {("feed", "c=1"), ("feed", "c=2")}
+    assert cut({("feed", "c=2"): 4, ("feed", "c=1"): 4, ("feed", "c=3"): 4}, 4)[0] == {("feed", "c=1"), ("feed", "c=2")}
 
 
-def test_with_no_room_at_all_the_whole_and_what_fires_are_still_there() -> None:
-    gauges = _gauges({("feed", ALL): 9, ("feed", "c=1"): 5})
+def test_neither_the_whole_nor_what_fires_may_be_left_out() -> None:
+    gauges = Gauges()
+    gauges.set("panel_users", ("feed", ALL), 9)
+    gauges.set("panel_users", ("feed", "c=1"), 5)
     for alert, state in (("Low", 2), ("Near", 1), ("Well", 0)):
         gauges.set("alert_state", ("feed", alert, "c=1", "critical"), state)
         gauges.set("alert_value", ("feed", alert, "c=1", "critical"), 0.5)
 
-    left_out = cut_segments(gauges, 0)
+    (found,) = segments_of(gauges).values()
 
-    assert left_out == {"feed": 4}
-    assert _shown(gauges) == {("feed", ALL)}
-    assert {labels[1] for labels in gauges.samples["alert_state"]} == {"Low", "Near"}
-    assert {labels[1] for labels in gauges.samples["alert_value"]} == {"Low", "Near"}
+    quiet = ("feed", "Well", "c=1", "critical")
+    assert set(found.samples) == {("panel_users", ("feed", "c=1")), ("alert_state", quiet), ("alert_value", quiet)}
 
 
 @given(
@@ -76,14 +68,10 @@ def test_with_no_room_at_all_the_whole_and_what_fires_are_still_there() -> None:
     most=st.integers(0, 40),
 )
 def test_no_more_than_the_bound_stays_and_all_that_went_is_counted(users: dict[tuple[str, str], int], most: int) -> None:
-    gauges = _gauges(users)
+    shown, left_out = cut(users, most)
 
-    left_out = cut_segments(gauges, most)
-
-    kept = [labels for name in ("panel_users", "paired_users") for labels in gauges.samples.get(name, {})]
-    assert sum(1 for labels in kept if labels[1] != ALL) <= most
-    assert sum(left_out.values()) == 2 * len(users) - len(kept)
-    assert all(("panel_users" not in gauges.samples) or key in gauges.samples["panel_users"] for key in users if key[1] == ALL)
+    assert 2 * len(shown) <= most
+    assert sum(left_out.values()) == 2 * (sum(segment != ALL for _, segment in users) - len(shown))
 
 
 def test_a_thousand_segments_do_not_pass_the_bound_of_the_page(publisher: PrometheusPublisher, scrape: Scrape) -> None:

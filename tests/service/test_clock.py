@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from monitor.model import State
 from monitor.service.clock import JumpFinder
 from monitor.service.daemon.scheduler import JobPlan, JobScheduler
-from monitor.service.daemon.threads import Places
 from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
 from monitor.settings.schedule import Cron, Every, Schedule
 from servers.daemon import wait_for
@@ -90,7 +89,7 @@ def test_a_daemon_started_with_a_clock_behind_what_is_stored_runs_and_shows_the_
 
 
 def shown(watched: Watched) -> datetime | None:
-    latest = watched.daemon._jobs.latest
+    latest = watched.daemon._jobs.latest.all
     return latest[0].run.slot if latest else None
 
 
@@ -178,7 +177,7 @@ def housekeeping(plan: Callable[[Callable[[], object]], JobPlan]) -> Iterator[tu
     """A scheduler with one job of housekeeping, and the times at which that was done."""
     clock, done = SteppedClock(), list[int]()
     with apscheduler_on(clock):
-        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_end=lambda: None)
+        jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
         jobs.start()
         jobs.follow({"-prune": plan(lambda: done.append(1))})
         yield clock, jobs, done
@@ -240,23 +239,3 @@ def test_a_daemon_that_is_restarted_every_ten_minutes_deletes_what_is_old_all_th
         assert watched.value(done) is None
         watched.clock.let_pass(timedelta(minutes=6))
         wait_for(lambda: watched.value(done), "old rows deleted")
-
-
-def test_those_that_have_been_due_for_longest_come_first() -> None:
-    places, order = Places(lambda: 1), list[str]()
-    places.take()
-
-    def work(name: str) -> None:
-        places.take()
-        order.append(name)
-        places.give_back()
-
-    threads = [Thread(target=work, args=(name,)) for name in ("first", "second", "third")]
-    for count, thread in enumerate(threads, 1):
-        thread.start()
-        wait_for(lambda count=count: places.waiting == count, "its turn")  # type: ignore[misc]
-    assert order == []
-    places.give_back()
-    for thread in threads:
-        thread.join(20)
-    assert order == ["first", "second", "third"]

@@ -81,7 +81,7 @@ def test_a_scheduler_that_begins_nothing_any_more_is_begun_anew(tmp_path: Path) 
 
 @contextmanager
 def working(clock: SteppedClock) -> Iterator[JobScheduler]:
-    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_end=lambda: None)
+    jobs = JobScheduler(clock, most_runs=lambda: 1, on_overlap=lambda *_: None, on_due=lambda *_: None, on_end=lambda: None)
     with apscheduler_on(clock):
         jobs.start()
         try:

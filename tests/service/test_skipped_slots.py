@@ -59,6 +59,25 @@ def test_slots_that_passed_while_a_run_was_at_work_are_overlap_and_others_missed
     assert choice.skipped == counts
 
 
+@pytest.mark.parametrize(
+    ("due_s", "overlapped", "counts"),
+    [
+        (4 * 60 + 1, (), {"missed": 3}),
+        (2 * 60 + 59, (), {"missed": 1, "busy": 2}),
+        (60, (), {"busy": 3}),
+        (2 * 60 + 30, (1, 2), {"overlap": 2, "busy": 1}),
+    ],
+)
+def test_slots_that_passed_while_it_waited_for_a_place_are_busy_that_of_its_beginning_among_them(
+    due_s: int, overlapped: tuple[int, ...], counts: dict[str, int]
+) -> None:
+    slots = chooser(Stored())
+    slots.note_overlap("feed", [START + minutes * MINUTE for minutes in overlapped])
+    slots.note_due("feed", START + timedelta(seconds=due_s))
+    assert slots.choose(watched()).skipped == counts
+    assert slots.choose(watched()).skipped == {"missed": 3}  # what was noted counts once
+
+
 @pytest.mark.parametrize("last", [None, START + 3 * MINUTE, START + 4 * MINUTE])
 def test_no_slot_passed_means_no_count(last: datetime | None) -> None:
     assert chooser(Stored(last)).choose(watched()).skipped == {}

@@ -8,7 +8,16 @@ import numpy as np
 
 import factories
 from factories import SLOT
-from monitor.model import Expectation, MemoryRequest, RunStatus, SimilarityRule, State, Statistic, describe_series
+from monitor.model import (
+    Expectation,
+    MemoryRequest,
+    RunStatus,
+    SimilarityRule,
+    State,
+    Statistic,
+    Watermark,
+    describe_series,
+)
 from monitor.storage import SqlStore
 from monitor.storage.tables import lessons
 from storage import worked
@@ -117,3 +126,32 @@ def test_each_run_knows_which_alerts_were_not_quiet_after_it(store: SqlStore) ->
     runs = store.history.past_runs(request(SLOT + 6 * DAY, 5))
     watch = ("SimilarityLow", "all")
     assert [run.states.get(watch) for run in runs] == [State.PENDING, State.FIRING, State.FIRING, None, None]
+
+
+def test_what_others_stored_since_is_found_without_reading_it(store: SqlStore) -> None:
+    names, now = ["home-feed", "search", "new"], SLOT + 9 * DAY
+    worked.run(store, SLOT)
+    worked.run(store, SLOT, comparison="search")
+    everything, seen = store.history.changes(names, Watermark(), until=now)
+    assert everything == {"home-feed", "search"}
+    assert store.history.changes(names, seen, until=now) == (frozenset(), seen)
+
+    # A newer run, an older one that changes nothing, one in the future of a clock that ran ahead, one that still runs.
+    worked.run(store, SLOT + DAY, comparison="search")
+    worked.run(store, SLOT - DAY)
+    worked.run(store, now + DAY)
+    worked.claimed(store, SLOT + 2 * DAY)
+    changed, seen = store.history.changes(names, seen, until=now)
+    assert changed == {"search"}
+
+    claim = worked.claimed(store, SLOT, rerun=True, now=now)
+    assert store.runs.finish(worked.result(claim), receivers=())
+    changed, seen = store.history.changes(names, seen, until=now)
+    assert changed == {"home-feed"}
+
+    fired = factories.transition(from_state=State.QUIET)
+    store.alerts.store_states((factories.state(state=State.FIRING),), (fired,), receivers=())
+    assert store.history.changes(["search"], seen, until=now)[0] == frozenset()
+    assert store.history.changes(names, seen, until=now)[0] == {"home-feed"}
+    assert store.history.changes(names, Watermark(transition=10**6), until=now)[0] == set(names)
+    assert store.history.changes([], seen, until=now)[0] == frozenset()

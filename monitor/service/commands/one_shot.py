@@ -17,7 +17,7 @@ from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
 from monitor.service.clock import SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, wire
-from monitor.service.daemon.upkeep import show_stored
+from monitor.service.daemon.upkeep import show_outbox
 from monitor.service.interrupts import termination_raised
 from monitor.service.runner import Runner, Watched, backfill_runs, select_watched, whoami
 from monitor.settings.loader import load_settings
@@ -108,7 +108,9 @@ class OneShot:
     def publish(self, comparison: str | None) -> tuple[str, ...]:
         """Publish what is stored of the selected comparisons; their names. DatabaseError when it cannot be read."""
         names = tuple(watched.comparison.name for watched in select_watched(self.wiring.watched, comparison))
-        show_stored(self.store, self.publisher, names, self.clock.now())
+        now = self.clock.now()
+        show_outbox(self.store, self.publisher, now)
+        self.publisher.publish(self.store.history.latest(names, until=now + SKEW))
         return names
 
     def _require_past(self, instant: datetime, name: str) -> None:

@@ -133,8 +133,10 @@ class Daemon:
             clock,
             most_runs=lambda: self._wiring.settings.concurrent_runs,
             on_overlap=slots.note_overlap,
+            on_due=slots.note_due,
             on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
         )
+        publisher.runs_wait(lambda: self._scheduler.waiting)
         outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
             publisher=publisher,
@@ -180,7 +182,7 @@ class Daemon:
         return create_app(
             metrics=self._publisher.render,
             health=self,
-            latest=lambda: self._jobs.latest or (),
+            latest=lambda: self._jobs.latest.all or (),
             notice=self._role.leadership.describe,
             reload=self.reload,
         )
@@ -294,4 +296,4 @@ class Daemon:
             return str(error)
         if trouble := self._role.leadership.trouble:
             return trouble
-        return "nothing was read from the database yet" if self._jobs.latest is None else None
+        return "nothing was read from the database yet" if self._jobs.latest.all is None else None

@@ -10,15 +10,17 @@ from functools import partial
 import structlog
 
 from monitor.errors import DatabaseError, MonitorError
-from monitor.model import LatestRun, RunResult, format_instant
+from monitor.model import RunResult, format_instant
 from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
+from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
+from monitor.service.daemon.places import took_whole_deadline
 from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
-from monitor.service.daemon.upkeep import prune_old, publish_sizes, show_stored
+from monitor.service.daemon.upkeep import prune_old, publish_sizes, show_outbox
 from monitor.service.runner import STORING, Runner, backfill_runs
 
 REFRESH = timedelta(seconds=15)
@@ -43,7 +45,7 @@ class DaemonJobs:
     """Each method is one job, in a thread of its own. ``wiring`` is the one in force at the moment.
 
     Errors are logged, those of a defect by the scheduler. ``open`` opens a database that was away at the start; ``run_now``
-    makes a job due at once. ``latest`` is what was last published of the store, None before anything was.
+    makes a job due at once. ``latest`` is what was last published of the store.
     """
 
     publisher: Publisher
@@ -57,11 +59,12 @@ class DaemonJobs:
     is_stopping: Callable[[], bool]
     run_now: Callable[[str], None]
     open: Callable[[], object]
-    latest: tuple[LatestRun, ...] | None = None
+    latest: LatestRuns = field(init=False)
     staleness: StalenessMonitor = field(init=False)
 
     def __post_init__(self) -> None:
         self.staleness = StalenessMonitor(alerts=self.runner.store.alerts, clock=self.runner.clock)
+        self.latest = LatestRuns(self.runner.store, self.publisher, self.runner.clock)
 
     def plans(self, *, has_database: bool) -> Mapping[str, JobPlan]:
         """All jobs of this wiring; without a database only those that need none, as a standby only those that read it.
@@ -92,11 +95,24 @@ class DaemonJobs:
         for name, watched in self.wiring().watched.items():
             deadline = watched.comparison.measuring.deadline
             run = partial(self.run_slot, name)
-            plans[name] = JobPlan(call=run, when=watched.schedule, limit=deadline + STORING + WAITING, is_run=True)
+            plans[name] = JobPlan(
+                call=run,
+                when=watched.schedule,
+                limit=deadline + STORING + WAITING,
+                is_run=True,
+                has_hung=partial(self._has_hung, name, deadline),
+                slow_after=deadline / 2,
+            )
             if watched.arms.relevance is not None:
                 backfill = partial(self.backfill, name)
-                plans[f"-backfill-{name}"] = JobPlan(call=backfill, when=BACKFILL, limit=deadline + PRUNE, is_run=True)
+                plans[f"-backfill-{name}"] = JobPlan(
+                    call=backfill, when=BACKFILL, limit=deadline + PRUNE, is_run=True, slow_after=deadline / 2
+                )
         return plans
+
+    def _has_hung(self, name: str, deadline: timedelta) -> bool:
+        newest = self.latest.of(name)
+        return newest is not None and took_whole_deadline(newest.run, deadline)
 
     def run_slot(self, name: str) -> None:
         """Run this comparison's newest slot, unless it was run already, here or elsewhere."""
@@ -119,7 +135,7 @@ class DaemonJobs:
         if wiring is not self.wiring():
             # A run that began before a reload may have raised alerts of rules that were removed since.
             reconcile_logged(self.wiring(), self.runner.store, self.runner.clock)
-        self.refresh()
+        self._show(name)
         if any(transition.is_announced for transition in result.transitions):
             self.loops.wake()
         self.run_now(f"-backfill-{name}")
@@ -144,7 +160,14 @@ class DaemonJobs:
         except MonitorError as error:
             log.error("relevance not measured", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all
         if measured:
-            self.refresh()
+            self._show(name)
+
+    def _show(self, name: str) -> None:
+        """Publish what is stored of this comparison now; what changes for all of them has its own pace."""
+        try:
+            self.latest.read(name)
+        except DatabaseError as error:
+            log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
 
     def probe(self) -> None:
         """See whether the database works; once it is back, refresh at once, and run what may have failed meanwhile."""
@@ -156,19 +179,20 @@ class DaemonJobs:
                 self.run_now(name)
 
     def refresh(self) -> None:
-        """Publish what is stored now; abandon expired runs and judge staleness."""
+        """Publish what others stored, and the outbox; abandon expired runs and judge staleness."""
         # Both are read once: a reload or a change of leader may come between.
         wiring, leads, store, now = self.wiring(), self.leads(), self.runner.store, self.runner.clock.now()
         abandoned = 0
         try:
             # Runs at work here are spared: only a clock that jumped can have them expire.
             abandoned = store.runs.abandon_expired(now, sparing=tuple(self.runner.claims)) if leads else 0
-            self.latest = show_stored(store, self.publisher, tuple(wiring.watched), now)
+            show_outbox(store, self.publisher, now)
+            self.latest.refresh(tuple(wiring.watched))  # last: what is published is taken for the present
         except DatabaseError as error:
             log.error("database not read", reason=str(error))  # noqa: TRY400 - its text says all
         for name in wiring.watched if abandoned else ():
             self.run_now(name)
-        if leads and self.staleness.look(wiring.watched.values(), self.latest or (), wiring.receiver_names):
+        if leads and self.staleness.look(wiring.watched.values(), self.latest.all or (), wiring.receiver_names):
             self.loops.wake()
 
     def prune(self) -> None:

@@ -26,7 +26,8 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
-from monitor.service.daemon.threads import Places, ThreadPerJob
+from monitor.service.daemon.places import Places, Ticket
+from monitor.service.daemon.threads import ThreadPerJob
 from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
 from monitor.settings.schedule import Schedule
 
@@ -44,7 +45,8 @@ log = structlog.get_logger(__name__)
 class JobPlan:
     """What a job calls, at each slot of a schedule or at an interval.
 
-    ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time. ``first``: how soon
+    ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time, and one whose last run
+    ``has_hung`` stands back for others; ``slow_after``: so long at work one no longer keeps others waiting. ``first``: how soon
     housekeeping comes the first time, where that is not after its interval; ``is_put_off_by_jump``: a jump of the wall clock
     makes it wait for a whole interval.
     """
@@ -53,6 +55,8 @@ class JobPlan:
     when: Schedule | timedelta
     limit: timedelta
     is_run: bool = False
+    has_hung: Callable[[], bool] = lambda: False
+    slow_after: timedelta = timedelta.max
     first: timedelta | None = None
     is_put_off_by_jump: bool = False
 
@@ -62,6 +66,7 @@ class _Instance:
     """A job at work: since when, by the steady clock; None while it waits for a place."""
 
     plan: JobPlan
+    ticket: Ticket
     begun_s: float | None = None
     is_abandoned: bool = False
 
@@ -72,8 +77,8 @@ class _Instance:
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs``: how many jobs of comparisons may be at work at a time. ``on_overlap`` gets the slots at which a comparison
-    was still at work. A job that falls due while it is at work is begun again by `begin_repeated`, to be called every second
+    ``most_runs``: how many jobs of comparisons may be at work at a time, see `places`. ``on_overlap`` gets the slots at which a
+    comparison was still at work, ``on_due`` the time from which it may have waited for a place, before it begins. A job that falls due while it is at work is begun again by `begin_repeated`, to be called every second
     or so, and after ``on_end``.
     """
 
@@ -83,10 +88,11 @@ class JobScheduler:
         *,
         most_runs: Callable[[], int],
         on_overlap: Callable[[str, Iterable[datetime]], object],
+        on_due: Callable[[str, datetime], object],
         on_end: Callable[[], object],
     ) -> None:
-        self._clock, self._on_overlap, self._on_end = clock, on_overlap, on_end
-        self._places = Places(most_runs)
+        self._clock, self._on_overlap, self._on_due, self._on_end = clock, on_overlap, on_due, on_end
+        self._places = Places(most_runs, clock.monotonic)
         self._planning = threading.RLock()
         self._plans: dict[str, JobPlan] = {}
         self._due_s: dict[str, float] = {}
@@ -155,6 +161,11 @@ class JobScheduler:
             self.run_now(name)
 
     @property
+    def waiting(self) -> int:
+        """How many runs wait for a place."""
+        return self._places.waiting
+
+    @property
     def at_work(self) -> frozenset[str]:
         """Names of the jobs at work, and of those that wait for a place."""
         with self._ended:
@@ -178,11 +189,12 @@ class JobScheduler:
         self._modify(name, max_instances=1 + self._abandoned[name])
         if instance.plan.is_run:
             # Its thread may hang for ever; the place is free at once.
-            self._places.give_back()
+            self._places.give_back(instance.ticket)
 
     def wake_up(self) -> None:
-        """Let APScheduler look at its clock: it waits by a clock that may stand still while the machine sleeps."""
+        """Let APScheduler look at its clock, as it waits by one that may stand still while the machine sleeps, and waiting runs."""
         self._scheduler.wakeup()
+        self._places.look_again()
 
     def is_stuck(self) -> bool:
         """Whether APScheduler submits nothing any more, although it was asked to. To be called every second or so."""
@@ -267,12 +279,14 @@ class JobScheduler:
         if plan is None or not self._is_due_by_steady_clock(name, plan):
             return
         threading.current_thread().name = f"job-{name}"
-        instance = _Instance(plan=plan)
+        ticket = Ticket(name=name, slow_after_s=plan.slow_after.total_seconds(), is_suspect=plan.has_hung())
+        instance = _Instance(plan=plan, ticket=ticket)
         with self._ended:
             self._at_work[name] = instance
         try:
             if plan.is_run:
-                self._places.take()
+                self._on_due(name, self._clock.now())
+                self._places.take(ticket)
             instance.begun_s = self._clock.monotonic()
             if not self._is_stopped:
                 plan.call()
@@ -289,7 +303,7 @@ class JobScheduler:
         if instance.is_abandoned:
             self._modify(name, max_instances=1 + self._abandoned[name])
         elif instance.plan.is_run:
-            self._places.give_back()
+            self._places.give_back(instance.ticket)
 
 
 def _shut_down(scheduler: BackgroundScheduler) -> None:

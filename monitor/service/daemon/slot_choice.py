@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -33,13 +34,15 @@ class SlotChooser:
     """Chooses slots for the daemon. Slots that were run while a clock was ahead of this one are run again, each once.
 
     By comparison: ``ahead`` is the newest slot that was stored when the clock was found to be behind, ``repeated`` the last one
-    that was run again, ``overlapped`` the slots that fell due while the comparison was at work.
+    that was run again, ``overlapped`` the slots that fell due while the comparison was at work, ``due`` the time since when it
+    waited for a place.
     """
 
     runner: Runner
     ahead: dict[str, datetime] = field(default_factory=dict)
     repeated: dict[str, datetime] = field(default_factory=dict)
     overlapped: dict[str, set[datetime]] = field(default_factory=dict)
+    due: dict[str, datetime] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def choose(self, watched: Watched) -> SlotChoice:
@@ -51,20 +54,28 @@ class SlotChooser:
             # This clock is behind the one that stored the newest slot: it was set back, or that one ran ahead.
             self.ahead[name] = last
         is_rerun = name in self.ahead and slot <= self.ahead[name] and self._rewind(name, slot)
-        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=self._count(name, _passed(watched, last, slot)))
+        return SlotChoice(slot=slot, is_rerun=is_rerun, skipped=self._count(watched, _passed(watched, last, slot)))
 
     def note_overlap(self, name: str, slots: Iterable[datetime]) -> None:
         """Note slots at which the comparison was still at work."""
         with self._lock:
             self.overlapped.setdefault(name, set()).update(slots)
 
-    def _count(self, name: str, passed: Sequence[datetime]) -> dict[str, int]:
+    def note_due(self, name: str, since: datetime) -> None:
+        """Note that the comparison wants to run, and may have to wait for a place."""
+        with self._lock:
+            self.due[name] = since
+
+    def _count(self, watched: Watched, passed: Sequence[datetime]) -> Mapping[str, int]:
+        name = watched.comparison.name
         # Overlaps that are noted from now on belong to the run that is about to begin, and are counted before the next.
         with self._lock:
-            overlapped = self.overlapped.pop(name, set())
-        overlaps = sum(slot in overlapped for slot in passed)
-        counts = {"overlap": overlaps, "missed": len(passed) - overlaps}
-        return {reason: count for reason, count in counts.items() if count}
+            overlapped, due = self.overlapped.pop(name, set()), self.due.pop(name, None)
+        # It waited for the slot in which it fell due, and for all that passed since.
+        first = watched.schedule.latest(due) if due else None
+        return Counter(
+            "overlap" if slot in overlapped else "busy" if first is not None and slot >= first else "missed" for slot in passed
+        )
 
     def _rewind(self, name: str, slot: datetime) -> bool:
         """False when way was made for the slot already."""

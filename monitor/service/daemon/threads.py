@@ -1,9 +1,8 @@
-"""The daemon's threads: one that repeats a step, one a job for APScheduler, and places for the few runs at work at a time."""
+"""The daemon's threads: one that repeats a step, and one a job for APScheduler."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from typing import Any
@@ -87,40 +86,3 @@ class ThreadPerJob(BasePoolExecutor):  # type: ignore[misc]  # APScheduler ships
 
     def __init__(self) -> None:
         super().__init__(_DaemonThreads())
-
-
-class Places:
-    """Lets at most ``most()`` at work at a time, in the order in which they came."""
-
-    def __init__(self, most: Callable[[], int]) -> None:
-        self._most = most
-        self._taken = 0
-        self._queue: deque[object] = deque()
-        self._changed = threading.Condition()
-
-    def take(self) -> None:
-        """Wait for a place."""
-        ticket = object()
-        with self._changed:
-            self._queue.append(ticket)
-            self._changed.wait_for(lambda: self._queue[0] is ticket and self._taken < self._most())
-            self._queue.popleft()
-            self._taken += 1
-            self._changed.notify_all()
-
-    def give_back(self) -> None:
-        """Free a place."""
-        with self._changed:
-            self._taken -= 1
-            self._changed.notify_all()
-
-    @property
-    def waiting(self) -> int:
-        """How many wait for a place."""
-        with self._changed:
-            return len(self._queue)
-
-    def look_again(self) -> None:
-        """Let all who wait see how many places there are now."""
-        with self._changed:
-            self._changed.notify_all()

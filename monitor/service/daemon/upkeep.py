@@ -1,4 +1,4 @@
-"""Upkeep of the database beside runs: publish what is stored and how much room it takes, prune old rows."""
+"""Upkeep of the database beside runs: publish what waits to be delivered and how much room all takes, prune old rows."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from datetime import datetime, timedelta
 import structlog
 
 from monitor.errors import DatabaseError
-from monitor.model import LatestRun
 from monitor.ports import Publisher, Store
-from monitor.service.clock import SKEW
 from monitor.settings.configuration import RetentionOptions
 
 LATELY = timedelta(hours=1)
@@ -18,18 +16,15 @@ LATELY = timedelta(hours=1)
 log = structlog.get_logger(__name__)
 
 
-def show_stored(store: Store, publisher: Publisher, comparisons: tuple[str, ...], now: datetime) -> tuple[LatestRun, ...]:
-    """Publish what is stored of these comparisons, and the outbox; DatabaseError when it cannot be read."""
-    latest = store.history.latest(comparisons, until=now + SKEW)
+def show_outbox(store: Store, publisher: Publisher, now: datetime) -> None:
+    """Publish how many deliveries wait, are held back and were lately given up; DatabaseError when it cannot be read."""
     waiting, held, given_up = store.outbox.pending(now), store.outbox.held(now), store.outbox.given_up(since=now - LATELY)
-    publisher.publish(latest)  # once all is read: what is published is taken for the present
     publisher.outbox(
         {name: count for name, (count, _) in waiting.items()},
         {name: oldest for name, (_, oldest) in waiting.items()},
         {name: count for name, (count, _) in held.items()},
         given_up,
     )
-    return latest
 
 
 def publish_sizes(store: Store, publisher: Publisher) -> None:

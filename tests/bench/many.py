@@ -1,0 +1,247 @@
+"""Many comparisons in one daemon: how many slots ran, how late and at what CPU, and what a scrape takes.
+
+`make bench ARGS="many --seconds 300 10 200 200+12"`: with 10, with 200, and with 200 beside 12 whose sources never answer. The
+daemon is a process of its own, of the checkout at ``--root``, so that two can be compared. Lists come by HTTP from a process that
+keeps them in memory. The first two rounds of slots are not counted, nor are the hanging comparisons but for their CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gzip
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import unquote
+from zlib import crc32
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from bench.pull import canned_server
+
+WARM_ROUNDS = 2
+COLUMNS = (
+    "comparisons",
+    "slots",
+    "ran",
+    "users/min",
+    "lag p50 s",
+    "lag p99 s",
+    "CPU ms/run",
+    "CPU %",
+    "RSS MB",
+    "scrape s",
+    "longest",
+    "page MB",
+    "gzip kB",
+)
+COMPARISON = """
+  - name: {name}
+    every: {every}s
+    baseline: {{http: {{url: "{address}/{place}/baseline/{{user}}"}}}}
+    candidate: {{http: {{url: "{address}/{place}/candidate/{{user}}"}}}}
+    users: {{file: {{path: users.csv, user: user_id}}}}
+    metrics: [extended_tau, "rbo(p=0.9)", overlap]
+    rules: default
+"""
+
+
+class Lists(asyncio.Protocol):
+    """Ten items for each user, some of them the same in both arms; no answer below ``/hanging``."""
+
+    answers: dict[bytes, bytes] = {}  # noqa: RUF012 - one process, one loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport, self._rest = transport, b""
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._rest = (self._rest + data).split(b"\r\n\r\n")
+        for request in whole:
+            path = request.split(b" ", 2)[1]
+            if not path.startswith(b"/hanging"):
+                self._transport.write(self.answers.get(path) or self._answer(path))
+
+    def _answer(self, path: bytes) -> bytes:
+        _, _, arm, user = unquote(path.decode()).split("/")
+        first = crc32(user.encode()) % 5000
+        items = [first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)]
+        body = json.dumps(items).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self.answers[path] = head.encode() + body
+        return self.answers[path]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What one row of the table measures."""
+
+    root: Path
+    healthy: int
+    hanging: int
+    users: int
+    every: int
+    seconds: int
+    concurrent: int
+    is_spread: bool
+
+    def write(self, folder: Path, address: str) -> Path:
+        """The configuration and its users."""
+        (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number:05}\n" for number in range(self.users)))
+        names = [("lists", f"healthy-{n:03}") for n in range(self.healthy)] + [("hanging", f"z{n:02}") for n in range(self.hanging)]
+        text = f"database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: {self.concurrent}\ncomparisons:"
+        for number, (place, name) in enumerate(names):
+            text += COMPARISON.format(name=name, every=self.every, address=address, place=place)
+            if self.is_spread:
+                text += f"    offset: {number * 1000 * self.every // len(names)}ms\n"
+        path = folder / "rankwatch.yaml"
+        path.write_text(text)
+        return path
+
+
+def main(arguments: list[str]) -> None:
+    """Print one row a number of comparisons."""
+    parser = argparse.ArgumentParser(prog="many", description=__doc__)
+    parser.add_argument("comparisons", nargs="*", default=["10", "100", "200", "400", "200+12"], help="N, or N+HANGING")
+    parser.add_argument("--root", type=Path, default=Path(__file__).parents[2], help="checkout whose daemon is measured")
+    parser.add_argument("--users", type=int, default=200)
+    parser.add_argument("--every", type=int, default=30, help="seconds between two slots of a comparison")
+    parser.add_argument("--seconds", type=int, default=300, help="how long each number is measured, rounded up to slots")
+    parser.add_argument("--concurrent", type=int, default=8, help="concurrent_runs")
+    parser.add_argument("--spread", action="store_true", help="spread the slots over the interval with `offset`")
+    parser.add_argument("--profile", type=Path, help="write cProfile's statistics of the daemon's threads there")
+    given = parser.parse_args(arguments)
+    where = f"{given.users} users, every {given.every} s, concurrent_runs {given.concurrent}, {given.root}"
+    table = Table(*COLUMNS, title=where, title_justify="left")
+    with canned_server(None, Lists) as address:
+        for one in given.comparisons:
+            healthy, _, hanging = one.partition("+")
+            plan = Plan(
+                root=given.root.resolve(),
+                healthy=int(healthy),
+                hanging=int(hanging or 0),
+                users=given.users,
+                every=given.every,
+                seconds=-(-given.seconds // given.every) * given.every,
+                concurrent=given.concurrent,
+                is_spread=given.spread,
+            )
+            table.add_row(one, *_measured(plan, address, given.profile))
+    Console(width=150).print(table)
+
+
+def _measured(plan: Plan, address: str, profile: Path | None) -> list[str]:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        config, log = plan.write(folder, address), folder / "log"
+        environment = {**os.environ, "PYTHONPATH": str(plan.root)}
+        call = ["-m", "monitor"] if profile is None else ["-c", PROFILED, str(profile)]
+        with log.open("wb") as written:
+            daemon = subprocess.Popen(
+                [sys.executable, *call, "serve", "--config", str(config)], cwd=folder, env=environment, stderr=written, stdout=written
+            )
+        try:
+            return _watched(plan, daemon, _address(log, daemon), folder / "many.db")
+        finally:
+            daemon.terminate()
+            daemon.wait(300)
+
+
+def _address(log: Path, daemon: subprocess.Popen[bytes]) -> str:
+    while daemon.poll() is None:
+        if found := re.search(r"rankwatch serves (\S+)/ ", log.read_text()):
+            return found[1]
+        time.sleep(0.1)
+    sys.exit(f"the daemon ended: {log.read_text()}")
+
+
+def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Path) -> list[str]:
+    now = time.time()
+    first = (now // plan.every + 1 + WARM_ROUNDS) * plan.every
+    time.sleep(first - now)
+    used_s, scrapes = _cpu_s(daemon.pid), []
+    while time.time() < first + plan.seconds:
+        scrapes.append(_scraped(url))
+        time.sleep(max(0.0, min(first + plan.seconds, first + 15 * len(scrapes)) - time.time()))
+    used_s, resident_mb = _cpu_s(daemon.pid) - used_s, _resident_mb(daemon.pid)
+    # What fell due at the end may still end, but no later than the next slot.
+    time.sleep(plan.every)
+    lags, ended = _lags(database, first, first + plan.seconds), len(scrapes)
+    slots = plan.healthy * plan.seconds // plan.every
+    took, size, packed = (np.array(column) for column in zip(*scrapes, strict=True))
+    ran = lags.size
+    figures = (slots, f"{ran / slots:.1%}", ran * plan.users * 60 / plan.seconds)
+    quantiles = np.quantile(lags, (0.5, 0.99)) if ran else (np.nan, np.nan)
+    cpu = (used_s * 1000 / max(ran, 1), 100 * used_s / plan.seconds)
+    scraped = (np.median(took[:ended]), took.max(), np.median(size) / 1e6, np.median(packed) / 1e3)
+    rest = (*quantiles, *cpu, resident_mb, *scraped)
+    return [f"{figures[0]:,}", figures[1], f"{figures[2]:,.0f}", *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in rest)]
+
+
+def _scraped(url: str) -> tuple[float, int, int]:
+    """Seconds, bytes and bytes on the wire of a scrape as Prometheus makes it."""
+    accept = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8,text/plain;version=0.0.4;q=0.5"
+    request = urllib.request.Request(f"{url}/metrics", headers={"Accept": accept, "Accept-Encoding": "gzip"})  # noqa: S310 - ours
+    started = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - ours
+        packed = answer.read()
+    return time.perf_counter() - started, len(gzip.decompress(packed)), len(packed)
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def _lags(database: Path, start: float, end: float) -> np.ndarray:
+    """Seconds from slot to start of the healthy comparisons' ok runs whose slots lie between the two times."""
+    query = "SELECT scheduled_for, started_at FROM runs WHERE status = 'ok' AND comparison LIKE 'healthy-%'"
+    connection = sqlite3.connect(database)
+    rows = [tuple(map(_seconds, row)) for row in connection.execute(query)]
+    connection.close()
+    return np.array([started - slot for slot, started in rows if start <= slot < end])
+
+
+def _seconds(stored: object) -> float:
+    if isinstance(stored, str):
+        return datetime.fromisoformat(stored).replace(tzinfo=UTC).timestamp()
+    return float(str(stored)) / 1e6
+
+
+PROFILED = """
+import atexit, cProfile, pstats, runpy, sys, threading, time
+out, sys.argv = sys.argv[1], ["rankwatch", *sys.argv[2:]]
+ended, run = [], threading.Thread.run
+def profiled(self):
+    own = cProfile.Profile(time.thread_time)
+    own.runcall(run, self)
+    ended.append(own)
+threading.Thread.run = profiled
+def write():
+    total = pstats.Stats(*list(ended))
+    total.dump_stats(out)
+atexit.register(write)
+runpy.run_module("monitor", run_name="__main__")
+"""
+"""Runs the daemon with a profile in each thread, which cProfile does not do by itself; of threads that ended by then."""
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
