@@ -20,8 +20,8 @@ from monitor.export.series import SERIES, Kind
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 DAEMON_GAUGES = frozenset({
-    "leader", "lease_epoch", "database_up", "runs_waiting", "config_last_reload_successful", "config_last_reload_success_timestamp_seconds",
-    "database_size_bytes", "prune_last_success_timestamp_seconds",
+    "leader", "lease_epoch", "database_up", "runs_waiting", "database_size_bytes",
+    "config_last_reload_successful", "config_last_reload_success_timestamp_seconds", "prune_last_success_timestamp_seconds",
 })  # fmt: skip
 """Gauges of a process that goes on."""
 FINAL_SERIES = frozenset(

@@ -101,4 +101,3 @@ class Piece:
                 kept.clear()
             kept[form.key] = found
         return found
-

@@ -56,24 +56,25 @@ class RunSeries:
 class Publication:
     """The newest runs of all comparisons that have one, and the ``known`` ones that have none; it never changes.
 
-    Of the series of segments at most ``most`` are shown, see `choose_segments`. What ``before`` showed already is taken over.
+    Of the series of segments at most ``most`` are shown, see `choose_segments`.
     """
 
-    def __init__(
-        self,
-        latest: Sequence[LatestRun] = (),
-        known: Known | None = None,
-        most: int | None = None,
-        before: Publication | None = None,
-    ) -> None:
-        self.latest, self._most = tuple(latest), most
-        old = before._series if before else {}
+    def __init__(self, series: Mapping[str, RunSeries] | None = None, most: int | None = None) -> None:
+        self._series, self._most = series or {}, most
+
+    def followed_by(self, latest: Sequence[LatestRun], known: Known, most: int | None) -> Publication:
+        """The next publication, which takes over the series of each run that it shows already."""
         runs: dict[str, LatestRun | None] = {one.run.comparison: one for one in latest}
-        wanted, since = runs | dict.fromkeys((known or {}).keys() - runs), known or {}
-        self._series = {
-            name: kept if (kept := old.get(name)) and kept.is_of(run, since.get(name)) else RunSeries(name, run, since.get(name))
-            for name, run in wanted.items()
-        }
+        series = {}
+        for name, run in (runs | dict.fromkeys(known.keys() - runs)).items():
+            old, since = self._series.get(name), known.get(name)
+            series[name] = old if old is not None and old.is_of(run, since) else RunSeries(name, run, since)
+        return Publication(series, most)
+
+    @property
+    def latest(self) -> list[LatestRun]:
+        """The newest runs."""
+        return [one.latest for one in self._series.values() if one.latest is not None]
 
     @cached_property
     def _shown(self) -> Mapping[str, frozenset[str]]:

@@ -122,7 +122,11 @@ class PrometheusPublisher(DaemonMetrics):
         self._publication = Publication()  # swapped whole: a scrape sees one publication, never parts of two
         aside = CollectorRegistry()  # these three insist on a registry of their own
         of_process = (ProcessCollector(registry=aside), PlatformCollector(registry=aside), GCCollector(registry=aside))
-        parts = (self._results, self.lines, *(partial(_collected, each) for each in of_process))
+        parts: tuple[Callable[[Format], Iterable[Lines]], ...] = (
+            self._results,
+            self.lines,
+            *(partial(_collected, each) for each in of_process),
+        )
         self._page = _Page(dict(zip(COLLECTORS, parts, strict=True)))
 
     def watch(
@@ -154,7 +158,7 @@ class PrometheusPublisher(DaemonMetrics):
         self._doubted_at_s = None
 
     def _show(self, latest: Sequence[LatestRun]) -> None:
-        self._publication = Publication(latest, self._since, self._most, self._publication)
+        self._publication = self._publication.followed_by(latest, self._since, self._most)
 
     def _results(self, form: Format) -> list[Lines]:
         return [form.encode((self._build,)), *(piece.lines(form) for piece in self._publication.pieces)]

@@ -132,9 +132,7 @@ class History(Protocol):
         With ``until`` of slots up to then: what a clock that ran ahead has stored does not hide the present.
         """
 
-    def changes(
-        self, comparisons: Sequence[str], seen: Watermark, *, until: datetime
-    ) -> tuple[frozenset[str], Watermark]:
+    def changes(self, comparisons: Sequence[str], seen: Watermark, *, until: datetime) -> tuple[frozenset[str], Watermark]:
         """Of which comparisons `latest` may show something else than at the watermark ``seen``, and the one of now.
 
         Found without reading results, by their newest run and by changes of alerts; not what was deleted or labelled of older

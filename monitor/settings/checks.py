@@ -130,6 +130,11 @@ def _schedule(comparison: Partial) -> Iterator[Problem]:
         return
     if comparison.has("timezone") and not comparison.has("cron"):
         yield Problem(("timezone",), "belongs to cron; every counts from 1970-01-01 00:00 UTC")
+    if comparison.has("offset") and not comparison.has("every"):
+        yield Problem(("offset",), "belongs to every; cron says when by itself")
+    offset = comparison.get("offset")
+    if offset is not None and every is not None and offset >= every:
+        yield Problem(("offset",), f"must be shorter than every: {format_duration(every)}")
     if every is not None and every < SHORTEST_INTERVAL:
         yield Problem(("every",), "must be at least 1s")
         return

@@ -44,6 +44,11 @@ class ComparisonOptions(Options):
     every: Duration | None = Field(
         default=None, description="Time between runs, counted from 1970-01-01 00:00 UTC: `15m` runs at :00, :15, :30, :45."
     )
+    offset: Duration | None = Field(
+        default=None,
+        description="How much later each run of `every` is, such as `20s`. Different ones spread many comparisons over the "
+        "interval.",
+    )
     cron: CronText | None = Field(
         default=None,
         description="Instead of `every`: minute, hour, day, month, weekday as in crontab(5); 0 and 7 are Sunday.",

@@ -124,7 +124,8 @@ class Settings(Options):
         default=8,
         ge=1,
         le=100,
-        description="How many runs may be under way at once; the longest waiting one starts first.",
+        description="How many runs may be under way at once; the longest waiting one starts first. Not counted is what has "
+        "used half its deadline already; a quarter more, at least one, are for comparisons whose last run used all of it.",
     )
     database_alert_after: Duration = Field(
         default=timedelta(minutes=2),

@@ -59,9 +59,10 @@ SHORTEST_INTERVAL = timedelta(seconds=1)  # the least time between two runs
 
 @dataclass(frozen=True, slots=True)
 class Every(Schedule):
-    """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45 of each hour."""
+    """A slot each ``period``, counted from 1970-01-01 00:00 UTC: ``15m`` runs at :00, :15, :30 and :45, ``offset`` later."""
 
     period: timedelta
+    offset: timedelta = timedelta(0)
 
     @property
     def interval(self) -> timedelta:
@@ -72,7 +73,8 @@ class Every(Schedule):
 
     def latest(self, now: datetime) -> datetime:
         """The newest slot at or before ``now``."""
-        return EPOCH + (now - EPOCH) // self.period * self.period
+        begin = EPOCH + self.offset
+        return begin + (now - begin) // self.period * self.period
 
     def next(self, after: datetime) -> datetime:
         """The first slot strictly after ``after``."""
@@ -234,9 +236,9 @@ class Cron(Schedule):
         return (slot for n in (-1, 0, 1) if self.has_day(near := day + n * _DAY) for slot in _slots(self, near))
 
 
-def schedule_of(every: timedelta | None, cron: str | None, zone: str) -> Schedule:
-    """The schedule of either a period or a cron expression."""
-    return Cron.parse(cron or "", zone) if every is None else Every(every)
+def schedule_of(every: timedelta | None, cron: str | None, zone: str, offset: timedelta | None = None) -> Schedule:
+    """The schedule of either a period, with its offset, or a cron expression."""
+    return Cron.parse(cron or "", zone) if every is None else Every(every, offset or timedelta(0))
 
 
 def parse_zone(name: str) -> ZoneInfo:

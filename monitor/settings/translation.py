@@ -28,7 +28,7 @@ _DEADLINE_SHARE = 0.8
 
 def to_schedule(options: ComparisonOptions) -> Schedule:
     """When the comparison runs."""
-    return schedule_of(options.every, options.cron, options.timezone)
+    return schedule_of(options.every, options.cron, options.timezone, options.offset)
 
 
 def policy_of(settings: Settings) -> NotificationPolicy:

@@ -1,8 +1,8 @@
 """Many comparisons in one daemon: how many slots ran, how late and at what CPU, and what a scrape takes.
 
-`make bench ARGS="many --seconds 300 10 200 200+12"`: with 10, with 200, and with 200 beside 12 whose sources never answer. The
-daemon is a process of its own, of the checkout at ``--root``, so that two can be compared. Lists come by HTTP from a process that
-keeps them in memory. The first two rounds of slots are not counted, nor are the hanging comparisons but for their CPU.
+`make bench ARGS="many --seconds 300 10 200 200+12"`: with 10, with 200, and with 200 beside 12 whose sources never answer.
+The daemon is a process of its own, of the checkout at ``--root``, so that two can be compared. Lists come by HTTP from a
+process that keeps them in memory. The first two rounds of slots are not counted, nor are the hanging ones but for their CPU.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ class Lists(asyncio.Protocol):
     def _answer(self, path: bytes) -> bytes:
         _, _, arm, user = unquote(path.decode()).split("/")
         first = crc32(user.encode()) % 5000
-        items = [first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)]
+        items = [
+            first + place + 5000 * (arm == "candidate" and crc32(f"{user}{place}".encode()) % 3 == 0) for place in range(10)
+        ]
         body = json.dumps(items).encode()
         head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self.answers[path] = head.encode() + body
@@ -101,12 +103,15 @@ class Plan:
     def write(self, folder: Path, address: str) -> Path:
         """The configuration and its users."""
         (folder / "users.csv").write_text("user_id\n" + "".join(f"user-{number:05}\n" for number in range(self.users)))
-        names = [("lists", f"healthy-{n:03}") for n in range(self.healthy)] + [("hanging", f"z{n:02}") for n in range(self.hanging)]
+        names = [("lists", f"healthy-{n:03}") for n in range(self.healthy)] + [
+            ("hanging", f"z{n:02}") for n in range(self.hanging)
+        ]
         text = f"database: sqlite:///many.db\nlisten: 127.0.0.1:0\nconcurrent_runs: {self.concurrent}\ncomparisons:"
         for number, (place, name) in enumerate(names):
             text += COMPARISON.format(name=name, every=self.every, address=address, place=place)
             if self.is_spread:
-                text += f"    offset: {number * 1000 * self.every // len(names)}ms\n"
+                offset_s = number * self.every // len(names)
+                text += f"    offset: {offset_s}s\n" if offset_s else ""
         path = folder / "rankwatch.yaml"
         path.write_text(text)
         return path
@@ -151,7 +156,11 @@ def _measured(plan: Plan, address: str, profile: Path | None) -> list[str]:
         call = ["-m", "monitor"] if profile is None else ["-c", PROFILED, str(profile)]
         with log.open("wb") as written:
             daemon = subprocess.Popen(
-                [sys.executable, *call, "serve", "--config", str(config)], cwd=folder, env=environment, stderr=written, stdout=written
+                [sys.executable, *call, "serve", "--config", str(config)],
+                cwd=folder,
+                env=environment,
+                stderr=written,
+                stdout=written,
             )
         try:
             return _watched(plan, daemon, _address(log, daemon), folder / "many.db")
@@ -188,7 +197,12 @@ def _watched(plan: Plan, daemon: subprocess.Popen[bytes], url: str, database: Pa
     cpu = (used_s * 1000 / max(ran, 1), 100 * used_s / plan.seconds)
     scraped = (np.median(took[:ended]), took.max(), np.median(size) / 1e6, np.median(packed) / 1e3)
     rest = (*quantiles, *cpu, resident_mb, *scraped)
-    return [f"{figures[0]:,}", figures[1], f"{figures[2]:,.0f}", *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in rest)]
+    return [
+        f"{figures[0]:,}",
+        figures[1],
+        f"{figures[2]:,.0f}",
+        *(f"{each:,.2f}" if each < 100 else f"{each:,.0f}" for each in rest),
+    ]
 
 
 def _scraped(url: str) -> tuple[float, int, int]:

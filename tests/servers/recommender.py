@@ -49,6 +49,7 @@ class Recommender:
     scheme: str = "http"
     most_at_once: int = 0
     at_once: int = 0
+    connections: int = 0
     serving: set[object] = field(default_factory=set, repr=False)
 
     @property
@@ -63,6 +64,7 @@ class Recommender:
         """One connection, kept alive until either side ends it."""
         # The loop forgets a connection whose client has ended it while we do not answer: without this it would be collected.
         self.serving.add(asyncio.current_task())
+        self.connections += 1
         with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while asked := await self._read(reader):
                 self.at_once += 1

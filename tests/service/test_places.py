@@ -1,7 +1,6 @@
 """Which runs get a place, and what hanging ones cost the others."""
 
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
@@ -101,8 +100,8 @@ def test_a_run_that_took_its_whole_deadline_is_expected_to_hang_again() -> None:
     assert not took_whole_deadline(published.run(finished_at=None), deadline)
 
 
-def taken(held: Places, one: Ticket, then: Callable[[], object] = lambda: None) -> threading.Thread:
-    thread = threading.Thread(target=lambda: (held.take(one), then()), daemon=True)
+def taken(held: Places, one: Ticket) -> threading.Thread:
+    thread = threading.Thread(target=held.take, args=(one,), daemon=True)
     thread.start()
     return thread
 

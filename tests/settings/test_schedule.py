@@ -10,7 +10,7 @@ MOMENTS = st.integers(0, 130 * 366 * 86_400).map(lambda seconds: NOON + timedelt
 SCHEDULES: list[Schedule] = [
     Every(timedelta(seconds=1)),
     Every(timedelta(minutes=15)),
-    Every(timedelta(hours=7)),
+    Every(timedelta(hours=7), timedelta(minutes=123)),
     Every(timedelta(weeks=1)),
     Cron.parse("*/15 * * * *"),
     Cron.parse("30 2 * * *", "Europe/Berlin"),
@@ -28,6 +28,14 @@ def test_every_15m_stands_on_the_quarters_of_the_hour() -> None:
     schedule = Every(timedelta(minutes=15))
     assert schedule.latest(NOON) == at("2024-01-11 12:00")
     assert schedule.next(NOON) == at("2024-01-11 12:15")
+    assert schedule.interval == timedelta(minutes=15)
+
+
+def test_an_offset_moves_every_slot_by_as_much() -> None:
+    schedule = Every(timedelta(minutes=15), timedelta(seconds=20))
+    assert schedule.latest(at("2024-01-11 12:15")) == at("2024-01-11 12:00:20")
+    assert schedule.latest(at("2024-01-11 12:15:20")) == at("2024-01-11 12:15:20")
+    assert schedule.next(at("2024-01-11 12:15:20")) == at("2024-01-11 12:30:20")
     assert schedule.interval == timedelta(minutes=15)
 
 

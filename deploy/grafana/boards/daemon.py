@@ -74,14 +74,22 @@ def _schedule() -> list[Json]:
             {grown("runs_total", SOME, by="status"): "{{status}}"},
             is_stacked=True,
             overrides=coloured(STATUSES),
+            width=8,
             **_DAY,
         ),
         lines(
             "Slots skipped",
             {grown("slots_skipped_total", SOME, by="reason"): "{{reason}}"},
             is_stacked=True,
-            overrides=coloured({"missed": VERMILLION, "overlap": ORANGE}),
+            overrides=coloured({"missed": VERMILLION, "overlap": ORANGE, "busy": BLUE}),
+            width=8,
             **_DAY,
+        ),
+        lines(
+            "Runs that wait for a place",
+            {shown("runs_waiting"): "waiting"},
+            "Runs that are due while as many as `concurrent_runs` are under way.",
+            width=8,
         ),
     ]
 

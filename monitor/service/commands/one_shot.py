@@ -15,7 +15,7 @@ from monitor.model import RunResult, format_instant
 from monitor.pipeline.backfill import BackfilledRun
 from monitor.pipeline.delivery import OutboxSender, drain
 from monitor.ports import Clock, Store
-from monitor.service.clock import SlotClock, SystemClock
+from monitor.service.clock import SKEW, SlotClock, SystemClock
 from monitor.service.composition import Wiring, reconcile, set_known_names, wire
 from monitor.service.daemon.upkeep import show_outbox
 from monitor.service.interrupts import termination_raised

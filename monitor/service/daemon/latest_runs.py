@@ -1,4 +1,4 @@
-"""What is stored of each comparison's newest run, as last read and published: after a run its own, every few seconds what changed."""
+"""The newest run of each comparison as it was last read and published: after a run its own, every few seconds what changed."""
 
 from __future__ import annotations
 

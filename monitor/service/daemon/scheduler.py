@@ -77,9 +77,9 @@ class _Instance:
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs``: how many jobs of comparisons may be at work at a time, see `places`. ``on_overlap`` gets the slots at which a
-    comparison was still at work, ``on_due`` the time from which it may have waited for a place, before it begins. A job that falls due while it is at work is begun again by `begin_repeated`, to be called every second
-    or so, and after ``on_end``.
+    ``most_runs``: how many jobs of comparisons may be at work at a time, see `admit`. ``on_overlap`` gets the slots at which a
+    comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while it
+    is at work is begun again by `begin_repeated`, to be called every second or so, and after ``on_end``.
     """
 
     def __init__(
@@ -192,7 +192,8 @@ class JobScheduler:
             self._places.give_back(instance.ticket)
 
     def wake_up(self) -> None:
-        """Let APScheduler look at its clock, as it waits by one that may stand still while the machine sleeps, and waiting runs."""
+        """Let APScheduler look at its clock, and waiting runs at their places."""
+        # It waits by a clock that may stand still while the machine sleeps.
         self._scheduler.wakeup()
         self._places.look_again()
 

@@ -6,18 +6,20 @@ import asyncio
 import random
 import ssl
 import zlib
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
+from typing import Any
 
 import aiohttp
+from multidict import CIMultiDict
 
 from monitor.deadline import Deadline
-from monitor.errors import SourceError
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
+from monitor.sources.http.connections import run_pull, trust
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
@@ -41,44 +43,18 @@ class HttpSource:
 
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
-        return _run_in_own_loop(_HttpPull(self._options, request).pull(_tls_context(self._options)))
+        return run_pull(_HttpPull(self._options, request, trust(self._options.ca_file)).pull)
 
     def close(self) -> None:
-        """Nothing is held between pulls."""
-
-
-def _tls_context(options: HttpSourceOptions) -> ssl.SSLContext | None:
-    if options.ca_file is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=options.ca_file)
-    except OSError as error:  # ssl.SSLError is one
-        msg = f"cannot read certificates from ca_file {options.ca_file}: {error.strerror or 'it holds none'}"
-        raise SourceError(msg) from None
-
-
-def _run_in_own_loop(main: Coroutine[None, None, Pull]) -> Pull:
-    # asyncio.run would wait for the resolver's threads: a name server that hangs must not outlast the deadline.
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(main)
-    finally:
-        loop.run_until_complete(_cancel_rest())
-        loop.close()
-
-
-async def _cancel_rest() -> None:
-    left = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in left:
-        task.cancel()
-    await asyncio.gather(*left, return_exceptions=True)
+        """Nothing of its own is held between pulls."""
 
 
 class _HttpPull:
     """One pull: its users still to be asked, its lists, and how long the source has been silent."""
 
-    def __init__(self, options: HttpSourceOptions, request: PullRequest) -> None:
+    def __init__(self, options: HttpSourceOptions, request: PullRequest, tls: ssl.SSLContext | None) -> None:
         self._options = options
+        self._of_each_request = _request_options(options, tls)
         self._deadline = Deadline.after(request.timeout_s)
         self._asking = RequestTemplate(options, request)
         self._lists = ListCollector(request.k, has_scores=options.scores is not None)
@@ -87,35 +63,18 @@ class _HttpPull:
         self._silent_users = 0
         self._given_up: RequestFailure | None = None
 
-    async def pull(self, tls: ssl.SSLContext | None) -> Pull:
+    async def pull(self, session: aiohttp.ClientSession) -> Pull:
         """Ask for everybody; whoever is left at the deadline is ``timeout``."""
-        async with self._session(tls) as session:
-            workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
-            _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
-            for worker in late:
-                worker.cancel()
-            outcomes = await asyncio.gather(*workers, return_exceptions=True)
+        workers = [asyncio.create_task(self._work(session)) for _ in range(self._options.concurrency)]
+        _, late = await asyncio.wait(workers, timeout=self._deadline.remaining_s)
+        for worker in late:
+            worker.cancel()
+        outcomes = await asyncio.gather(*workers, return_exceptions=True)
         self._close_books()
         for outcome in outcomes:
             if isinstance(outcome, Exception):  # a defect of this program: not to be read as the source's fault
                 raise outcome
         return self._lists.pull()
-
-    def _session(self, tls: ssl.SSLContext | None) -> aiohttp.ClientSession:
-        limit_s = self._options.timeout.total_seconds()
-        headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "rankwatch"}
-        headers |= {name: value.get_secret_value() for name, value in self._options.headers.items()}
-        if self._options.token:
-            headers["Authorization"] = f"Bearer {self._options.token.get_secret_value()}"
-        if self._options.body is not None:
-            headers.setdefault("Content-Type", "application/json")
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._options.concurrency, ssl=tls or True, ttl_dns_cache=60),
-            timeout=aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2),
-            cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
-            headers=headers,
-            auto_decompress=False,  # read_body inflates, no further than max_bytes
-        )
 
     async def _work(self, session: aiohttp.ClientSession) -> None:
         for user in self._waiting:
@@ -157,7 +116,7 @@ class _HttpPull:
         asking = self._asking
         try:
             async with session.request(
-                asking.method, asking.url(user), data=asking.body(user), allow_redirects=False
+                asking.method, asking.url(user), data=asking.body(user), **self._of_each_request
             ) as response:
                 if response.status != HTTPStatus.OK and (failure := _status_failure(response)):
                     response.close()  # its body is of no use: do not read it to keep the connection
@@ -181,6 +140,19 @@ class _HttpPull:
             self._lists.fail(user, CoverageReason.TIMEOUT, "the pull's deadline passed")
         for user in self._waiting:
             self._lists.fail(user, rest.reason, rest.note)
+
+
+def _request_options(options: HttpSourceOptions, tls: ssl.SSLContext | None) -> dict[str, Any]:
+    """What every request of a source is made with."""
+    limit_s = options.timeout.total_seconds()
+    headers = {"Accept": "application/json", "Accept-Encoding": "gzip, deflate", "User-Agent": "rankwatch"}
+    headers |= {name: value.get_secret_value() for name, value in options.headers.items()}
+    if options.token:
+        headers["Authorization"] = f"Bearer {options.token.get_secret_value()}"
+    if options.body is not None:
+        headers.setdefault("Content-Type", "application/json")
+    timeout = aiohttp.ClientTimeout(total=limit_s, sock_connect=limit_s / 2)
+    return {"headers": CIMultiDict(headers), "timeout": timeout, "ssl": tls or True, "allow_redirects": False}
 
 
 def _status_failure(response: aiohttp.ClientResponse) -> RequestFailure | None:

@@ -104,6 +104,11 @@ def test_an_answer_nobody_asked_for_is_never_the_next_users(recommender: Recomme
 
     assert as_lists(pull) == {user: ["1"] if user in users[::2] else [user] for user in users}
 
+    # Nor those of the next source, which may use the connection that this one leaves.
+    for user in users[1::2]:
+        source_of(http={"url": recommender.url, "concurrency": 1}).pull(request(users[0]))
+        assert as_lists(source_of(http={"url": recommender.url}).pull(request(user))) == {user: [user]}
+
 
 def test_every_fault_at_once_stays_within_the_deadline(recommender: Recommender) -> None:
     users = [f"{fault}-{copy}" for fault in FAULTS for copy in range(3)]

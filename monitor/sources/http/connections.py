@@ -1,0 +1,141 @@
+"""One event loop and one pool of connections for all pulls of this process; both end by themselves once nothing is pulled.
+
+A connection that one pull leaves is used by the next one to the same host: at hundreds of runs a minute opening connections
+costs more than asking. They carry nothing of whose request it was: headers go with each request, cookies are not kept, and
+each set of trusted authorities has connections of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+import ssl
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+import aiohttp
+
+from monitor.errors import SourceError
+
+T = TypeVar("T")
+
+_IDLE_S = 0.5
+"""How long a connection waits for another request: less than servers wait, and not so long that many hosts take all sockets."""
+_LINGER_S = 2.0
+"""How long the thread waits for another pull."""
+_ADDRESS_S = 10
+"""How long a host's address is kept."""
+_RESOLVERS = 256
+"""Name servers that hang, one a host, must not keep other hosts from being looked up."""
+
+
+class _PullLoop:
+    """A thread with an event loop and a session. ``under_way`` is changed under the lock of this module."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+        self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(_RESOLVERS, thread_name_prefix="resolve"))
+        self._session: aiohttp.ClientSession | None = None
+        self._thread = threading.Thread(target=self._run, name="http-pulls", daemon=True)
+        self._thread.start()
+
+    def run(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+        """The outcome of the pull, which ends by its own deadline."""
+        return asyncio.run_coroutine_threadsafe(self._with_session(pull), self._loop).result()
+
+    def end_if_idle(self) -> None:
+        """End the thread unless another pull has begun; from the loop."""
+        global _current  # noqa: PLW0603 - one a process
+        with _lock:
+            if self.under_way or _current is not self:
+                return
+            _current = None
+        self._loop.stop()
+
+    def end_later(self) -> None:
+        """Let the thread end once nothing has been pulled for a while."""
+        self._loop.call_soon_threadsafe(self._loop.call_later, _LINGER_S, self.end_if_idle)
+
+    def end_now(self) -> None:
+        """End the thread, where nothing is under way, before the interpreter takes its parts away."""
+        if not self.under_way:
+            self._loop.call_soon_threadsafe(self.end_if_idle)
+            self._thread.join(5.0)
+
+    async def _with_session(self, pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                # Each pull bounds its own requests by ``concurrency``.
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_S, ttl_dns_cache=_ADDRESS_S),
+                cookie_jar=aiohttp.DummyCookieJar(),  # one user's session must not colour another's list
+                auto_decompress=False,  # read_body inflates, no further than max_bytes
+            )
+        return await pull(self._session)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        if self._session is not None:
+            self._loop.run_until_complete(self._session.close())
+        # Threads of the resolver may hang: they are not waited for.
+        self._loop.close()
+
+
+_lock = threading.Lock()
+_current: _PullLoop | None = None
+
+
+def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) -> T:
+    """Run the pull with the session that all pulls of this process share."""
+    global _current  # noqa: PLW0603 - one a process
+    with _lock:
+        if _current is None:
+            _current = _PullLoop()
+        mine = _current
+        mine.under_way += 1
+    try:
+        return mine.run(pull)
+    finally:
+        with _lock:
+            mine.under_way -= 1
+            if not mine.under_way:
+                mine.end_later()
+
+
+@atexit.register
+def _end() -> None:
+    if _current is not None:
+        _current.end_now()
+
+
+def _forget() -> None:
+    global _lock, _current
+    # The loop of the process that forked this one has no thread here.
+    _lock, _current = threading.Lock(), None
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def trust(ca_file: str | None) -> ssl.SSLContext | None:
+    """The authorities of the file, None for the system's; SourceError when they cannot be read."""
+    if ca_file is None:
+        return None
+    try:
+        found = Path(ca_file).stat()
+        return _context(ca_file, found.st_ino, found.st_mtime_ns)
+    except OSError as error:  # ssl.SSLError is one
+        msg = f"cannot read certificates from ca_file {ca_file}: {error.strerror or 'it holds none'}"
+        raise SourceError(msg) from None
+
+
+@lru_cache(maxsize=64)
+def _context(ca_file: str, _inode: int, _changed_ns: int) -> ssl.SSLContext:
+    # Connections are shared by those of one context: a file that is replaced gets another.
+    return ssl.create_default_context(cafile=ca_file)

@@ -1,0 +1,65 @@
+"""Pulls share connections, and leave nothing behind."""
+
+import multiprocessing
+import ssl
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from monitor.sources.http import connections
+from servers.certificates import self_signed
+from servers.daemon import wait_for
+from servers.lists import as_lists, request, source_of
+from servers.recommender import Recommender, running_recommender
+
+USERS = [f"u{number}" for number in range(20)]
+
+
+def test_a_pull_uses_the_connections_that_another_one_leaves(recommender: Recommender) -> None:
+    for token in ("one", "two", "three"):
+        source = source_of(http={"url": recommender.url, "token": token, "concurrency": 1})
+        assert len(as_lists(source.pull(request(*USERS)))) == len(USERS)
+    assert recommender.connections < 3
+    assert [asked.headers["authorization"] for asked in recommender.asked[:: len(USERS)]] == [
+        "Bearer one", "Bearer two", "Bearer three",
+    ]  # fmt: skip
+
+
+def test_a_connection_is_of_one_set_of_authorities(tmp_path: Path) -> None:
+    certificate = self_signed(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with running_recommender(context) as recommender:
+        trusting = source_of(http={"url": recommender.url, "ca_file": str(certificate)})
+        for _ in range(3):
+            assert as_lists(trusting.pull(request("u", k=1))) == {"u": ["0"]}
+            assert source_of(http={"url": recommender.url}).pull(request("u")).failures
+
+
+def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None:
+    recommender.lists.update({user: [user] for user in USERS})
+    with ThreadPoolExecutor(8) as threads:
+        pulls = list(threads.map(lambda user: source_of(http={"url": recommender.url}).pull(request(user)), USERS))
+    assert [as_lists(pull) for pull in pulls] == [{user: [user]} for user in USERS]
+
+
+def test_the_thread_ends_once_nothing_is_pulled_and_another_one_is_begun_then(
+    recommender: Recommender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "_LINGER_S", 0.0)
+    for _ in range(2):
+        assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
+        wait_for(lambda: not [one for one in threading.enumerate() if one.name == "http-pulls"], "its end")
+
+
+def _pull(url: str) -> list[str]:
+    return as_lists(source_of(http={"url": url}).pull(request("u", k=1)))["u"]
+
+
+def test_a_process_of_its_own_ends_by_itself_after_a_pull(recommender: Recommender) -> None:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        assert pool.apply(_pull, (recommender.url,)) == ["0"]
+        pool.close()
+        pool.join()
