@@ -12,6 +12,7 @@ from monitor.cli.exit_codes import SOURCE_EXIT
 from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 from monitor.errors import ConfigError
+from monitor.files import replace_file
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -38,8 +39,11 @@ def init(
 
     target = path or config
     try:
-        with target.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(example_text())
+        if force:
+            replace_file(target, example_text().encode())
+        else:
+            with target.open("x", encoding="utf-8") as file:
+                file.write(example_text())
     except FileExistsError:
         msg = f"{target} is there already; --force replaces it"
         raise ConfigError(msg) from None
