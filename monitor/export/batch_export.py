@@ -116,4 +116,5 @@ def group_path(**labels: str) -> str:
 def _part(name: str, value: str) -> str:
     if _PLAIN.fullmatch(value):
         return f"{name}/{value}"
-    return f"{name}@base64/{base64.urlsafe_b64encode(value.encode()).decode()}"
+    coded = base64.urlsafe_b64encode(value.encode(errors="backslashreplace"))
+    return f"{name}@base64/{coded.decode()}"

@@ -120,4 +120,5 @@ def test_a_group_s_labels_stand_in_its_path() -> None:
     assert group_path(instance="eu-1:8080", comparison="home-feed") == (
         "/metrics/job/rankwatch/instance/eu-1:8080/comparison/home-feed"
     )
+    assert group_path(instance="\udcff") == "/metrics/job/rankwatch/instance@base64/XHVkY2Zm"
     assert group_path(instance="../a b", comparison="x") == "/metrics/job/rankwatch/instance@base64/Li4vYSBi/comparison/x"
