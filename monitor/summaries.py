@@ -211,7 +211,7 @@ class _FineBins:
     def quantiles(self, wanted: Sequence[float]) -> Floats:
         """Values at these shares of the scores, each off by one bin at most."""
         ends = np.cumsum(self._counts)
-        places = (ends[-1] - 1) * np.asarray(wanted)
+        places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
         below = np.floor(places)
         first, second = self._values_at(below, ends), self._values_at(np.ceil(places), ends)
         return first + (places - below) * (second - first)
@@ -220,8 +220,9 @@ class _FineBins:
         """The scores of these ranks from 0, each off by one bin at most: within a bin scores are taken to lie evenly."""
         bins = np.searchsorted(ends, ranks, side="right")
         inside = (ranks - (ends[bins] - self._counts[bins]) + 0.5) / self._counts[bins]
-        values: Floats = self._low + (bins + inside) * ((self._high - self._low) / FINE)
-        return np.clip(values, self._least, self._most)
+        values = self._low + (bins + inside) * ((self._high - self._low) / FINE)
+        found: Floats = np.clip(values, self._least, self._most)
+        return found
 
 
 def worst_rows(values: Floats, count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:
