@@ -19,7 +19,8 @@ from monitor.model.arrays import Floats, Ids, Offsets
 from monitor.pairing.ids import equality_key
 
 Row = Sequence[Any] | npt.NDArray[Any]
-_P, _T = ParamSpec("_P"), TypeVar("_T")
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
