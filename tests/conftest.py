@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
-import typer.testing
+import typer.main
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
@@ -42,7 +42,7 @@ hypothesis.settings.register_profile("steady", deadline=None)  # timing decides 
 hypothesis.settings.load_profile("steady")
 
 # The tree of commands is made once, not for each call.
-typer.testing._get_command = cache(typer.testing._get_command)
+typer.main.get_command = cache(typer.main.get_command)
 
 
 @pytest.fixture(scope="session")
