@@ -105,7 +105,7 @@ def test_taus_of_tied_lists_are_scipys(even: bool) -> None:  # noqa: FBT001
 
 
 @cache
-def of_scipy(even: bool) -> tuple[list[tuple[slow.Tied, slow.Tied]], list[float], list[float]]:  # noqa: FBT001
+def of_scipy(even: bool) -> tuple[list[tuple[list[list[int]], list[list[int]]]], list[float], list[float]]:  # noqa: FBT001
     """Pairs of tied lists and scipy's taus of them, once for both ways to count."""
     pairs = [(_tie(a), _tie(b)) for a, b in slow.draw(1400, 13, even=even)]
     return pairs, [slow.tied_tau(*pair) for pair in pairs], [slow.tied_weighted_tau(*pair) for pair in pairs]
