@@ -1,14 +1,16 @@
-"""Reads a small file whole, so that neither what it holds nor what it is can hold anybody up. Knows no setting."""
+"""Reads and replaces a small file whole, so that neither what it holds nor what it is can hold anybody up. Knows no setting."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import selectors
 import stat
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 PIPE_S = 5.0
 """How long all of what comes through a pipe may take, in seconds."""
@@ -61,3 +63,40 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
         if len(content) > most:
             raise OSError(errno.EFBIG, f"it holds more than {most} bytes")
     return bytes(content)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace the file by this content at once, or make it: a reader finds all of the old one or all of the new.
+
+    ``mode``: its permissions; None for those that it has, of a new one by the umask. A symbolic link is itself replaced, never
+    followed. OSError, naming the path as it was given, leaves the old file and nothing beside it; also for what is no file.
+    """
+    try:
+        found = _mode_at(path)
+        # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+        draft = path.absolute().with_name(f".rankwatch.{secrets.token_hex(8)}")
+        number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            with open(number, "wb") as file:  # noqa: PTH123 - an open file
+                file.write(content)
+                if (kept := found if mode is None else mode) is not None:
+                    os.fchmod(number, kept)
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def _mode_at(path: Path) -> int | None:
+    """Permissions of the file there, None for none that counts; OSError for what must not be replaced, such as a pipe."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+        raise OSError(errno.EINVAL, f"{_NO_FILE} but a pipe, socket or device: name a file")
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None

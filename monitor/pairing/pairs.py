@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -113,6 +114,22 @@ def _count_coverage(segments: Mapping[str, Rows], standings: Mapping[Arm, ArmSta
             )
             for name, positions in segments.items()
         )
+    )
+
+
+def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
+    """The coverage of all users together, one row for each of these segments, in their order."""
+    rows: dict[str, list[CoverageRow]] = {name: [] for name in segments}
+    for part in parts:
+        for row in part.rows:
+            rows[row.segment].append(row)
+    return Coverage(rows=tuple(_sum_rows(name, found) for name, found in rows.items()))
+
+
+def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
+    counts = sum((Counter(row.reasons) for row in rows), Counter())
+    return CoverageRow(
+        segment=segment, asked=sum(row.asked for row in rows), paired=sum(row.paired for row in rows), reasons=dict(counts)
     )
 
 
