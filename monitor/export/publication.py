@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric
 from monitor.export.exposition import Piece
 from monitor.export.families import Gauges, merge_families
 from monitor.export.run_metrics import gauges_before_runs, gauges_of_run
-from monitor.export.segment_limit import SegmentSeries, choose_segments, segments_of
+from monitor.export.segment_limit import SegmentSeries, choose_segments, removable_segments
 from monitor.model import LatestRun
 
 Known = Mapping[str, datetime | None]
@@ -36,7 +36,7 @@ class RunSeries:
     @cached_property
     def segments(self) -> Mapping[str, SegmentSeries]:
         """The segments whose series may be left out."""
-        return segments_of(self._gauges)
+        return removable_segments(self._gauges)
 
     def piece(self, shown: frozenset[str]) -> Piece:
         """The series with those of the ``shown`` segments."""

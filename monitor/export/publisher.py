@@ -71,14 +71,14 @@ def accepts_gzip(accept_encoding: str) -> bool:
     return False
 
 
-Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
+_Parts = Mapping[str, Callable[[Format], Iterable[Lines]]]
 """What a page is put together from, by the names in `COLLECTORS`."""
 
 
 class _Page:
     """Parts, each by itself: one that fails is left out of this page, counted, and logged when it begins to fail."""
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: _Parts) -> None:
         series = SERIES["collector_errors_total"]
         self._parts, self._errors = parts, Counter(series.name, series.help, series.labels, registry=None)
         self._failing: frozenset[str] = frozenset()

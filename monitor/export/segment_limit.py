@@ -22,7 +22,7 @@ class SegmentSeries:
     samples: tuple[SampleKey, ...]
 
 
-def segments_of(gauges: Gauges) -> dict[str, SegmentSeries]:
+def removable_segments(gauges: Gauges) -> dict[str, SegmentSeries]:
     """The segments of one comparison that may be left out; ``all`` never is, nor an alert that is pending or firing."""
     states = gauges.samples.get("alert_state", {})
     groups: dict[str, list[SampleKey]] = defaultdict(list)

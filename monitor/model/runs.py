@@ -239,7 +239,7 @@ class LatestRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """How far stored results were read: what tells each comparison's newest run from others, and the last transition."""
+    """How far stored results were read: what distinguishes each comparison's newest run, and the last transition."""
 
     runs: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
     transition: int = 0

@@ -257,15 +257,17 @@ def _records(connection: Connection, found: Sequence[Run]) -> tuple[RunRecord, .
 
 
 def _marks(connection: Connection, comparisons: Sequence[str], until: datetime) -> dict[str, tuple[object, ...]]:
-    """What tells each comparison's newest finished run from every other, and from itself before it was run anew or labelled."""
+    """What distinguishes each comparison's newest finished run, and from itself before it was run anew or labelled."""
     given = values(column("name", runs.c.comparison.type), name="given").data([(name,) for name in dict.fromkeys(comparisons)])
     wanted = given.cte("wanted")
     is_finished = and_(runs.c.comparison == wanted.c.name, runs.c.status != RunStatus.RUNNING, runs.c.scheduled_for <= until)
     # One look at the index for each name: a grouped query would walk through all runs.
     newest = select(runs.c.id).where(is_finished).order_by(runs.c.scheduled_for.desc()).limit(1).correlate(wanted)
-    told = runs.alias()
-    query = select(told.c.comparison, told.c.id, told.c.attempt, told.c.status, told.c.finished_at, told.c.labelled_at)
-    found = connection.execute(query.join_from(wanted, told, told.c.id == newest.scalar_subquery()))
+    marked = runs.alias()
+    query = select(
+        marked.c.comparison, marked.c.id, marked.c.attempt, marked.c.status, marked.c.finished_at, marked.c.labelled_at
+    )
+    found = connection.execute(query.join_from(wanted, marked, marked.c.id == newest.scalar_subquery()))
     return {name: tuple(mark) for name, *mark in found}
 
 

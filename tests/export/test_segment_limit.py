@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import published
 from monitor.export import PrometheusPublisher
 from monitor.export.families import Gauges
-from monitor.export.segment_limit import choose_segments, segments_of
+from monitor.export.segment_limit import choose_segments, removable_segments
 from monitor.model import ALL, Coverage, CoverageRow, State
 
 Scrape = Callable[[PrometheusPublisher], Any]
@@ -22,7 +22,7 @@ def cut(users: dict[tuple[str, str], int], most: int | None) -> tuple[set[tuple[
     for (comparison, segment), asked in users.items():
         gauges[comparison].set("panel_users", (comparison, segment), asked)
         gauges[comparison].set("paired_users", (comparison, segment), asked)
-    found = {comparison: segments_of(each) for comparison, each in gauges.items()}
+    found = {comparison: removable_segments(each) for comparison, each in gauges.items()}
     shown = choose_segments(found, most)
     left_out = {
         name: sum(len(one.samples) for segment, one in of_one.items() if segment not in shown[name])
@@ -55,7 +55,7 @@ def test_neither_the_whole_nor_what_fires_may_be_left_out() -> None:
         gauges.set("alert_state", ("feed", alert, "c=1", "critical"), state)
         gauges.set("alert_value", ("feed", alert, "c=1", "critical"), 0.5)
 
-    (found,) = segments_of(gauges).values()
+    (found,) = removable_segments(gauges).values()
 
     quiet = ("feed", "Well", "c=1", "critical")
     assert set(found.samples) == {("panel_users", ("feed", "c=1")), ("alert_state", quiet), ("alert_value", quiet)}

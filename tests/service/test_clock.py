@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from monitor.model import State
 from monitor.service.clock import JumpFinder
-from monitor.service.daemon.scheduler import JobPlan, JobScheduler
+from monitor.service.daemon.job_plan import JobPlan
+from monitor.service.daemon.scheduler import JobScheduler
 from monitor.service.daemon.triggers import SlotTrigger, time_after_jump
 from monitor.settings.schedule import Cron, Every, Schedule
 from servers.daemon import wait_for

@@ -9,7 +9,7 @@ import pytest
 import published
 from logs import captured
 from monitor.service.daemon import places
-from monitor.service.daemon.places import Places, Ticket, admit, took_whole_deadline
+from monitor.service.daemon.places import Places, Ticket, next_runs, took_whole_deadline
 from servers.daemon import wait_for
 
 
@@ -41,16 +41,16 @@ def test_healthy_runs_and_those_after_a_hang_have_places_of_their_own(
     queue: str, held: str, most: int, admitted: list[int]
 ) -> None:
     waiting = tickets(queue)
-    assert admit(waiting, tickets(held), most, now_s=0.0) == [waiting[place] for place in admitted]
+    assert next_runs(waiting, tickets(held), most, now_s=0.0) == [waiting[place] for place in admitted]
 
 
 def test_what_is_at_work_for_long_keeps_nobody_waiting_any_more() -> None:
     held, waiting = [ticket(begun_s=100.0), ticket(begun_s=101.0)], tickets("hh")
-    assert admit(waiting, held, 2, now_s=111.9) == []
-    assert admit(waiting, held, 2, now_s=112.0) == waiting[:1]
-    assert admit(waiting, held, 2, now_s=113.0) == waiting
+    assert next_runs(waiting, held, 2, now_s=111.9) == []
+    assert next_runs(waiting, held, 2, now_s=112.0) == waiting[:1]
+    assert next_runs(waiting, held, 2, now_s=113.0) == waiting
     slow_suspect = [ticket(is_suspect=True, begun_s=0.0)]
-    assert admit(tickets("s"), slow_suspect, 2, now_s=99.0) == []
+    assert next_runs(tickets("s"), slow_suspect, 2, now_s=99.0) == []
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Simulation:
             busy = {each.name for each in (*queue, *held)}
             due = names if tick % 60 == 0 else []
             queue += [ticket(name, is_suspect=name in hung) for name in due if name not in busy]
-            for each in admit(queue, held, self.most, self.now_s):
+            for each in next_runs(queue, held, self.most, self.now_s):
                 each.begun_s = self.now_s
                 queue.remove(each)
                 held.append(each)

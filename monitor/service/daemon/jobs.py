@@ -14,10 +14,10 @@ from monitor.model import RunResult, format_instant
 from monitor.ports import Publisher
 from monitor.service.composition import Wiring, reconcile_logged
 from monitor.service.daemon.delivery_loops import DeliveryLoops
+from monitor.service.daemon.job_plan import JobPlan
 from monitor.service.daemon.latest_runs import LatestRuns
 from monitor.service.daemon.outage import OutageAlert, OutageMonitor, look_again
 from monitor.service.daemon.places import took_whole_deadline
-from monitor.service.daemon.scheduler import JobPlan
 from monitor.service.daemon.slot_choice import SlotChooser
 from monitor.service.daemon.staleness import StalenessMonitor
 from monitor.service.daemon.upkeep import prune_old, publish_sizes, show_outbox

@@ -11,7 +11,7 @@ from monitor.ports import Clock, Publisher, Store
 from monitor.service.clock import SKEW
 
 ROUNDS = 20
-"""In how many refreshes each comparison is read anew although nothing tells of a change: old runs may have been deleted."""
+"""In how many refreshes each comparison is read anew although nothing says that it changed: old runs may have been deleted."""
 
 
 class LatestRuns:

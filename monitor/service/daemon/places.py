@@ -41,7 +41,7 @@ class Ticket:
         return self.begun_s is not None and now_s - self.begun_s >= self.slow_after_s
 
 
-def admit(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float) -> list[Ticket]:
+def next_runs(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: float) -> list[Ticket]:
     """Those of the queue, longest waiting first, that may begin now beside those that ``held`` places.
 
     ``most`` are at work, not counting suspects, for which there is a quarter as many places of their own, at least one, nor
@@ -56,7 +56,7 @@ def admit(queue: Sequence[Ticket], held: Iterable[Ticket], most: int, now_s: flo
 
 
 class Places:
-    """Hands places to runs as `admit` decides, with at most ``most()`` for healthy ones. Safe to share between threads."""
+    """Hands places to runs as `next_runs` decides, with at most ``most()`` for healthy ones. Safe to share between threads."""
 
     def __init__(self, most: Callable[[], int], monotonic: Callable[[], float], *, said_after_s: float = SAID_AFTER_S) -> None:
         self._most, self._monotonic, self._said_after_s = most, monotonic, said_after_s
@@ -84,7 +84,7 @@ class Places:
         """Let all begin that may by now; to be called also every second or so, as what is at work becomes slow."""
         with self._lock:
             now_s = self._monotonic()
-            for ticket in admit(self._queue, self._held, self._most(), now_s) if self._queue else ():
+            for ticket in next_runs(self._queue, self._held, self._most(), now_s) if self._queue else ():
                 ticket.begun_s = now_s
                 self._queue.remove(ticket)
                 self._held.append(ticket)

@@ -26,10 +26,10 @@ from apscheduler.schedulers.background import BackgroundScheduler
 
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.ports import Clock
+from monitor.service.daemon.job_plan import JobPlan
 from monitor.service.daemon.places import Places, Ticket
 from monitor.service.daemon.threads import ThreadPerJob
 from monitor.service.daemon.triggers import HousekeepingTrigger, SlotTrigger, time_after_jump
-from monitor.settings.schedule import Schedule
 
 STUCK_S = 30.0
 """For so long APScheduler may submit nothing, and again after it was asked: some housekeeping is due more often."""
@@ -39,26 +39,6 @@ _CLOCKS_DIFFER_S = 1.0
 _NOTED = EVENT_JOB_SUBMITTED | EVENT_JOB_MAX_INSTANCES | EVENT_JOB_EXECUTED | EVENT_JOB_ERROR
 
 log = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobPlan:
-    """What a job calls, at each slot of a schedule or at an interval.
-
-    ``limit``: at work for longer it counts as hung. ``is_run``: few of these are at work at a time, and one whose last run
-    ``has_hung`` stands back for others; ``slow_after``: so long at work one no longer keeps others waiting. ``first``: how soon
-    housekeeping comes the first time, where that is not after its interval; ``is_put_off_by_jump``: a jump of the wall clock
-    makes it wait for a whole interval.
-    """
-
-    call: Callable[[], object]
-    when: Schedule | timedelta
-    limit: timedelta
-    is_run: bool = False
-    has_hung: Callable[[], bool] = lambda: False
-    slow_after: timedelta = timedelta.max
-    first: timedelta | None = None
-    is_put_off_by_jump: bool = False
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -77,9 +57,9 @@ class _Instance:
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs``: how many jobs of comparisons may be at work at a time, see `admit`. ``on_overlap`` gets the slots at which a
-    comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while it
-    is at work is begun again by `begin_repeated`, to be called every second or so, and after ``on_end``.
+    ``most_runs``: how many jobs of comparisons may be at work at a time, see `next_runs`. ``on_overlap`` gets the slots at which
+    a comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while
+    it is at work is begun again by `begin_repeated`, to be called every second or so, and after ``on_end``.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.connections import run_pull, trust
+from monitor.sources.http.connection_pool import run_pull, trust
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 

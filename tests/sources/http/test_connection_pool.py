@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.sources.http import connections
+from monitor.sources.http import connection_pool
 from servers.certificates import self_signed
 from servers.daemon import wait_for
 from servers.lists import as_lists, request, source_of
@@ -48,7 +48,7 @@ def test_pulls_side_by_side_get_each_their_own(recommender: Recommender) -> None
 def test_the_thread_ends_once_nothing_is_pulled_and_another_one_is_begun_then(
     recommender: Recommender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "_LINGER_S", 0.0)
+    monkeypatch.setattr(connection_pool, "_LINGER_S", 0.0)
     for _ in range(2):
         assert as_lists(source_of(http={"url": recommender.url}).pull(request("u", k=1))) == {"u": ["0"]}
         wait_for(lambda: not [one for one in threading.enumerate() if one.name == "http-pulls"], "its end")
