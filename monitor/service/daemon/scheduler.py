@@ -57,8 +57,8 @@ class _Instance:
 class JobScheduler:
     """The jobs of the daemon by name. Safe to share between threads.
 
-    ``most_runs``: how many jobs of comparisons may be at work at a time, see `next_runs`. ``on_overlap`` gets the slots at which
-    a comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while
+    ``most_runs``: how many jobs of comparisons may be at work, see `next_runs`. ``on_overlap`` gets the slots at which a
+    comparison was still at work, ``on_due`` the time from which it may have waited for a place. A job that falls due while
     it is at work is begun again by `begin_repeated`, to be called every second or so, and after ``on_end``.
     """
 
