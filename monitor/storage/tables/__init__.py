@@ -3,6 +3,7 @@
 from monitor.storage.tables.alert_tables import alert_states, deliveries, notifications, silences, transitions
 from monitor.storage.tables.metadata import metadata
 from monitor.storage.tables.run_tables import (
+    PLACES,
     arm_scores,
     coverage,
     coverage_reasons,
@@ -15,6 +16,7 @@ from monitor.storage.tables.run_tables import (
     lessons,
     metrics,
     runs,
+    score_places,
     scores,
     splits,
     stages,
