@@ -100,7 +100,9 @@ def _is_sqlite() -> bool:
 def _set_aside() -> None:
     op.execute("DROP VIEW user_scores")
     if not _is_sqlite():
-        op.execute("LOCK TABLE scores IN ACCESS EXCLUSIVE MODE")  # before anything is read: what runs store until then is copied
+        op.execute(
+            "LOCK TABLE scores IN ACCESS EXCLUSIVE MODE"
+        )  # before anything is read: what runs store until then is copied
         op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")
     op.execute("ALTER TABLE scores RENAME TO scores_before")
 

@@ -124,17 +124,27 @@ def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]
     return counts
 
 
-def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
+def keep_lists(
+    pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows], is_kept: npt.NDArray[np.bool_] | None = None
+) -> KeptLists:
     """Both arms' lists of these users, one a row of the pairing, with ids in place of codes and scores where known.
 
-    ``segments`` hold rows of the pairing.
+    ``segments`` hold rows of the pairing. ``is_kept``: whose lists are kept, all for None; a segment of nobody is left out.
     """
-    batch = pairing.batch
+    batch, kept = pairing.batch, np.ones(len(users), dtype=np.bool_) if is_kept is None else is_kept
     scores = (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
+    tables = (
+        _table(users[kept], codes[kept], lengths[kept], None if score is None else score[kept], pairing.vocabulary)
+        for codes, lengths, score in (
+            (batch.baseline, batch.baseline_lengths, scores[0]),
+            (batch.candidate, batch.candidate_lengths, scores[1]),
+        )
+    )
+    places = np.cumsum(kept) - 1
+    of_kept = {name: places[rows[kept[rows]]] for name, rows in segments.items()}
+    baseline, candidate = tables
     return KeptLists(
-        baseline=_table(users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary),
-        candidate=_table(users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary),
-        segments=segments,
+        baseline=baseline, candidate=candidate, segments={name: rows for name, rows in of_kept.items() if len(rows)}
     )
 
 

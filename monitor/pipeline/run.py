@@ -16,6 +16,7 @@ from monitor.model import (
     CoverageRule,
     DerivedMetric,
     Findings,
+    Keep,
     MeasuredRun,
     Memory,
     MemoryRequest,
@@ -33,6 +34,7 @@ from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
 from monitor.pipeline.score import relevance_metrics
 from monitor.ports import Clock
+from monitor.sampling import kept_among
 
 _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
@@ -116,7 +118,7 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
         measured,
         summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
         arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
-        scores=_kept_scores(comparison, measured.scores),
+        scores=kept_scores(comparison, measured.scores),
         lists=replace(measured.lists, segments=kept) if is_ok and measured.lists is not None else None,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
@@ -124,12 +126,17 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     )
 
 
-def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
-    if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
+def kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
+    """Those of the scores that the comparison keeps; None for none."""
+    keep = comparison.measuring.keep_scores
+    if scores is None or keep is Keep.NONE or not len(scores.users):
         return None
     # The floor's own score is the score and what the candidate lies beyond it.
     kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
-    return replace(scores, by_metric=kept)
+    if keep is Keep.ALL:
+        return replace(scores, by_metric=kept)
+    rows = kept_among(scores.users, keep, comparison)
+    return Scores(users=scores.users[rows], by_metric={name: values[rows] for name, values in kept.items()})
 
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:

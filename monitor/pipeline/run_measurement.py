@@ -19,6 +19,7 @@ from monitor.model import (
     Comparison,
     Coverage,
     CoverageReason,
+    Keep,
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
@@ -43,6 +44,7 @@ from monitor.pipeline.score import (
     summarize_scores,
 )
 from monitor.ports import Clock
+from monitor.sampling import kept_among
 from monitor.summaries import SegmentRows, rows_of_segments
 
 
@@ -102,7 +104,7 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
     with watch.stage("arms"):
         catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
         arm_scores = _measure_arms(measuring, pairing, scores, segments, memory.last_lists)
-        lists = keep_lists(pairing, scores.users, segments) if measuring.keep_lists else None
+        lists = _keep_lists(comparison, pairing, scores.users, segments)
     with watch.stage("explain"):
         split, found = explain_run(comparison, pairing, scores.users, segments, metrics, memory.splits)
         seconds_left = deadline - watch.clock.monotonic()
@@ -155,6 +157,13 @@ def _measure_floor(
     if again is None:
         return {}, (lack,) if lack else ()
     return measure_floor(panel, pairing, (answers.baseline, again), measuring.k, metrics, answers.weights), ()
+
+
+def _keep_lists(comparison: Comparison, pairing: Pairing, users: pd.Index[str], segments: SegmentRows) -> KeptLists | None:
+    keep = comparison.measuring.keep_lists
+    if keep is Keep.NONE:
+        return None
+    return keep_lists(pairing, users, segments, None if keep is Keep.ALL else kept_among(users, keep, comparison))
 
 
 def _measure_arms(

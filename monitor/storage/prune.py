@@ -195,8 +195,12 @@ def _delete_some_scores(connection: Connection, run_id: int, found: Select[tuple
         return _execute(connection, delete(scores).where(is_of_run))
     first = select(func.min(scores.c.part)).where(is_of_run).scalar_subquery()
     is_of_part = and_(is_of_run, scores.c.part == first)
-    last = connection.scalar(select(scores.c.user_id).where(is_of_part).order_by(scores.c.user_id).offset(SCORES_AT_ONCE).limit(1))
-    return _execute(connection, delete(scores).where(is_of_part if last is None else and_(is_of_part, scores.c.user_id <= last)))
+    last = connection.scalar(
+        select(scores.c.user_id).where(is_of_part).order_by(scores.c.user_id).offset(SCORES_AT_ONCE).limit(1)
+    )
+    return _execute(
+        connection, delete(scores).where(is_of_part if last is None else and_(is_of_part, scores.c.user_id <= last))
+    )
 
 
 def _delete_some_runs(connection: Connection, before: datetime) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Rows of ``scores`` by the fastest path of each database, inside the caller's transaction; knows runs and metrics by numbers only.
+"""Rows of ``scores``, written by the fastest path of each database inside the caller's transaction.
 
 PostgreSQL gets a binary COPY that is put together column by column, SQLite many rows a statement. Users come in chunks: a
 million need no more memory than a few ten thousand.
@@ -74,13 +74,7 @@ def binary_rows(run_id: int, day: date, part: int, values: Sequence[Floats], use
 
     names = pa.array(users, pa.string()).cast(pa.binary())
     lengths = np.diff(np.frombuffer(names.buffers()[1], np.int32)[: len(users) + 1])
-    fixed = np.dtype([
-        ("fields", ">i2"),
-        *(("run_length", ">i4"), ("run", ">i8"), ("day_length", ">i4"), ("day", ">i4"), ("part_length", ">i4"), ("part", ">i2")),
-        *((f"{kind}{place}", code) for place in range(width) for kind, code in (("length", ">i4"), ("value", ">f8"))),
-        ("user_length", ">i4"),
-    ])  # fmt: skip
-    rows = np.zeros(len(users), fixed)
+    rows = np.zeros(len(users), _layout(width))
     rows["fields"] = 4 + width
     rows["run_length"], rows["run"] = 8, run_id
     rows["day_length"], rows["day"] = 4, (day - _EPOCH_OF_POSTGRES).days
@@ -97,6 +91,16 @@ def binary_rows(run_id: int, day: date, part: int, values: Sequence[Floats], use
     return memoryview(joined.buffers()[2])[start:end]
 
 
+def _layout(width: int) -> np.dtype[Any]:
+    """One row but for the user's name, which stands last."""
+    values = ((f"{kind}{place}", code) for place in range(width) for kind, code in (("length", ">i4"), ("value", ">f8")))
+    return np.dtype([
+        ("fields", ">i2"),
+        *(("run_length", ">i4"), ("run", ">i8"), ("day_length", ">i4"), ("day", ">i4")),
+        *(("part_length", ">i4"), ("part", ">i2"), *values, ("user_length", ">i4")),
+    ])  # fmt: skip
+
+
 def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) -> pa.Array:
     """The bytes of each row, but for values that are NULL, of which only the length stands there."""
     import pyarrow as pa
@@ -111,7 +115,9 @@ def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) ->
             is_kept[:, begin : begin + 8] = ~is_null[:, place, None]
         content = content[is_kept]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return pa.Array.from_buffers(pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))])
+    return pa.Array.from_buffers(
+        pa.binary(), len(rows), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(content))]
+    )
 
 
 def _chunks(parts: Parts, batches: Iterable[Scores]) -> Iterator[tuple[list[str], int, list[Floats]]]:

@@ -9,7 +9,7 @@ import pytest
 
 from factories import SLOT, claim, comparison, pull, rule
 from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, MeasuredRun, Memory, Outcome, RunStatus, State
+from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, Keep, MeasuredRun, Memory, Outcome, RunStatus, State
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
@@ -46,7 +46,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
     lists = pull({"a": [1, 2]}), pull({"a": [1, 3]})
-    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=True)
+    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     opened = arms(*lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     result = execute(full, opened, claim(), Memory(), StillClock())
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
@@ -146,7 +146,7 @@ def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
 
 
 def test_scores_are_left_out_where_the_comparison_keeps_none() -> None:
-    frugal = comparison(k=2, keep_scores=False)
+    frugal = comparison(k=2, keep_scores=Keep.NONE)
     result = execute(frugal, arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), claim(), Memory(), StillClock())
     assert result.scores is None
     assert result.summaries

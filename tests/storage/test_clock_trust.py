@@ -73,7 +73,17 @@ def test_days_confirm_the_clock_where_no_run_is_left(store: SqlStore) -> None:
     run(store, SLOT)
     housekept(store, SLOT + DAY)
     with store.database.write() as connection:
-        for table in ("coverage_reasons", "coverage", "statistics", "summaries", "stages", "evidence", "scores", "score_places", "runs"):
+        for table in (
+            "coverage_reasons",
+            "coverage",
+            "statistics",
+            "summaries",
+            "stages",
+            "evidence",
+            "scores",
+            "score_places",
+            "runs",
+        ):
             connection.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - names of ours
 
     assert housekept(store, SLOT + 600 * DAY).refused

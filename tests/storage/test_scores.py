@@ -34,7 +34,10 @@ def test_a_run_s_scores_come_in_batches_in_any_order_of_more_metrics_than_a_row_
             connection,
             claim.run_id,
             SLOT,
-            (Scores(users=pd.Index([users[row] for row in part]), by_metric={m: v[part] for m, v in values.items()}) for part in rows),
+            (
+                Scores(users=pd.Index([users[row] for row in part]), by_metric={m: v[part] for m, v in values.items()})
+                for part in rows
+            ),
         )
 
     found = store.history.run_scores(claim.run_id, list(values))
