@@ -1,14 +1,17 @@
-"""Reads a small file whole, so that neither what it holds nor what it is can hold anybody up. Knows no setting."""
+"""Reads a small file whole, so that nothing about it can hold anybody up; replaces one of any size. Knows no setting."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import selectors
 import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
 
 PIPE_S = 5.0
 """How long all of what comes through a pipe may take, in seconds."""
@@ -61,3 +64,54 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
         if len(content) > most:
             raise OSError(errno.EFBIG, f"it holds more than {most} bytes")
     return bytes(content)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """What is written becomes the file when the block ends, on disk and whole; with an exception nothing has changed.
+
+    Folders that are missing are made. A symbolic link is itself replaced, never followed. OSError for what is no file.
+    """
+    folder = path.absolute().parent
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        _require_replaceable(path)
+        # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+        draft = folder / f".rankwatch.{secrets.token_hex(8)}"
+        try:
+            with open(os.open(draft, _NEW_FILE, 0o666), "wb") as file:  # noqa: PTH123 - an open file
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+    except BaseException:
+        for each in made:
+            with suppress(OSError):
+                each.rmdir()
+        raise
+    _flush_folder(folder)
+
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def _require_replaceable(path: Path) -> None:
+    try:
+        kind = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
+        raise OSError(errno.EINVAL, f"{_NO_FILE} that could be replaced")
+
+
+def _flush_folder(folder: Path) -> None:
+    """Have the new name survive a power cut."""
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -36,6 +36,10 @@ def check_settings(raw: object, context: Mapping[str, object], access: AccessOpt
         ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
         NAME_TAKEN.format("comparison"),
     )
+    yield from duplicates(
+        ((("comparisons", n, *_FILE), _scores_file(each)) for n, each in comparisons),
+        "another comparison writes its scores to this file: paths must differ",
+    )
     yield from _receivers(settings, context)
     yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
     for n, comparison in comparisons:
@@ -111,6 +115,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _inputs(comparison)
+    yield from _outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
         ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
@@ -179,6 +184,23 @@ def _inputs(comparison: Partial) -> Iterator[Problem]:
         yield from _check_temporal(comparison)
     if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
+
+
+_FILE = ("scores_to", "file", "path")
+_READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
+
+
+def _scores_file(comparison: Partial) -> str | None:
+    sink = comparison.get("scores_to")
+    return None if sink is None or sink.file is None else str(sink.file.path)
+
+
+def _outputs(comparison: Partial) -> Iterator[Problem]:
+    path = _scores_file(comparison)
+    for key in _READ:
+        file = getattr(comparison.get(key), "file", None)
+        if path is not None and file is not None and file.path == path:
+            yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
 
 
 def _check_temporal(comparison: Partial) -> Iterator[Problem]:

@@ -14,6 +14,7 @@ from monitor.options import Duration, OneOf, Options
 from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
 from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, KeepChoice, MetricName, ZoneName
+from monitor.sinks import ScoresToOptions
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
@@ -130,8 +131,13 @@ class ComparisonOptions(Options):
     keep_scores: KeepChoice = Field(
         default=Keep.ALL,
         description="Whose scores are stored, not only their summaries: those of `all` compared users, of the `panel` "
-        "(the fixed users of the sample), of so many users, the same in each run, or of `none`; `true` means all, `false` none. Example "
-        "users (`evidence_users`) are kept in any case.",
+        "(the fixed users of the sample), of so many users, the same in each run, or of `none`; `true` means all, `false` "
+        "none. Example users (`evidence_users`) are kept in any case.",
+    )
+    scores_to: ScoresToOptions | None = Field(
+        default=None,
+        description="Where the scores of all compared users are written, whatever `keep_scores` leaves in the database. "
+        "Measures of relevance that arrives after the run are not among them.",
     )
     keep_lists: KeepChoice | None = Field(
         default=None,

@@ -76,7 +76,7 @@ def worst_users(connection: Connection, run_id: int, metric: str, n: int, direct
     if (placed := _place(connection, run_id, metric)) is None:
         return ()
     part, value = placed
-    slot = connection.scalar(select(runs.c.scheduled_for).where(runs.c.id == run_id))
+    slot = connection.execute(select(runs.c.scheduled_for).where(runs.c.id == run_id)).scalar_one()
     ordered = select(scores.c.user_id, value).where(of_run(connection, run_id), scores.c.part == part, value.is_not(None))
     found = connection.execute(
         ordered.order_by(value if direction is Direction.BELOW else value.desc(), scores.c.user_id).limit(n)

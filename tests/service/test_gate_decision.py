@@ -248,7 +248,7 @@ def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gat
         ({}, {"margin": math.nan}, InputError, "margin nan lies outside"),
         ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),
         ({}, {"reference": 1.5}, InputError, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
-        ({"keep_scores": False}, {}, ConfigError, "set keep_scores: all"),
+        ({"keep_scores": 500}, {}, ConfigError, "set keep_scores: all"),
         ({"sample": SampleSize(fixed=2000)}, {}, ConfigError, "the same 2,000 users in each run, and these carry no promise"),
         ({"noise_floor": NoiseFloor.TEMPORAL}, {}, ConfigError, "rotating ones were not: take {serve: true}"),
         (
