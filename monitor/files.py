@@ -66,52 +66,75 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
     return bytes(content)
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """What is written becomes the file when the block ends, on disk and whole; with an exception nothing has changed.
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace the file by this content at once, or make it, see `replacing`; OSError names the path as it was given."""
+    try:
+        with replacing(path, mode=mode) as file:
+            file.write(content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
-    Folders that are missing are made. A symbolic link is itself replaced, never followed. OSError for what is no file.
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) -> Iterator[IO[bytes]]:
+    """What is written becomes the file when the block ends: a reader finds all of the old one or all of the new.
+
+    ``mode``: its permissions; None for those that it has, of a new one by the umask. ``is_lasting``: it is on disk by then, and
+    outlives a power cut. A symbolic link is itself replaced, never followed. OSError, also for what is no file; any exception
+    leaves the old file and nothing beside it.
     """
+    found = _mode_at(path)
+    kept = found if mode is None else mode
+    # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+    draft = path.absolute().with_name(f".rankwatch.{secrets.token_hex(8)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with open(number, "wb") as file:  # noqa: PTH123 - an open file
+            yield file
+            if kept is not None:
+                os.fchmod(number, kept)
+            if is_lasting:
+                file.flush()
+                os.fsync(number)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    if is_lasting:
+        _flush_folder(draft.parent)
+
+
+@contextmanager
+def folder_for(path: Path) -> Iterator[None]:
+    """The folders that the file is to stand in, made where they are missing; taken away again where the block fails."""
     folder = path.absolute().parent
-    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _require_replaceable(path)
-        # A name that nobody can guess, made anew: no link that somebody laid there is written through.
-        draft = folder / f".rankwatch.{secrets.token_hex(8)}"
-        try:
-            with open(os.open(draft, _NEW_FILE, 0o666), "wb") as file:  # noqa: PTH123 - an open file
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
+        yield
     except BaseException:
-        for each in made:
+        for each in missing:
             with suppress(OSError):
                 each.rmdir()
         raise
-    _flush_folder(folder)
-
-
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-def _require_replaceable(path: Path) -> None:
-    try:
-        kind = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
-        raise OSError(errno.EINVAL, f"{_NO_FILE} that could be replaced")
 
 
 def _flush_folder(folder: Path) -> None:
-    """Have the new name survive a power cut."""
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(number)
     finally:
         os.close(number)
+
+
+def _mode_at(path: Path) -> int | None:
+    """Permissions of the file there, None for none that counts; OSError for what must not be replaced, such as a pipe."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+        raise OSError(errno.EINVAL, f"{_NO_FILE} but a pipe, socket or device: name a file")
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None

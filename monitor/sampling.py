@@ -73,11 +73,22 @@ def _fixed_salt(comparison: Comparison) -> str:
     return f"{comparison.measuring.seed}\0{comparison.name}"
 
 
+def is_sampled(users: pd.Index[str], share: float, comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Which users are in a seeded sample of about this share of all: bool (n,), each user's by a hash of its own."""
+    if share >= 1:
+        return np.ones(len(users), dtype=np.bool_)
+    hashes = _hashes(users.to_numpy(dtype=object), f"{_fixed_salt(comparison)}\0looked at together")
+    return hashes < np.uint64(share * 2**64)
+
+
 def _smallest(names: npt.NDArray[np.object_], count: int, salt: str) -> npt.NDArray[np.intp]:
     """Positions of the ``count`` names whose hash under this salt is smallest; equal hashes go by position."""
+    return np.argsort(_hashes(names, salt), kind="stable")[:count]
+
+
+def _hashes(names: npt.NDArray[np.object_], salt: str) -> npt.NDArray[np.uint64]:
     key = hashlib.sha256(salt.encode()).hexdigest()[:16]
-    hashes = pd.util.hash_array(names, hash_key=key, categorize=False)
-    return np.argsort(hashes, kind="stable")[:count]
+    return pd.util.hash_array(names, hash_key=key, categorize=False)
 
 
 UNKNOWN_VALUE = "unknown"

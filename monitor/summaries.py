@@ -1,22 +1,28 @@
-"""Summaries of scores by segment and metric, and the choice of users whose lists are kept as evidence. No I/O."""
+"""Summaries of scores by segment and metric, and the rows of the worst and of ordinary scores. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from monitor.model import EvidenceKind, Histogram, Panel, Statistic, Summary
-from monitor.model.arrays import Floats
+from monitor.model import ALL, Histogram, Panel, Statistic, Summary
+from monitor.model.arrays import Floats, Integers
 
 BINS = 40
 QUANTILES = tuple(Statistic(quantile=percent / 100) for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99))
 """Quantiles that every summary holds; rules may add others."""
+EXACT = 1_000_000
+"""Most scores of which quantiles are exact; of more they are off by at most one of `FINE` equal bins of the metric's range."""
+FINE = 8192 * BINS
 
 SegmentRows: TypeAlias = Mapping[str, npt.NDArray[np.intp]]
 """Rows of the scores by segment name."""
+Bounds: TypeAlias = tuple[float, float]
 
 
 def rows_of_segments(panel: Panel, panel_rows: npt.NDArray[np.intp]) -> dict[str, npt.NDArray[np.intp]]:
@@ -27,51 +33,150 @@ def rows_of_segments(panel: Panel, panel_rows: npt.NDArray[np.intp]) -> dict[str
     return {segment: found[found >= 0] for segment, found in rows.items()}
 
 
-def summarize_segments(
-    segments: SegmentRows,
-    scores: Mapping[str, Floats],
-    *,
-    ranges: Mapping[str, tuple[float, float]],
-    wanted: Mapping[str, Sequence[Statistic]],
-) -> tuple[Summary, ...]:
-    """Summaries for every segment and every metric, in that order.
+def summarize_one(segment: str, metric: str, values: Floats, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> Summary:
+    """Summary of one metric over the users of one segment, all at once; see `SummaryAccumulator`."""
+    found = ScoreAccumulator(bounds, wanted)
+    found.add(values)
+    return found.summary(segment, metric)
 
-    ``scores`` holds one float64 (n,) a metric, NaN where undefined; ``ranges`` the bounds of a metric's scores, infinite where
-    it has none; ``wanted`` the statistics that rules ask of a metric beyond the usual quantiles.
+
+class SummaryAccumulator:
+    """Summaries for every segment and every metric, from scores that come in parts.
+
+    Neither the order nor the number of the parts changes a bit of the result. ``segments`` are the names to summarize, in
+    their order; ``wanted`` the statistics that rules ask of a metric beyond the usual quantiles.
     """
-    return tuple(
-        summarize_one(segment, metric, values[rows], ranges[metric], wanted.get(metric, ()))
-        for segment, rows in segments.items()
-        for metric, values in scores.items()
-    )
+
+    def __init__(self, segments: Iterable[str], wanted: Mapping[str, Sequence[Statistic]]) -> None:
+        self._segments = tuple(segments)
+        self._wanted = wanted
+        self._found: dict[str, dict[str, ScoreAccumulator]] = {}
+
+    def add(self, segments: SegmentRows, scores: Mapping[str, Floats], ranges: Mapping[str, Bounds]) -> None:
+        """Take scores of some users: one float64 (n,) a metric, NaN where undefined; ``segments`` are rows of them.
+
+        ``ranges``: the bounds of each metric's scores, infinite where it has none.
+        """
+        for metric, values in scores.items():
+            if metric not in self._found:
+                wanted = self._wanted.get(metric, ())
+                self._found[metric] = {name: ScoreAccumulator(ranges[metric], wanted) for name in self._segments}
+            for name, rows in segments.items():
+                self._found[metric][name].add(values[rows])
+
+    def summaries(self) -> tuple[Summary, ...]:
+        """Summaries by segment and metric, in that order."""
+        return tuple(
+            found[segment].summary(segment, metric) for segment in self._segments for metric, found in self._found.items()
+        )
+
+    def median(self, metric: str) -> float | None:
+        """The median of all users' scores by a metric, None where nobody has one."""
+        found = self._found.get(metric)
+        return None if found is None else found[ALL].summary(ALL, metric).value("p50")
 
 
-def summarize_one(
-    segment: str, metric: str, values: Floats, bounds: tuple[float, float], wanted: Sequence[Statistic] = ()
-) -> Summary:
-    """Summary of one metric over the users of one segment.
+class ScoreAccumulator:
+    """The scores of one metric over one segment, gathered in parts; equal scores give equal summaries to the last bit.
 
-    Everything is computed from the sorted values, so the order in which users arrive never changes a bit of the result.
-    Quantiles interpolate linearly (Hyndman and Fan 1996, type 7); the standard error is s / sqrt(n) with n - 1 in s. Where
-    ``bounds`` are infinite the histogram ends at what was seen.
+    Quantiles interpolate linearly (Hyndman and Fan 1996, type 7) and are exact up to `EXACT` scores; the standard error is
+    s / sqrt(n) with n - 1 in s. Where ``bounds`` are infinite the histogram ends at what was seen, beyond `EXACT` scores at a
+    power of two.
     """
-    defined = np.sort(values[np.isfinite(values)])
-    n = len(defined)
-    low, high = _ends(defined, bounds)
-    counts, _ = np.histogram(np.clip(defined, low, high), bins=BINS, range=(low, high))
-    return Summary(
-        segment=segment,
-        metric=metric,
-        n=n,
-        n_undefined=len(values) - n,
-        mean=float(defined.mean()) if n else None,
-        standard_error=float(defined.std(ddof=1) / np.sqrt(n)) if n > 1 else None,
-        statistics={**_quantiles(defined, wanted), **_shares(defined, wanted)} if n else {},
-        histogram=Histogram(low=low, high=high, counts=tuple(int(count) for count in counts)),
-    )
+
+    def __init__(self, bounds: Bounds, wanted: Sequence[Statistic] = ()) -> None:
+        self._bounds = bounds
+        self._quantiles = {str(each): each.quantile for each in (*QUANTILES, *wanted) if each.quantile is not None}
+        self._below = {each.floor: 0 for each in wanted if each.floor is not None}
+        self._shares = {str(each): each.floor for each in wanted if each.floor is not None}
+        self._n = 0
+        self._n_undefined = 0
+        self._moments = _Moments()
+        self._kept: list[Floats] = []
+        self._bins: _FineBins | None = None
+
+    def add(self, values: Floats) -> None:
+        """Take scores of some users, float64 (m,), NaN where undefined."""
+        defined = values[np.isfinite(values)]
+        self._n += len(defined)
+        self._n_undefined += len(values) - len(defined)
+        if not len(defined):
+            return
+        self._moments.add(defined, max(map(abs, self._bounds)))
+        for floor in self._below:
+            self._below[floor] += int(np.count_nonzero(defined < floor))
+        self._kept.append(defined)
+        if self._n > EXACT:
+            self._bins = self._bins or _FineBins(self._bounds)
+            for kept in self._kept:
+                self._bins.add(kept)
+            self._kept = []
+
+    def summary(self, segment: str, metric: str) -> Summary:
+        """Summary of all that was taken, under these names."""
+        n = self._n
+        ordered = np.sort(np.concatenate([*self._kept, np.empty(0)]))
+        return Summary(
+            segment=segment,
+            metric=metric,
+            n=n,
+            n_undefined=self._n_undefined,
+            mean=self._moments.mean(n) if n else None,
+            standard_error=self._moments.standard_error(n) if n > 1 else None,
+            statistics=self._statistics(ordered) if n else {},
+            histogram=_histogram(ordered, self._bounds) if self._bins is None else self._bins.histogram(),
+        )
+
+    def _statistics(self, ordered: Floats) -> dict[str, float]:
+        wanted = list(self._quantiles.values())
+        values = np.quantile(ordered, wanted) if self._bins is None else self._bins.quantiles(wanted)
+        found = {name: float(value) for name, value in zip(self._quantiles, values, strict=True)}
+        return found | {name: self._below[floor] / self._n for name, floor in self._shares.items()}
 
 
-def _ends(ordered: Floats, bounds: tuple[float, float]) -> tuple[float, float]:
+class _Moments:
+    """Sum and sum of squares, as whole numbers: adding them is exact, so that no order of adding differs."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+        self._squares = 0
+
+    def add(self, values: Floats, bound: float) -> None:
+        """Take finite values, of which none lies farther from 0 than ``bound``, infinite where nothing bounds them."""
+        if math.isinf(bound):
+            bound = float(np.abs(values).max())
+        # In steps of 2**-60 for scores of at most 1: what is lost of a score is below a rounding error of their mean.
+        exponent = max(0, math.frexp(bound)[1])
+        whole = np.rint(np.ldexp(values, _STEPS - exponent)).astype(np.int64)
+        # Two halves of 31 bits, whose products fit into 64.
+        high, low = whole >> _HALF, whole & ((1 << _HALF) - 1)
+        self._sum += _sum(whole) << exponent
+        squares = (_sum(high * high) << (2 * _HALF)) + (_sum(high * low) << (_HALF + 1)) + _sum(low * low)
+        self._squares += squares << (2 * exponent)
+
+    def mean(self, n: int) -> float:
+        return float(Fraction(self._sum, n << _STEPS))
+
+    def standard_error(self, n: int) -> float:
+        return math.sqrt(Fraction(n * self._squares - self._sum**2, (n * n * (n - 1)) << (2 * _STEPS)))
+
+
+_STEPS = 61
+_HALF = 31
+
+
+def _sum(values: Integers) -> int:
+    """The sum of 64-bit integers, which may be larger than those."""
+    return (int((values >> 32).sum()) << 32) + int((values & 0xFFFFFFFF).sum())
+
+
+def _histogram(ordered: Floats, bounds: Bounds) -> Histogram:
+    low, high = _ends(ordered, bounds)
+    counts, _ = np.histogram(np.clip(ordered, low, high), bins=BINS, range=(low, high))
+    return Histogram(low=low, high=high, counts=tuple(int(count) for count in counts))
+
+
+def _ends(ordered: Floats, bounds: Bounds) -> Bounds:
     """Ends of the histogram: the bounds, or in place of infinite ones the lowest and highest value, never equal."""
     low, high = bounds
     if np.isinf(low):
@@ -81,35 +186,53 @@ def _ends(ordered: Floats, bounds: tuple[float, float]) -> tuple[float, float]:
     return (low, high) if low < high else (low, low + 1.0)
 
 
-def _quantiles(ordered: Floats, wanted: Sequence[Statistic]) -> dict[str, float]:
-    by_name = {str(each): each.quantile for each in (*QUANTILES, *wanted) if each.quantile is not None}
-    values = np.quantile(ordered, list(by_name.values()))
-    return {name: float(value) for name, value in zip(by_name, values, strict=True)}
+class _FineBins:
+    """Counts in `FINE` equal bins between a metric's bounds; infinite ones give way to powers of two that grow as needed."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._is_bounded = math.isfinite(bounds[0]) and math.isfinite(bounds[1])
+        self._low, self._high = bounds if self._is_bounded else (-1.0, 1.0)
+        self._counts = np.zeros(FINE, dtype=np.int64)
+        self._least, self._most = math.inf, -math.inf
+
+    def add(self, values: Floats) -> None:
+        self._least, self._most = min(self._least, float(values.min())), max(self._most, float(values.max()))
+        while not self._is_bounded and max(-self._least, self._most) > self._high:
+            # Pairs of bins become one, so that what was counted stays where it was.
+            self._low, self._high = 2 * self._low, 2 * self._high
+            self._counts = np.pad(self._counts.reshape(-1, 2).sum(axis=1), FINE // 4)
+        places = ((values - self._low) * (FINE / (self._high - self._low))).astype(np.int64)
+        self._counts += np.bincount(np.clip(places, 0, FINE - 1), minlength=FINE)
+
+    def histogram(self) -> Histogram:
+        counts = self._counts.reshape(BINS, -1).sum(axis=1)
+        return Histogram(low=self._low, high=self._high, counts=tuple(int(count) for count in counts))
+
+    def quantiles(self, wanted: Sequence[float]) -> Floats:
+        """Values at these shares of the scores, each off by one bin at most."""
+        ends = np.cumsum(self._counts)
+        places: Floats = (ends[-1] - 1) * np.array(wanted, dtype=np.float64)
+        below = np.floor(places)
+        first, second = self._values_at(below, ends), self._values_at(np.ceil(places), ends)
+        return first + (places - below) * (second - first)
+
+    def _values_at(self, ranks: Floats, ends: Integers) -> Floats:
+        """The scores of these ranks from 0, each off by one bin at most: within a bin scores are taken to lie evenly."""
+        bins = np.searchsorted(ends, ranks, side="right")
+        inside = (ranks - (ends[bins] - self._counts[bins]) + 0.5) / self._counts[bins]
+        values = self._low + (bins + inside) * ((self._high - self._low) / FINE)
+        found: Floats = np.clip(values, self._least, self._most)
+        return found
 
 
-def _shares(ordered: Floats, wanted: Sequence[Statistic]) -> dict[str, float]:
-    return {
-        str(each): float(np.searchsorted(ordered, each.floor, side="left") / len(ordered))
-        for each in wanted
-        if each.floor is not None
-    }
-
-
-def choose_evidence(
-    values: npt.NDArray[np.float64], count: int, *, higher_is_more_alike: bool = True
-) -> list[tuple[EvidenceKind, int, int]]:
-    """(kind, position within the kind, row) of the ``count`` worst and of the ``count`` most ordinary users.
-
-    Worst are the lowest scores, of a distance the highest; ordinary those nearest to the median that are not among the worst;
-    equals go by row. Undefined scores are passed over.
-    """
+def worst_rows(values: Floats, count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:
+    """Rows of the ``count`` lowest scores, of a distance the highest, worst first; equals go by row, undefined ones are out."""
     rows = np.flatnonzero(~np.isnan(values))
-    by_score = rows[np.argsort(values[rows] if higher_is_more_alike else -values[rows], kind="stable")]
-    worst, rest = by_score[:count], by_score[count:]
-    distance = np.abs(values[rest] - np.median(values[rows])) if len(rest) else np.empty(0)
-    ordinary = rest[np.lexsort((rest, distance))][:count]
-    return [
-        (kind, position, int(row))
-        for kind, chosen in ((EvidenceKind.WORST, worst), (EvidenceKind.REPRESENTATIVE, ordinary))
-        for position, row in enumerate(chosen)
-    ]
+    order = np.argsort(values[rows] if higher_is_more_alike else -values[rows], kind="stable")
+    return rows[order[:count]]
+
+
+def ordinary_rows(values: Floats, count: int, median: float) -> npt.NDArray[np.intp]:
+    """Rows of the ``count`` scores nearest to the median, nearest first; equals go by row, undefined ones are out."""
+    rows = np.flatnonzero(~np.isnan(values))
+    return rows[np.lexsort((rows, np.abs(values[rows] - median)))][:count]

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from monitor.model import EvidenceKind, Panel, Statistic
-from monitor.summaries import choose_evidence, rows_of_segments, summarize_one, summarize_segments
+from monitor import summaries
+from monitor.model import Panel, Statistic
+from monitor.summaries import ScoreAccumulator, SummaryAccumulator, ordinary_rows, rows_of_segments, summarize_one, worst_rows
 
 
 def test_a_summary_holds_the_hand_worked_figures() -> None:
@@ -63,8 +64,9 @@ def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
         segments={"all": np.arange(4), "x=1": np.array([0, 1]), "x=2": np.array([2, 3]), "x=3": np.array([1])},
     )
     segments = rows_of_segments(panel, np.array([0, 2, 3]))
-    found = summarize_segments(segments, {"m": np.array([0.1, 0.2, 0.4])}, ranges={"m": (0, 1)}, wanted={})
-    assert [(each.segment, each.n, each.mean) for each in found] == [
+    found = SummaryAccumulator(segments, {})
+    found.add(segments, {"m": np.array([0.1, 0.2, 0.4])}, {"m": (0, 1)})
+    assert [(each.segment, each.n, each.mean) for each in found.summaries()] == [
         ("all", 3, pytest.approx(0.7 / 3)),
         ("x=1", 1, 0.1),
         ("x=2", 2, pytest.approx(0.3)),
@@ -72,30 +74,17 @@ def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
     ]
 
 
-def test_evidence_is_the_worst_and_the_most_ordinary_without_overlap() -> None:
+def test_examples_are_the_worst_and_those_nearest_to_the_median() -> None:
     values = np.array([0.5, 0.1, np.nan, 0.9, 0.1, 0.6, 0.4])
-    chosen = choose_evidence(values, 2)
-    assert chosen == [
-        (EvidenceKind.WORST, 0, 1),
-        (EvidenceKind.WORST, 1, 4),
-        (EvidenceKind.REPRESENTATIVE, 0, 0),
-        (EvidenceKind.REPRESENTATIVE, 1, 6),
-    ]
+    assert worst_rows(values, 2).tolist() == [1, 4]
+    assert worst_rows(values, 2, higher_is_more_alike=False).tolist() == [3, 5]
+    assert ordinary_rows(values, 3, 0.45).tolist() == [0, 6, 5]
 
 
 @pytest.mark.parametrize("values", [[], [np.nan], [0.3]])
-def test_evidence_of_few_users_is_what_there_is(values: list[float]) -> None:
-    assert len(choose_evidence(np.array(values), 5)) == int(np.sum(~np.isnan(np.array(values))))
-
-
-def test_the_worst_of_a_distance_are_its_highest() -> None:
-    chosen = choose_evidence(np.array([0.5, 9.0, np.nan, 9.0, 0.0, 2.0]), 2, higher_is_more_alike=False)
-    assert [(kind, row) for kind, _, row in chosen] == [
-        (EvidenceKind.WORST, 1),
-        (EvidenceKind.WORST, 3),
-        (EvidenceKind.REPRESENTATIVE, 5),
-        (EvidenceKind.REPRESENTATIVE, 0),
-    ]
+def test_of_few_users_there_are_few_examples(values: list[float]) -> None:
+    n = int(np.sum(~np.isnan(np.array(values))))
+    assert len(worst_rows(np.array(values), 5)) == len(ordinary_rows(np.array(values), 5, 0.5)) == n
 
 
 @pytest.mark.parametrize(
@@ -116,3 +105,51 @@ def test_without_bounds_the_histogram_spans_what_was_seen(
     found = summarize_one("all", "m", np.array(values), bounds)
     assert (found.histogram.low, found.histogram.high) == ends
     assert sum(found.histogram.counts) == found.n == int(np.isfinite(values).sum())
+
+
+bounded, unbounded = (-1.0, 1.0), (-np.inf, np.inf)
+
+
+@given(
+    st.lists(st.floats(-1, 1) | st.just(np.nan), min_size=1, max_size=80),
+    st.integers(1, 7),
+    st.sampled_from([bounded, unbounded]),
+    st.sampled_from([10, summaries.EXACT]),
+)
+def test_neither_the_order_nor_the_number_of_parts_changes_one_bit(
+    values: list[float], parts: int, bounds: tuple[float, float], exact: int
+) -> None:
+    scores, wanted = np.array(values), [Statistic.parse("p33"), Statistic.parse("share_below(0.25)")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "EXACT", exact)
+        found = ScoreAccumulator(bounds, wanted)
+        for part in np.array_split(np.random.default_rng(3).permutation(scores), parts):
+            found.add(part)
+        assert found.summary("all", "m") == summarize_one("all", "m", scores, bounds, wanted)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "scale"), [((0.0, 1.0), 1.0), ((0.0, np.inf), 1.0), ((0.0, np.inf), 37.0), (unbounded, 1e-3), (unbounded, 37.0)]
+)
+def test_of_very_many_scores_quantiles_are_off_by_one_bin_at_most(bounds: tuple[float, float], scale: float) -> None:
+    rng = np.random.default_rng(11)
+    # A third of the users have the very same score, as where lists are equal.
+    values = scale * np.where(rng.random(50_000) < 1 / 3, 1.0, rng.beta(2, 5, 50_000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(summaries, "EXACT", 1000)
+        found = summarize_one("all", "m", values, bounds)
+    width = (found.histogram.high - found.histogram.low) / summaries.FINE
+
+    for percent in (1, 5, 10, 25, 50, 75, 90, 95, 99):
+        exact = np.percentile(values, percent)
+        assert abs((found.value(f"p{percent:02}") or 0.0) - exact) <= 1.01 * width
+    counts, _ = np.histogram(values, bins=summaries.BINS, range=(found.histogram.low, found.histogram.high))
+    assert found.histogram.counts == tuple(counts)
+
+
+def test_equal_scores_have_no_spread_and_tiny_ones_their_own() -> None:
+    alike = summarize_one("all", "m", np.full(1000, 0.9), (0, 1))
+    assert (alike.mean, alike.standard_error) == (0.9, 0.0)
+    values = 0.9 + np.array([-1e-9, 1e-9, 0.0, 2e-9])
+    found = summarize_one("all", "m", values, (0, 1))
+    assert found.standard_error == pytest.approx(stats.sem(values - 0.9), rel=1e-6)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 
 from monitor.arm_metrics.arm_lists import LastLists
-from monitor.arm_metrics.measurement import count_listed, measure_arms
+from monitor.arm_metrics.measurement import measure_arms
 from monitor.arm_metrics.measures import (
     ArmMetric,
     ArmNeed,

@@ -8,7 +8,7 @@ import numpy as np
 
 from monitor.arm_metrics.arm_lists import ArmLists, LastLists, Listing
 from monitor.arm_metrics.measures import ArmMetric
-from monitor.kernels.exposure import churn, compact_codes, distinct_items
+from monitor.kernels.exposure import churn, compact_codes
 from monitor.model import Arm, ArmScore, ByArm, PairBatch
 from monitor.model.arrays import Floats, Rows
 
@@ -37,11 +37,6 @@ def measure_arms(
         listings = {arm: Listing(lists, rows) for arm, lists in whole.items()}
         scores += (_score(segment, arm, metric, listings[arm]) for metric in metrics for arm in metric.arms)
     return tuple(scores)
-
-
-def count_listed(batch: PairBatch) -> int:
-    """Number of distinct items that either arm lists: the size of the catalogue as far as it can be seen."""
-    return len(distinct_items(batch.baseline, batch.candidate))
 
 
 def _score(segment: str, arm: Arm, metric: ArmMetric, listing: Listing) -> ArmScore:

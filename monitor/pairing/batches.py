@@ -161,23 +161,6 @@ def order_of_ties(codes: Integers, tied: Flags, vocabulary: pd.Index | None) -> 
     return cells, np.lexsort((rank_by_text(known, vocabulary)[np.searchsorted(known, moved)], runs))
 
 
-def unweighted_note(batch: PairBatch) -> str | None:
-    """A note on listed items without a weight and the pairs that have them; None when all have one."""
-    if batch.weights is None:
-        return None
-    sides = ((batch.baseline, batch.weights.baseline), (batch.candidate, batch.weights.candidate))
-    lacking = [(codes >= 0) & np.isnan(weights) for codes, weights in sides]
-    users = int((lacking[0].any(axis=1) | lacking[1].any(axis=1)).sum())
-    if not users:
-        return None
-    items = len(np.unique(np.concatenate([codes[mask] for (codes, _), mask in zip(sides, lacking, strict=True)])))
-    listed = len(np.unique(np.concatenate([codes[codes >= 0] for codes, _ in sides])))
-    return (
-        f"item_weights: {items:,} of {listed:,} listed items have no weight, so {users:,} of {len(batch):,} users are left out "
-        "where weights are needed"
-    )
-
-
 def _take(lists: CodedLists, rows: Rows) -> CodedLists:
     if len(rows) and (rows[1:] == rows[:-1] + 1).all():
         return replace(lists, offsets=lists.offsets[rows[0] : rows[-1] + 2])

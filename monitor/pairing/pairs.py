@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -116,6 +117,22 @@ def _count_coverage(segments: Mapping[str, Rows], standings: Mapping[Arm, ArmSta
     )
 
 
+def sum_coverage(parts: Sequence[Coverage], segments: Iterable[str]) -> Coverage:
+    """The coverage of all users together, one row for each of these segments, in their order."""
+    rows: dict[str, list[CoverageRow]] = {name: [] for name in segments}
+    for part in parts:
+        for row in part.rows:
+            rows[row.segment].append(row)
+    return Coverage(rows=tuple(_sum_rows(name, found) for name, found in rows.items()))
+
+
+def _sum_rows(segment: str, rows: Sequence[CoverageRow]) -> CoverageRow:
+    counts = sum((Counter(row.reasons) for row in rows), Counter())
+    return CoverageRow(
+        segment=segment, asked=sum(row.asked for row in rows), paired=sum(row.paired for row in rows), reasons=dict(counts)
+    )
+
+
 def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]:
     by_code = np.bincount(standing.reason[positions], minlength=len(_CODES) + 1)
     counts = {reason: int(by_code[code]) for reason, code in _CODES.items()}
@@ -124,27 +141,17 @@ def _counts(standing: ArmStanding, positions: Rows) -> dict[CoverageReason, int]
     return counts
 
 
-def keep_lists(
-    pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows], is_kept: npt.NDArray[np.bool_] | None = None
-) -> KeptLists:
+def keep_lists(pairing: Pairing, users: pd.Index[str], segments: Mapping[str, Rows]) -> KeptLists:
     """Both arms' lists of these users, one a row of the pairing, with ids in place of codes and scores where known.
 
-    ``segments`` hold rows of the pairing. ``is_kept``: whose lists are kept, all for None; a segment of nobody is left out.
+    ``segments`` hold rows of the pairing.
     """
-    batch, kept = pairing.batch, np.ones(len(users), dtype=np.bool_) if is_kept is None else is_kept
+    batch = pairing.batch
     scores = (None, None) if batch.scores is None else (batch.scores.baseline, batch.scores.candidate)
-    tables = (
-        _table(users[kept], codes[kept], lengths[kept], None if score is None else score[kept], pairing.vocabulary)
-        for codes, lengths, score in (
-            (batch.baseline, batch.baseline_lengths, scores[0]),
-            (batch.candidate, batch.candidate_lengths, scores[1]),
-        )
-    )
-    places = np.cumsum(kept) - 1
-    of_kept = {name: places[rows[kept[rows]]] for name, rows in segments.items()}
-    baseline, candidate = tables
     return KeptLists(
-        baseline=baseline, candidate=candidate, segments={name: rows for name, rows in of_kept.items() if len(rows)}
+        baseline=_table(users, batch.baseline, batch.baseline_lengths, scores[0], pairing.vocabulary),
+        candidate=_table(users, batch.candidate, batch.candidate_lengths, scores[1], pairing.vocabulary),
+        segments=segments,
     )
 
 

@@ -18,15 +18,12 @@ from monitor.model import (
     Arm,
     Comparison,
     CoverageReason,
-    ItemWeights,
-    Pairing,
     Panel,
     Pull,
     PullRequest,
     RankingTable,
-    RelevanceTable,
 )
-from monitor.pairing import pair
+from monitor.pipeline.user_batches import UserBatch
 from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, ScoreSink, Source, UserSource
 from monitor.sampling import draw
 
@@ -70,27 +67,17 @@ TITLES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the sources answered.
+    """What the sources answered for the users of a panel.
 
-    ``weights``, ``relevance`` and ``again`` (the baseline's second lists) are None without a source, or where it failed.
     ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
-    ``seconds``: how long each arm took, or was waited for.
+    ``notes``: of a reason, what happened first. ``seconds``: how long each arm took, or was waited for.
     """
 
-    baseline: Pull
-    candidate: Pull
-    weights: ItemWeights | None
-    relevance: RelevanceTable | None
-    again: Pull | None
+    users: UserBatch
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
+    notes: Mapping[tuple[Arm, CoverageReason], str]
     seconds: Mapping[Arm, float]
-
-    @property
-    def notes(self) -> Mapping[tuple[Arm, CoverageReason], str]:
-        """What happened first, by arm and reason."""
-        pulls = {Arm.BASELINE: self.baseline, Arm.CANDIDATE: self.candidate}
-        return {(arm, reason): note for arm, pull in pulls.items() for reason, note in pull.notes.items()}
 
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
@@ -122,22 +109,22 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
     found = {arm: _pulled(call, arm, panel, deadline, late) for arm, call in pulling.items()}
     waited_s = time.monotonic() - begun_at
     lacks = [each.wait(deadline, late) for each in (weights, relevance, again)]
-    return Answers(
+    users = UserBatch(
+        panel=panel,
         baseline=found[Arm.BASELINE][0],
         candidate=found[Arm.CANDIDATE][0],
         weights=weights.answer,
         relevance=relevance.answer,
         again=again.answer,
-        # A call that never came back took as long as it was waited for.
-        seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
+    )
+    return Answers(
+        users=users,
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),
+        notes={(arm, reason): note for arm, (pull, _) in found.items() for reason, note in pull.notes.items()},
+        # A call that never came back took as long as it was waited for.
+        seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
     )
-
-
-def pair_answers(panel: Panel, answers: Answers, k: int) -> Pairing:
-    """Both arms' lists, paired, with weights and relevance."""
-    return pair(panel, answers.baseline, answers.candidate, k, item_weights=answers.weights, relevance=answers.relevance)
 
 
 def pull_titles(

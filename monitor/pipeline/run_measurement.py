@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.arm_metrics import ArmNeed, LastLists, count_listed, measure_arms, parse_arm_metric
-from monitor.metrics import Metric, score_all
+from monitor.arm_metrics import ArmNeed, LastLists, measure_arms, parse_arm_metric
 from monitor.model import (
     Arm,
     ArmScore,
     Comparison,
     Coverage,
     CoverageReason,
-    Keep,
+    Explanation,
     KeptLists,
     MeasuredRun,
     MeasuringPlan,
     Memory,
     NoiseFloor,
     Pairing,
-    Panel,
+    Pull,
     RankingTable,
-    Scores,
 )
-from monitor.model.arrays import Floats
-from monitor.pairing import keep_lists, unweighted_note
 from monitor.pairing.ids import codes_of, find_users
-from monitor.pipeline.pull import Answers, Arms, draw_panel, pair_answers, pull_all, pull_titles
+from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
+from monitor.pipeline.pull import Arms, draw_panel, pull_all, pull_titles
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
-from monitor.pipeline.score import (
-    add_floor,
-    gather_evidence,
-    last_baseline,
-    measure_floor,
-    scorable_metrics,
-    summarize_scores,
-)
-from monitor.ports import Clock
-from monitor.sampling import kept_among
-from monitor.summaries import SegmentRows, rows_of_segments
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.user_batches import BATCH_USERS, UserBatch, split_users
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,24 +50,16 @@ class Measurement:
     left_out: tuple[str, ...]
 
 
-@dataclass(slots=True)
-class Stopwatch:
-    """Seconds spent by stage."""
-
-    clock: Clock
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Add the time that the block takes to the stage."""
-        start = self.clock.monotonic()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
-
-
-def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Memory, watch: Stopwatch) -> Measurement:
+def measure_slot(  # noqa: PLR0913 - the last two are for tests
+    comparison: Comparison,
+    arms: Arms,
+    slot: datetime,
+    memory: Memory,
+    watch: Stopwatch,
+    *,
+    batch_users: int = BATCH_USERS,
+    sampled_users: int = SAMPLED_USERS,
+) -> Measurement:
     """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage."""
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
@@ -90,93 +69,59 @@ def measure_slot(comparison: Comparison, arms: Arms, slot: datetime, memory: Mem
         # Labels that are read too early would be taken for all there are.
         asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
         answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
-    with watch.stage("pair"):
-        pairing = pair_answers(panel, answers, measuring.k)
-        troubles, lacks, notes, seconds = answers.troubles, answers.lacks, answers.notes, answers.seconds
-    with watch.stage("score"):
-        scored = _score(measuring, panel, pairing, answers, memory.last_lists)
-        metrics, scores = scored.metrics, scored.scores
-        del answers  # the pulled lists are the largest thing that a run holds
-    with watch.stage("summarize"):
-        segments = rows_of_segments(panel, pairing.panel_rows)
-        summaries = summarize_scores(comparison.judging.similarity_rules, measuring.k, segments, scores, metrics, scored.bounds)
-        evidence = gather_evidence(comparison, pairing, scores, metrics)
+    users, no_floor = _with_floor(measuring, answers.users, memory.last_lists)
+    found = RunAccumulator(comparison, panel, watch, sampled_users)
+    for batch in split_users(users, batch_users):
+        found.add(batch)
+    sample = found.sample()
     with watch.stage("arms"):
-        catalogue_size = max(measuring.catalogue_size or 0, count_listed(pairing.batch)) or None
-        arm_scores = _measure_arms(measuring, pairing, scores, segments, memory.last_lists)
-        lists = _keep_lists(comparison, pairing, scores.users, segments)
+        arm_scores = _measure_arms(measuring, sample, memory.last_lists)
     with watch.stage("explain"):
-        split, found = explain_run(comparison, pairing, scores.users, segments, metrics, memory.splits)
+        split, why = explain_run(comparison, sample.pairing, sample.scores.users, sample.segments, found.metrics, memory.splits)
         seconds_left = deadline - watch.clock.monotonic()
-        titles, untitled = pull_titles(comparison, arms, slot, explained_items(found), seconds_left)
+        titles, untitled = pull_titles(comparison, arms, slot, explained_items(why), seconds_left)
     measured = MeasuredRun(
-        coverage=pairing.coverage,
-        summaries=summaries,
-        scores=scores,
-        evidence=evidence,
+        coverage=found.coverage,
+        summaries=found.summaries,
+        scores=found.scores,
+        evidence=found.evidence(sample),
         arm_scores=arm_scores,
-        catalogue_size=catalogue_size,
-        lists=lists,
-        is_labelled=pairing.batch.labels is not None,
+        catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
+        lists=found.lists,
+        is_labelled=users.relevance is not None,
         split=split,
-        explanation=add_titles(found, titles),
-        pull_seconds=seconds,
+        explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, len(panel)),
+        pull_seconds=answers.seconds,
     )
-    unweighted = unweighted_note(pairing.batch)
-    left_out = (*lacks, *scored.left_out, *filter(None, (pairing.unlike_ids, unweighted, untitled)))
-    return Measurement(run=measured, coverage=pairing.coverage, troubles=troubles, notes=notes, left_out=left_out)
+    left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
+    return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=answers.notes, left_out=left_out)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scored:
-    metrics: tuple[Metric, ...]
-    scores: Scores
-    bounds: Mapping[str, tuple[float, float]]
-    left_out: tuple[str, ...]
+def _with_floor(measuring: MeasuringPlan, users: UserBatch, last: KeptLists | None) -> tuple[UserBatch, tuple[str, ...]]:
+    """The users with the baseline's last lists as its second ones where these are its floor, or why there are none."""
+    if measuring.noise_floor is not NoiseFloor.TEMPORAL:
+        return users, ()
+    if last is None:
+        return users, ("noise_floor: no earlier run kept its lists",)
+    return replace(users, again=Pull(rankings=last.baseline, failures={})), ()
 
 
-def _score(measuring: MeasuringPlan, panel: Panel, pairing: Pairing, answers: Answers, last: KeptLists | None) -> _Scored:
-    metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
-    by_metric = score_all(pairing.batch, metrics)
-    floor, no_floor = _measure_floor(measuring, panel, pairing, answers, metrics, last)
-    by_metric, bounds = add_floor(by_metric, floor, metrics, measuring.k)
-    scores = Scores(users=panel.users[pairing.panel_rows], by_metric=by_metric)
-    return _Scored(metrics=metrics, scores=scores, bounds=bounds, left_out=(*no_floor, *unmeasured))
+def _note_sample(explanation: Explanation | None, looked_at: int, asked: int) -> Explanation | None:
+    if explanation is None or looked_at == asked:
+        return explanation
+    return replace(explanation, sentence=f"{explanation.sentence} (seen in a sample of {looked_at:,} of {asked:,} users)")
 
 
-def _measure_floor(
-    measuring: MeasuringPlan,
-    panel: Panel,
-    pairing: Pairing,
-    answers: Answers,
-    metrics: Sequence[Metric],
-    last: KeptLists | None,
-) -> tuple[dict[str, Floats], tuple[str, ...]]:
-    recalled, lack = last_baseline(measuring.noise_floor, last)
-    again = answers.again if recalled is None else recalled
-    if again is None:
-        return {}, (lack,) if lack else ()
-    return measure_floor(panel, pairing, (answers.baseline, again), measuring.k, metrics, answers.weights), ()
-
-
-def _keep_lists(comparison: Comparison, pairing: Pairing, users: pd.Index[str], segments: SegmentRows) -> KeptLists | None:
-    keep = comparison.measuring.keep_lists
-    if keep is Keep.NONE:
-        return None
-    return keep_lists(pairing, users, segments, None if keep is Keep.ALL else kept_among(users, keep, comparison))
-
-
-def _measure_arms(
-    measuring: MeasuringPlan, pairing: Pairing, scores: Scores, segments: SegmentRows, last: KeptLists | None
-) -> tuple[ArmScore, ...]:
+def _measure_arms(measuring: MeasuringPlan, sample: Sample, last: KeptLists | None) -> tuple[ArmScore, ...]:
     if not measuring.arm_metrics:
         return ()
+    pairing = sample.pairing
     return measure_arms(
         pairing.batch,
-        segments,
+        sample.segments,
         [parse_arm_metric(name) for name in measuring.arm_metrics],
         catalogue_size=measuring.catalogue_size,
-        last=None if last is None else recode_last_lists(last, scores.users, pairing, measuring.k),
+        last=None if last is None else recode_last_lists(last, sample.scores.users, pairing, measuring.k),
     )
 
 

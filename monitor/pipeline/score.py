@@ -12,13 +12,11 @@ from monitor.model import (
     Comparison,
     DerivedMetric,
     Evidence,
-    ItemWeights,
+    EvidenceKind,
     KeptLists,
     MeasuringPlan,
-    NoiseFloor,
     PairBatch,
     Pairing,
-    Panel,
     Pull,
     RelevanceTable,
     Scores,
@@ -30,7 +28,8 @@ from monitor.model import (
 from monitor.model.arrays import Floats
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
-from monitor.summaries import choose_evidence, summarize_segments
+from monitor.pipeline.user_batches import UserBatch
+from monitor.summaries import Bounds, SummaryAccumulator
 
 _NOT_KNOWN = {
     Need.SCORES: "neither arm gives scores",
@@ -72,17 +71,24 @@ def summarize_scores(
     segments: Mapping[str, npt.NDArray[np.intp]],
     scores: Scores,
     metrics: Sequence[Metric],
-    bounds: Mapping[str, tuple[float, float]] | None = None,
 ) -> tuple[Summary, ...]:
-    """Summaries with the statistics that the rules ask for; ``segments`` are rows of the scores.
+    """Summaries with the statistics that the rules ask for; ``segments`` are rows of the scores."""
+    found = SummaryAccumulator(segments, wanted_statistics(rules))
+    found.add(segments, scores.by_metric, score_ranges(metrics, k))
+    return found.summaries()
 
-    ``bounds`` of the scores that are not those of ``metrics``.
-    """
+
+def wanted_statistics(rules: Iterable[SimilarityRule]) -> dict[str, list[Statistic]]:
+    """The statistics that the rules ask of each metric or series."""
     wanted: dict[str, list[Statistic]] = {}
     for rule in rules:
         wanted.setdefault(rule.metric, []).append(rule.statistic)
-    ranges = {str(metric): metric.bounds(k) for metric in metrics} | dict(bounds or {})
-    return summarize_segments(segments, scores.by_metric, ranges=ranges, wanted=wanted)
+    return wanted
+
+
+def score_ranges(metrics: Iterable[Metric], k: int) -> dict[str, Bounds]:
+    """The bounds of each metric's scores on lists of at most k items."""
+    return {str(metric): metric.bounds(k) for metric in metrics}
 
 
 def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], relevance: RelevanceTable | None = None) -> Scores:
@@ -93,55 +99,37 @@ def score_kept_lists(lists: KeptLists, k: int, metrics: Sequence[Metric], releva
     return Scores(users=lists.baseline.users, by_metric=score_all(pairing.batch, metrics))
 
 
-def gather_evidence(
-    comparison: Comparison, pairing: Pairing, scores: Scores, metrics: Sequence[Metric]
-) -> tuple[Evidence, ...]:
-    """Lists of the worst and of ordinary users by the metric of the first rule, or the first metric that was measured."""
-    if not metrics:
-        return ()
-    # Examples are chosen by one metric, or each would show other users.
+def example_metric(comparison: Comparison, metrics: Sequence[Metric]) -> Metric | None:
+    """The metric by which examples are chosen: that of the first rule, or the first that was measured."""
+    # By one metric, or each would show other users.
     by_name = {str(metric): metric for metric in metrics}
     watched = (name for name in watched_metrics(comparison.judging.similarity_rules) if name in by_name)
-    metric = by_name[next(watched, str(metrics[0]))]
-    chosen = choose_evidence(
-        scores.by_metric[str(metric)], comparison.measuring.evidence_users, higher_is_more_alike=metric.higher_is_more_alike
-    )
-    return tuple(
-        Evidence(
-            kind=kind,
-            position=position,
-            user=scores.users[row],
-            baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
-            candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
-            scores={name: None if np.isnan(values[row]) else float(values[row]) for name, values in scores.by_metric.items()},
-        )
-        for kind, position, row in chosen
+    return by_name.get(next(watched, next(iter(by_name), "")))
+
+
+def show_user(pairing: Pairing, scores: Scores, row: int, kind: EvidenceKind, position: int) -> Evidence:
+    """Both lists of the user in this row of the pairing and of the scores, with ids in place of codes."""
+    return Evidence(
+        kind=kind,
+        position=position,
+        user=scores.users[row],
+        baseline=decode(pairing.batch.baseline[row], pairing.vocabulary),
+        candidate=decode(pairing.batch.candidate[row], pairing.vocabulary),
+        scores={name: None if np.isnan(values[row]) else float(values[row]) for name, values in scores.by_metric.items()},
     )
 
 
-ScoreRange = tuple[float, float]
-
-
-def last_baseline(floor: NoiseFloor | None, last: KeptLists | None) -> tuple[Pull | None, str | None]:
-    """The baseline's lists of the last run where they are its floor, else why there are none; nothing for another floor."""
-    if floor is not NoiseFloor.TEMPORAL:
-        return None, None
-    if last is None:
-        return None, "noise_floor: no earlier run kept its lists"
-    return Pull(rankings=last.baseline, failures={}), None
-
-
-def measure_floor(
-    panel: Panel, pairing: Pairing, pulls: tuple[Pull, Pull], k: int, metrics: Sequence[Metric], weights: ItemWeights | None
-) -> dict[str, Floats]:
+def measure_floor(users: UserBatch, pairing: Pairing, k: int, metrics: Sequence[Metric]) -> dict[str, Floats]:
     """Scores of the baseline and itself by metric, one a row of ``pairing``; NaN for a user without a second list.
 
-    ``pulls``: the baseline, and the baseline again. Left out are metrics that need relevance, and those that need scores or
-    weights which are not known of both.
+    Left out are metrics that need relevance, those that need scores or weights which are not known of both, and all of them
+    where there are no second lists.
     """
+    if users.again is None:
+        return {}
     # Users without a second list keep a row, so that both series stay aligned.
-    again = pair(panel, *pulls, k, item_weights=weights)
-    rows = np.full(len(panel), -1, dtype=np.intp)
+    again = pair(users.panel, users.baseline, users.again, k, item_weights=users.weights)
+    rows = np.full(len(users.panel), -1, dtype=np.intp)
     rows[again.panel_rows] = np.arange(len(again.panel_rows))
     rows = rows[pairing.panel_rows]
     wanted = [metric for metric in metrics if metric.need is None or _is_known(metric.need, again.batch)]
@@ -151,10 +139,10 @@ def measure_floor(
 
 def add_floor(
     scores: Mapping[str, Floats], floor: Mapping[str, Floats], metrics: Sequence[Metric], k: int
-) -> tuple[dict[str, Floats], dict[str, ScoreRange]]:
+) -> tuple[dict[str, Floats], dict[str, Bounds]]:
     """The scores with the series of the floor behind them, and the bounds of those; each (n,), NaN where undefined."""
     series: dict[str, Floats] = dict(scores)
-    bounds: dict[str, ScoreRange] = {}
+    bounds: dict[str, Bounds] = {}
     for metric in metrics:
         name = str(metric)
         if name not in floor:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 
 from monitor.errors import OutputError
-from monitor.files import replacing
+from monitor.files import folder_for, replacing
 from monitor.model import Scores
 from monitor.options import ConfigPath, Options
 from monitor.slot_templates import check_placeholders, fill_slot
@@ -49,7 +49,11 @@ class ScoreFiles:
         columns = [pa.field(USER, pa.string(), nullable=False), *(pa.field(name, pa.float64()) for name in metrics)]
         schema = pa.schema(columns, dict(about))
         try:
-            with replacing(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            with (
+                folder_for(path),
+                replacing(path, is_lasting=True) as file,
+                pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            ):
                 yield lambda scores: writer.write_table(_table(scores, schema))
         except (OSError, UnicodeError, pa.ArrowException) as error:
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"

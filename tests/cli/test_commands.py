@@ -100,7 +100,7 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     (world / "out" / "08.parquet").mkdir()
     (again,) = objects(rankwatch("run-once", *slot, cwd=world))
     assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
-    assert again["reason"] == f"scores_to: {world}/out/08.parquet was not written: it is no file that could be replaced"
+    assert again["reason"] == f"scores_to: {world}/out/08.parquet was not written: Is a directory"
 
 
 def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: Path) -> None:

@@ -68,6 +68,9 @@ def test_silences_are_added_listed_and_ended(world: Path) -> None:
         2,
         "rankwatch: no silence 1 that has not ended yet: see `rankwatch silence ls`",
     )
+    for args in (("silence", "expire"), ("show", "feed", "--users")):
+        done = rankwatch(*args, "9223372036854775808", cwd=world)
+        assert (done.returncode, "less than or equal" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize(

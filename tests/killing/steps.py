@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from monitor.pipeline import run_measurement
+from monitor.pipeline import accumulator
 from monitor.receivers.webhook import Webhook
 from monitor.service.daemon.daemon import Daemon
 from monitor.sources.table_readers import TableSource
@@ -46,7 +46,7 @@ STEPS: dict[str, Callable[[], None]] = {
     "before claim": lambda: before(SqlRunStore, "claim"),
     "claim": lambda: after(SqlRunStore, "claim"),
     "pull": lambda: before(TableSource, "pull"),
-    "score": lambda: before(run_measurement, "score_all"),
+    "score": lambda: before(accumulator, "score_all"),
     "store": lambda: after(run_store, "replace_results"),
     "before commit": lambda: after(run_store, "store_alerts"),
     "commit": lambda: after(SqlRunStore, "finish"),

@@ -1,5 +1,6 @@
 """Weights and relevance brought to the places of a batch; 42 and "42" name one item here too."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from factories import pull
 from monitor.metrics import METRICS, Need, parse, score_all
 from monitor.model import ItemWeights, Pairing, Panel, Pull, RelevanceTable
-from monitor.pairing import keep_lists, pair, unweighted_note
+from monitor.pairing import ListedItems, keep_lists, pair
 from monitor.pairing.ids import codes_of, encode
 
 NAN = float("nan")
@@ -89,7 +90,6 @@ def test_nothing_is_known_unless_it_is_given() -> None:
 
     assert batch.weights is None
     assert batch.labels is None
-    assert unweighted_note(batch) is None
 
 
 def test_a_user_whom_nobody_graded_has_nothing_relevant() -> None:
@@ -107,16 +107,37 @@ def test_ids_from_elsewhere_find_their_codes(lists: tuple[list[Any], list[Any]])
         assert codes_of(ids(other), vocabulary).tolist() == [candidate[0], baseline[1], -1 if vocabulary is not None else 1000]
 
 
+def listed(*pairings: Pairing) -> ListedItems:
+    found = ListedItems()
+    for each in pairings:
+        found.add(each)
+    return found
+
+
 def test_the_note_counts_items_and_users_without_a_weight() -> None:
     baseline, candidate = pull({"a": [1, 2], "b": [1], "c": [9]}), pull({"a": [3, 1], "b": [1, 3], "c": [9]})
+    some, every = weights({1: 1.0, 9: 1.0}), weights({1: 1.0, 9: 1.0, 2: 1.0, 3: 2.0})
 
-    some = pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=weights({1: 1.0, 9: 1.0})).batch
-    every = pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=weights({1: 1.0, 9: 1.0, 2: 1.0, 3: 2.0})).batch
+    whole = listed(pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=some))
+    parts = listed(*(pair(panel(user), baseline, candidate, 2, item_weights=some) for user in "abc"))
 
-    assert unweighted_note(some) == (
+    assert whole.unweighted_note == parts.unweighted_note
+    assert whole.unweighted_note == (
         "item_weights: 2 of 4 listed items have no weight, so 2 of 3 users are left out where weights are needed"
     )
-    assert unweighted_note(every) is None
+    assert listed(pair(panel("a", "b", "c"), baseline, candidate, 2, item_weights=every)).unweighted_note is None
+    assert listed(pair(panel("a", "b", "c"), baseline, candidate, 2)).unweighted_note is None
+
+
+@pytest.mark.parametrize("spell", [lambda code: code, lambda code: f"item-{code}", lambda code: code - 2**40])
+def test_distinct_items_are_counted_over_any_number_of_batches(spell: Callable[[int], Any]) -> None:
+    users = [f"u{number:02}" for number in range(50)]
+    lists = {user: [spell(place % 7), spell(place)] for place, user in enumerate(users)}
+    others = {user: [spell(place + 3)] for place, user in enumerate(users)}
+
+    parts = listed(*(pair(panel(user), pull({user: lists[user]}), pull({user: others[user]}), 2) for user in users))
+
+    assert parts.count == listed(pair(panel(*users), pull(lists), pull(others), 2)).count == 53
 
 
 @pytest.mark.parametrize("name", [name for name, kind in METRICS.items() if kind.need is Need.ITEM_WEIGHTS])

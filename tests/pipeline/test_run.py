@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from monitor.model import (
     State,
 )
 from monitor.pipeline import pull as pulling
+from monitor.pipeline import run as running
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
@@ -159,10 +161,12 @@ def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
     assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
 
 
+@pytest.mark.parametrize("batch_users", [1, 3, 100])
 @pytest.mark.parametrize(("keep", "kept"), [(Keep.NONE, 0), (2, 2), (9, 4), (Keep.ALL, 4)])
 def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
-    keep: Keep | int, kept: int
+    monkeypatch: pytest.MonkeyPatch, keep: Keep | int, kept: int, batch_users: int
 ) -> None:
+    monkeypatch.setattr(running, "measure_slot", partial(running.measure_slot, batch_users=batch_users))
     names, country = ("a", "b", "c", "d"), ["DE", "UK", "DE", "UK"]
     lists = pull({name: [1, 2] for name in names}), pull({name: [2, number] for number, name in enumerate(names, start=3)})
     frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)

@@ -5,14 +5,13 @@ from hypothesis import strategies as st
 
 from monitor.model import Statistic, Summary
 from monitor.reference import estimate_error, from_angle, to_angle
-from monitor.summaries import summarize_segments
+from monitor.summaries import summarize_one
 
 P05, MEAN, BELOW_0 = (Statistic.parse(name) for name in ("p05", "mean", "share_below(0)"))
 
 
 def summary_of(values: np.ndarray) -> Summary:
-    segments, scores = {"all": np.arange(len(values))}, {"tau": values}
-    return summarize_segments(segments, scores, ranges={"tau": (-1.0, 1.0)}, wanted={"tau": [BELOW_0]})[0]
+    return summarize_one("all", "tau", values, (-1.0, 1.0), [BELOW_0])
 
 
 def test_a_mean_has_the_summarys_standard_error() -> None:

@@ -74,8 +74,8 @@ def _nothing(_: Path) -> None:
 @pytest.mark.parametrize(
     ("lay", "batches", "words"),
     [
-        (_folder_in_its_place, [{"a": 0.5}], "it is no file that could be replaced"),
-        (_pipe_in_its_place, [{"a": 0.5}], "it is no file that could be replaced"),
+        (_folder_in_its_place, [{"a": 0.5}], "Is a directory"),
+        (_pipe_in_its_place, [{"a": 0.5}], "it is no file but a pipe"),
         (_file_in_place_of_its_folder, [{"a": 0.5}], "File exists|Not a directory"),
         (_nothing, [{"a": 0.5}, {"\ud800": 0.5}], "surrogates not allowed"),
     ],

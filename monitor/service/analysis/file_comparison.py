@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.arm_metrics import count_listed
 from monitor.attribution import average_parts, classify, share_kinds
 from monitor.errors import InputError, SourceError
-from monitor.metrics import Metric, score_all
+from monitor.metrics import Metric
 from monitor.metrics.chance import chance_scores, typical_length
 from monitor.model import (
     Change,
@@ -21,24 +20,23 @@ from monitor.model import (
     Coverage,
     CoverageRow,
     Evidence,
-    EvidenceKind,
     JudgingPlan,
     Keep,
     MeasuringPlan,
     PairBatch,
     PartMeans,
-    Scores,
     Summary,
     UserTable,
 )
-from monitor.pairing import unweighted_note
-from monitor.pipeline.pull import Answers, Arms, draw_panel, pair_answers, pull_all
+from monitor.pipeline.accumulator import RunAccumulator
+from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
-from monitor.pipeline.score import gather_evidence, summarize_scores
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.pipeline.user_batches import split_users
 from monitor.ports import UserSource
+from monitor.service.clock import SystemClock
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.source import file_item_weights, file_lists, file_relevance, file_users
-from monitor.summaries import rows_of_segments
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,31 +129,29 @@ def compare_files(
         raise InputError(str(error)) from None
     progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
-    progress("pairing", len(panel), 0)
-    pairing = pair_answers(panel, answers, k)
     notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in answers.notes.items())
-    del answers  # as large as both files, and needed no more
-    _require_pairs(pairing.coverage.all, notes)
-    batch, users = pairing.batch, panel.users[pairing.panel_rows]
-    scores = Scores(users=users, by_metric=score_all(batch, metrics, progress=_counting(progress, len(batch))))
-    progress("summarizing", len(batch), len(batch))
-    lengths = np.append(batch.baseline_lengths, batch.candidate_lengths).astype(np.int64)
-    listed, length = count_listed(batch), typical_length(lengths)
+    found, done = RunAccumulator(comparison, panel, Stopwatch(SystemClock())), 0
+    for batch in split_users(answers.users):
+        progress("measuring", len(panel), done)
+        found.add(batch)
+        done += len(batch.panel)
+    progress("summarizing", len(panel), done)
+    _require_pairs(found.coverage.all, notes)
+    sample, listed = found.sample(), found.listed.count
     if catalogue is not None and catalogue < listed:
         msg = f"--catalogue {catalogue}: {listed} different items are listed, give the number of items that could be"
         raise InputError(msg)
-    size = listed if catalogue is None else catalogue
-    evidence = gather_evidence(comparison, pairing, scores, metrics)
-    segments = rows_of_segments(panel, pairing.panel_rows)
+    size, pairs = listed if catalogue is None else catalogue, sample.pairing.batch
+    length = typical_length(np.append(pairs.baseline_lengths, pairs.candidate_lengths).astype(np.int64))
     return FileComparison(
-        coverage=pairing.coverage,
-        summaries=summarize_scores(comparison.judging.similarity_rules, comparison.measuring.k, segments, scores, metrics),
-        worst=tuple(each for each in evidence if each.kind is EvidenceKind.WORST),
+        coverage=found.coverage,
+        summaries=found.summaries,
+        worst=found.worst,
         catalogue=size,
         length=length,
         by_chance=chance_scores(metrics, length, size),
-        apart=break_down_changes(batch, metrics[0], segments),
-        notes=(*notes, *filter(None, (pairing.unlike_ids, unweighted_note(batch)))),
+        apart=break_down_changes(pairs, metrics[0], sample.segments),
+        notes=(*notes, *found.left_out),
     )
 
 
@@ -194,7 +190,7 @@ def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
     # Half a comparison would look like a whole one.
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
-    if files.relevance is not None and answers.relevance is None:
+    if files.relevance is not None and answers.users.relevance is None:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers
@@ -208,17 +204,6 @@ def _require_pairs(coverage: CoverageRow, notes: Sequence[str]) -> None:
             f"which columns hold users and items{''.join(f'; {note}' for note in notes)}"
         )
         raise InputError(msg)
-
-
-def _counting(progress: ReportProgress, users: int) -> Callable[[int], None]:
-    done = 0
-
-    def count(more: int) -> None:
-        nonlocal done
-        done += more
-        progress("measuring", users, done)
-
-    return count
 
 
 def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:

@@ -37,7 +37,7 @@ from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.storage import SqlStore, unopened_store
+from monitor.storage import SqlStore, exposure, unopened_store
 from monitor.web.app import create_app
 from monitor.web.server import WebServer
 
@@ -250,6 +250,8 @@ class Daemon:
         try:
             if not open_in_time(self._store, self._database):
                 return False
+            if (exposed := exposure(self._wiring.settings.database)) is not None:
+                log.warning("database readable by every account", reason=exposed)
             self._role.leadership.start()
             self._role.follow(self._wiring)
         except DatabaseError as error:

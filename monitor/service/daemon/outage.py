@@ -34,10 +34,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A time in which the database does not work: since when, by both clocks, and what was wrong first."""
+    """A time in which the database does not work: since when, by both clocks, and what was wrong first.
+
+    Where it comes and goes ``since`` and ``since_s`` are of the first time, ``began_s`` of this one.
+    """
 
     since: datetime
     since_s: float
+    began_s: float
     reason: str
     trouble: DatabaseTrouble
 
@@ -73,7 +77,8 @@ class OutageMonitor:
             if self.outage is not None:
                 return
             again = self.lasting
-            fresh = Outage(since=self.clock.now(), since_s=self.clock.monotonic(), reason=str(error), trouble=error.trouble)
+            now, now_s = self.clock.now(), self.clock.monotonic()
+            fresh = Outage(since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble)
             self.outage = replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
         self.publisher.database(is_up=False)
         log.error("database away", reason=str(error))
@@ -94,7 +99,7 @@ class OutageMonitor:
                 self._ended = (before, self.clock.monotonic())
         self.publisher.database(is_up=True)
         if before is not None:
-            log.info("database back", away_s=round(self.clock.monotonic() - before.since_s, 1))
+            log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
         return before
 
 

@@ -52,7 +52,7 @@ def _check_url(url: SecretStr) -> SecretStr:
 def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
-            msg = f"header {name!r}: a name is letters, digits and -, a value has no line break"
+            msg = "a header's name is letters, digits and hyphens, and its value has no line break"
             raise ValueError(msg)
     return headers
 

@@ -1,0 +1,187 @@
+"""What the sources answered, cut into batches of users, and some users' answers put together again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from pandas.api.extensions import ExtensionArray
+
+from monitor.kernels.ragged import take_lists
+from monitor.model import ItemWeights, KeptLists, Pairing, Panel, Pull, RankingTable, RelevanceTable
+from monitor.model.arrays import Flags, Floats, Ids, Rows
+from monitor.pairing import pair
+from monitor.pairing.ids import find_users
+from monitor.summaries import SegmentRows
+
+BATCH_USERS = 100_000
+"""Most users that are compared at once: what a run holds beside the answers does not grow with its users."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserBatch:
+    """Some users of a run's panel, with the segments that they belong to, and what both arms answered for them.
+
+    ``again``: the baseline's second lists; it, ``weights`` and ``relevance`` are None where there is no source, or it failed.
+    """
+
+    panel: Panel
+    baseline: Pull
+    candidate: Pull
+    again: Pull | None = None
+    weights: ItemWeights | None = None
+    relevance: RelevanceTable | None = None
+
+    def take(self, is_taken: Flags) -> UserBatch:
+        """Those of the users, bool (n,); the batch itself where it is all of them."""
+        if is_taken.all():
+            return self
+        return next(_cut(self, [np.flatnonzero(is_taken)]))
+
+    def pair(self, k: int) -> Pairing:
+        """Both arms' lists cut to k and paired, with weights and relevance."""
+        return pair(self.panel, self.baseline, self.candidate, k, item_weights=self.weights, relevance=self.relevance)
+
+
+def split_users(whole: UserBatch, size: int = BATCH_USERS) -> Iterator[UserBatch]:
+    """Batches of at most so many users, in the order of the panel; at least one, which may be the very same."""
+    n = len(whole.panel)
+    if n <= size:
+        return iter([whole])
+    return _cut(whole, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
+
+
+def join_users(batches: Sequence[UserBatch]) -> UserBatch:
+    """One batch of the users of all of them, in their order; weights and relevance are those of the first."""
+    if len(batches) == 1:
+        return batches[0]
+    panels = [each.panel for each in batches]
+    panel = Panel(
+        users=join_index([each.users for each in panels]),
+        segments=join_segments([len(each) for each in panels], [each.segments for each in panels]),
+    )
+    again = [each.again for each in batches if each.again is not None]
+    return replace(
+        batches[0],
+        panel=panel,
+        baseline=_join_pulls([each.baseline for each in batches]),
+        candidate=_join_pulls([each.candidate for each in batches]),
+        again=_join_pulls(again) if again else None,
+    )
+
+
+def join_segments(counts: Sequence[int], parts: Sequence[SegmentRows]) -> dict[str, Rows]:
+    """Rows by segment where parts of so many users stand one after the other."""
+    joined: dict[str, list[Rows]] = {}
+    for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
+        for name, rows in segments.items():
+            joined.setdefault(name, []).append(rows + start)
+    return {name: np.concatenate(found) for name, found in joined.items()}
+
+
+def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
+    """The lists of all tables, in their order; an arm's table without scores has NaN where another has them."""
+    if len(tables) == 1:
+        return tables[0]
+    lengths = np.concatenate([np.diff(table.offsets) for table in tables])
+    return RankingTable(
+        users=join_index([table.users for table in tables]),
+        offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        items=_join_ids([table.items for table in tables]),
+        scores=_join_scores(tables),
+    )
+
+
+def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
+    """The lists of those of the users, bool (n,); a segment of nobody is left out."""
+    rows = np.flatnonzero(is_taken)
+    segments = _cut_panel(lists.panel, rows).segments
+    return KeptLists(
+        baseline=_take_table(lists.baseline, rows),
+        candidate=_take_table(lists.candidate, rows),
+        segments={name: places for name, places in segments.items() if len(places)},
+    )
+
+
+def join_index(parts: Sequence[pd.Index[str]]) -> pd.Index[str]:
+    """All users, in the order of the parts."""
+    return parts[0].append(list(parts[1:]))
+
+
+def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
+    """A batch for each part, ascending positions of the panel."""
+    baseline, candidate = (_PanelPull(whole.panel, pull) for pull in (whole.baseline, whole.candidate))
+    again = None if whole.again is None else _PanelPull(whole.panel, whole.again)
+    for positions in parts:
+        yield replace(
+            whole,
+            panel=_cut_panel(whole.panel, positions),
+            baseline=baseline.take(positions),
+            candidate=candidate.take(positions),
+            again=None if again is None else again.take(positions),
+        )
+
+
+def _cut_panel(panel: Panel, positions: Rows) -> Panel:
+    place = np.full(len(panel), -1, dtype=np.intp)
+    place[positions] = np.arange(len(positions))
+    segments = {name: place[rows] for name, rows in panel.segments.items()}
+    return Panel(users=panel.users[positions], segments={name: rows[rows >= 0] for name, rows in segments.items()})
+
+
+class _PanelPull:
+    """An arm's answer, looked up by position of the panel."""
+
+    def __init__(self, panel: Panel, pull: Pull) -> None:
+        self._pull = pull
+        # Looked up once for all batches.
+        self._rows = find_users(panel.users, pull.rankings.users)
+        failed = list(pull.failures)
+        self._failed = np.full(len(panel), -1, dtype=np.intp)
+        positions = panel.users.get_indexer(pd.Index(failed, dtype="str"))
+        self._failed[positions[positions >= 0]] = np.flatnonzero(positions >= 0)
+        self._failures = failed
+
+    def take(self, positions: Rows) -> Pull:
+        rows, failed = self._rows[positions], self._failed[positions]
+        users = [self._failures[place] for place in failed[failed >= 0]]
+        return replace(
+            self._pull,
+            rankings=_take_table(self._pull.rankings, rows[rows >= 0]),
+            failures={user: self._pull.failures[user] for user in users},
+        )
+
+
+def _take_table(table: RankingTable, rows: Rows) -> RankingTable:
+    cells, offsets = take_lists(np.arange(len(table.items)), table.offsets, rows)
+    return RankingTable(
+        users=table.users[rows],
+        offsets=offsets,
+        items=table.items.take(cells),
+        scores=None if table.scores is None else table.scores[cells],
+    )
+
+
+def _join_pulls(pulls: Sequence[Pull]) -> Pull:
+    failures = {user: reason for pull in pulls for user, reason in pull.failures.items()}
+    notes = {reason: note for pull in reversed(pulls) for reason, note in pull.notes.items()}
+    rankings = join_tables([pull.rankings for pull in pulls])
+    return Pull(rankings=rankings, failures=failures, notes=notes)
+
+
+def _join_ids(parts: Sequence[Ids]) -> Ids:
+    filled = [part for part in parts if len(part)] or parts[:1]
+    numbers = [part for part in filled if isinstance(part, np.ndarray)]
+    if len(numbers) == len(filled):
+        return np.concatenate(numbers)
+    # Numbers in one batch, text in another: one of them spells its numbers, and as text both are the same items.
+    joined: ExtensionArray = pd.concat([pd.Series(part).astype("str") for part in filled], ignore_index=True).array
+    return joined
+
+
+def _join_scores(tables: Sequence[RankingTable]) -> Floats | None:
+    if all(table.scores is None for table in tables):
+        return None
+    return np.concatenate([np.full(len(table.items), np.nan) if table.scores is None else table.scores for table in tables])
