@@ -1,7 +1,6 @@
 """A gate over stored runs: what is judged, what is left out, and why there is no verdict."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +13,13 @@ from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
+from monitor.storage import SqlStore
 from service.gate_runs import METRIC, OVER, Gated, constant, figures, gated, people, sampled
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Gated]:
-    with gated(tmp_path) as opened:
-        yield opened
+def world(store: SqlStore) -> Gated:
+    return Gated(store, sampled())
 
 
 def said(found: Certificate) -> tuple[str, str]:
