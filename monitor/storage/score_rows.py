@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 CHUNK = 20_000
 """Users whose rows are in memory at once: about 2 MB as PostgreSQL is sent them."""
 
-Parts = Sequence[Sequence[str]]
+MetricsByPart = Sequence[Sequence[str]]
 """The metrics whose values stand in one row, in the order of their places, by part."""
 
 _TOGETHER = 50
@@ -32,7 +32,7 @@ _SIGNATURE = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"
 
 
-def insert_rows(driver: Any, run_id: int, first: int, parts: Parts, batches: Iterable[Scores]) -> None:  # noqa: ANN401 - sqlite3
+def insert_rows(driver: Any, run_id: int, first: int, parts: MetricsByPart, batches: Iterable[Scores]) -> None:  # noqa: ANN401 - sqlite3
     """Add one row a user and part to SQLite; the first part has the number ``first``."""
     cursor = driver.cursor()
     for users, part, values in _chunks(parts, batches):
@@ -51,7 +51,7 @@ def copy_rows(
     run_id: int,
     day: date,
     first: int,
-    parts: Parts,
+    parts: MetricsByPart,
     batches: Iterable[Scores],
 ) -> None:
     """Add one row a user and part to PostgreSQL; the first part has the number ``first``."""
@@ -120,7 +120,7 @@ def _without_nulls(rows: np.ndarray[Any, Any], is_null: np.ndarray[Any, Any]) ->
     )
 
 
-def _chunks(parts: Parts, batches: Iterable[Scores]) -> Iterator[tuple[list[str], int, list[Floats]]]:
+def _chunks(parts: MetricsByPart, batches: Iterable[Scores]) -> Iterator[tuple[list[str], int, list[Floats]]]:
     """Names as they are stored, part, and the part's columns of values, for so many users at once."""
     for batch in batches:
         for start in range(0, len(batch.users), CHUNK):

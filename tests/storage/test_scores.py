@@ -22,7 +22,10 @@ def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: in
     return claim.run_id
 
 
-def test_a_run_s_scores_come_in_batches_in_any_order_of_more_metrics_than_a_row_holds(store: SqlStore) -> None:
+def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_rows, "CHUNK", 7)
     draw = np.random.default_rng(7)
     users = ["u\u2400", "a" * 600, *(f"u{number:02}" for number in range(20)), "\u00fc\U0001f600"]
     values = {f"m{number}": np.where(draw.random(len(users)) < 0.2, NAN, draw.normal(size=len(users))) for number in range(11)}
@@ -141,14 +144,6 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     assert store.runs.finish(result(claimed(store), scores=nobody), receivers=())
     assert store.runs.finish(result(claimed(store, SLOT + HOUR), scores=no_metric), receivers=())
     assert store.history.user_scores("home-feed", "u1", limit=5) == ()
-
-
-def test_chunks_join_without_loss(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(score_rows, "CHUNK", 7)
-    values = {f"u{number:02}": number / 100 for number in range(50)}
-    run_id = store_scores(store, {"tau": values, "rbo": values})
-
-    assert {score.user: score.value for score in store.history.worst_users(run_id, "rbo", 99)} == values
 
 
 @pytest.mark.parametrize(
