@@ -243,7 +243,9 @@ leases = Table(
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
-"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease."""
+"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
+
+The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.installation_of`."""
 
 daily = Table(
     "daily",
