@@ -20,6 +20,7 @@ from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
+from monitor.sinks import open_score_sink
 from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
 from monitor.web.access import Access, open_access
 
@@ -112,6 +113,7 @@ def watch(options: ComparisonOptions, installation: str | None) -> Watched:
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
         relevance=open_relevance(options.relevance) if options.relevance else None,
         again=_open_again(options),
+        scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
     )
     comparison = _labelled(to_comparison(options), {} if installation is None else {INSTALLATION: installation})
     return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options))
