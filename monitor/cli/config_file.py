@@ -70,7 +70,7 @@ def check_config(
     from monitor.service.composition import wire
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
-    from monitor.storage import exposure
+    from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     comparison = only_one(name, comparison)
@@ -90,7 +90,7 @@ def check_config(
     if not as_json:
         for key, note in access.options.notes:
             print_line(f"{settings.web_config_file}: {key}: {note}")
-        if (exposed := exposure(settings.database)) is not None:
+        if (exposed := exposure(parse_url(settings.database))) is not None:
             print_line(f"database: {exposed}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if any(preview.troubles or not preview.evidence for preview in previews):

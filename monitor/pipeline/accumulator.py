@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from monitor.metrics import Metric, score_all
-from monitor.model import Comparison, Coverage, Evidence, EvidenceKind, KeptLists, Pairing, Panel, Scores, Summary
+from monitor.model import Comparison, Coverage, Evidence, EvidenceKind, Keep, KeptLists, Pairing, Panel, Scores, Summary
 from monitor.model.arrays import Floats
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
@@ -22,8 +22,8 @@ from monitor.pipeline.score import (
     wanted_statistics,
 )
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import UserBatch, join_index, join_segments, join_tables, join_users
-from monitor.sampling import is_sampled
+from monitor.pipeline.user_batches import UserBatch, join_index, join_segments, join_tables, join_users, take_kept
+from monitor.sampling import is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
 
 SAMPLED_USERS = 100_000
@@ -80,8 +80,8 @@ class RunAccumulator:
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
-            if measuring.keep_lists:
-                self._lists.append(keep_lists(pairing, scores.users, rows))
+            if measuring.keep_lists is not Keep.NONE:
+                self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
             self._pairing = pairing if self._share >= 1 and len(self._coverage) == 1 else None
             self._sampled.append(batch.take(is_sampled(batch.panel.users, self._share, self._comparison)))
@@ -110,15 +110,20 @@ class RunAccumulator:
 
     @property
     def lists(self) -> KeptLists | None:
-        """The lists of all paired users, where the comparison keeps them."""
+        """The lists of those paired users of whom the comparison keeps them."""
         if not self._lists:
             return None
         counts = [len(each.baseline) for each in self._lists]
-        return KeptLists(
+        joined = KeptLists(
             baseline=join_tables([each.baseline for each in self._lists]),
             candidate=join_tables([each.candidate for each in self._lists]),
             segments=join_segments(counts, [each.segments for each in self._lists]),
         )
+        return self._kept(joined)
+
+    def _kept(self, lists: KeptLists) -> KeptLists:
+        keep = self._comparison.measuring.keep_lists
+        return lists if keep is Keep.ALL else take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""

@@ -24,7 +24,7 @@ from monitor.model import (
     RankingTable,
 )
 from monitor.pipeline.user_batches import UserBatch
-from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, ScoreSink, Source, UserSource
 from monitor.sampling import draw
 
 
@@ -33,7 +33,7 @@ class Arms:
     """The sources of one comparison, opened; ``weights``, ``relevance`` and ``titles`` where it has any.
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
-    lists, where a noise floor is pulled.
+    lists, where a noise floor is pulled. ``scores_to``: where all scores are written beside the database.
     """
 
     baseline: Source
@@ -44,10 +44,11 @@ class Arms:
     relevance: RelevanceSource | None = None
     titles: ItemTitleSource | None = None
     again: Source | None = None
+    scores_to: ScoreSink | None = None
 
     def close(self) -> None:
         """Close all of them."""
-        shared = (self.users, self.weights, self.relevance, self.titles)
+        shared = (self.users, self.weights, self.relevance, self.titles, self.scores_to)
         for source in (self.baseline, self.candidate, self.again, *shared):
             if source is not None:
                 source.close()

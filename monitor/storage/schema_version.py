@@ -21,7 +21,7 @@ from monitor.storage.file_lock import holder_of
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
 from monitor.storage.sqlite_file import Soundness, examine
-from monitor.storage.tables import leases, metadata, runs
+from monitor.storage.tables import leases, metadata, runs, score_places
 from monitor.storage.transactions import Database, require_file
 
 if TYPE_CHECKING:
@@ -63,7 +63,8 @@ def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
     """Tables that `downgrade` to this revision drops, and how many rows are in them; empty ones, and columns, left out."""
     with _existing(url) as database, database.read() as connection:
         there = metadata.tables.keys() & set(inspect(connection).get_table_names())
-        going = sorted(there - _tables_below(version_of(connection), revision, there))
+        # Scores without places hold their metrics themselves.
+        going = sorted(there - _tables_below(version_of(connection), revision, there) - {score_places.name})
         rows = {
             name: connection.execute(select(func.count()).select_from(metadata.tables[name])).scalar_one() for name in going
         }

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
+from sqlalchemy import URL
 
-from monitor.storage.database_url import file_of, parse_url
+from monitor.storage.database_url import file_of
 
 FULL_CHECK_BYTES = 10**9
 """Up to this size every page and every index is read by default: some ten seconds."""
@@ -41,9 +41,9 @@ def make_private(file: Path) -> None:
         os.close(number)
 
 
-def exposure(url: SecretStr | str) -> str | None:
+def exposure(url: URL) -> str | None:
     """What to say where every account of this machine may read the file of a SQLite database; None where there is nothing."""
-    file = file_of(parse_url(url))
+    file = file_of(url)
     try:
         mode = 0 if file is None else stat.S_IMODE(file.stat().st_mode)
     except OSError:

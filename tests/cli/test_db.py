@@ -135,7 +135,7 @@ def test_downgrade_tells_which_tables_go_with_what_is_in_them(db: Callable[..., 
 def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable[..., Any]) -> None:
     told = " ".join(db("downgrade", "base").stdout.split())
     assert "runs (3 rows)" in told
-    assert "scores (18 rows)" in told
+    assert "scores (9 rows)" in told
     assert "silences" not in told
     assert "known versions are" in str(db("downgrade", "nope").exception)
 
@@ -144,7 +144,7 @@ def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable
 def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
     found = json.loads(db("size", "--json").stdout)
     kinds = {each["kind"]: each for each in found["kinds"]}
-    assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (18, 6, True)
+    assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (9, 6, True)
     assert found["used_bytes"] == sum(each["used_bytes"] for each in found["kinds"])
 
     printed = db("size").stdout
@@ -155,7 +155,7 @@ def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
 @pytest.mark.usefixtures("filled")
 def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any]) -> None:
     foreseen = json.loads(db("prune", "--dry-run", "--json").stdout)
-    assert foreseen["rows"] == {"scores": 12, "evidence": 4}
+    assert foreseen["rows"] == {"scores": 6, "evidence": 4}
     assert "would be deleted" in db("prune", "--dry-run").stdout
     done = json.loads(db("prune", "--vacuum", "--json").stdout)
     assert (done["rows"], done["by_kind"]) == (foreseen["rows"] | done["rows"], foreseen["by_kind"])

@@ -216,7 +216,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world:
 def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
     world.run(constant(-0.4))
     world.users.table = people(3000)
-    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: true"):
+    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
 
@@ -247,7 +247,7 @@ def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gat
         ({}, {"margin": math.nan}, InputError, "margin nan lies outside"),
         ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),
         ({}, {"reference": 1.5}, InputError, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
-        ({"keep_scores": False}, {}, ConfigError, "set keep_scores: true"),
+        ({"keep_scores": 500}, {}, ConfigError, "set keep_scores: all"),
         ({"sample": SampleSize(fixed=2000)}, {}, ConfigError, "the same 2,000 users in each run, and these carry no promise"),
         ({"noise_floor": NoiseFloor.TEMPORAL}, {}, ConfigError, "rotating ones were not: take {serve: true}"),
         (

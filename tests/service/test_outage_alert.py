@@ -147,6 +147,14 @@ def test_writers_that_give_way_to_each_other_are_no_outage(world: World) -> None
     assert world.database.outage is None
 
 
+def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world: World) -> None:
+    world.database.failed(AWAY)
+    assert world.database.outage is not None
+    starts = [outage.start_of(world.database.outage, world.clock.now(), "x", name) for name in (None, "a", "b")]
+    assert len({start.incident for start in starts}) == 3
+    assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
+
+
 def test_of_several_outages_in_a_row_each_is_logged_with_how_long_it_lasted_itself(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

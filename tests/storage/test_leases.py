@@ -292,8 +292,8 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
         yield
         return
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN") as copy:
-        copy.write_row((1, "u1", 1, 0.5))
+    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, part, user_id, v1) FROM STDIN") as copy:
+        copy.write_row((1, 0, "u1", 0.5))
         yield
 
 

@@ -37,7 +37,7 @@ from monitor.service.daemon.watchdog import Watchdog
 from monitor.service.runner import Runner
 from monitor.settings.configuration import Settings
 from monitor.settings.loader import load_settings
-from monitor.storage import SqlStore, exposure, unopened_store
+from monitor.storage import SqlStore, unopened_store
 from monitor.web.app import create_app
 from monitor.web.server import WebServer
 
@@ -135,12 +135,16 @@ class Daemon:
             on_overlap=slots.note_overlap,
             on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
         )
-        outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
             loops=self._loops,
-            outage_alert=outage_alert,
+            outage_alert=OutageAlert(
+                database=self._database,
+                place=store.place,
+                alert_after=self._alert_after,
+                installation=lambda: self.settings.installation,
+            ),
             slots=slots,
             wiring=lambda: self._wiring,
             leads=lambda: self._role.leads,
@@ -250,8 +254,6 @@ class Daemon:
         try:
             if not open_in_time(self._store, self._database):
                 return False
-            if (exposed := exposure(self._wiring.settings.database)) is not None:
-                log.warning("database readable by every account", reason=exposed)
             self._role.leadership.start()
             self._role.follow(self._wiring)
         except DatabaseError as error:
@@ -287,8 +289,7 @@ class Daemon:
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
-        outage = self._database.outage
-        if outage is not None:
+        if (outage := self._database.outage) is not None:
             return outage.reason
         try:
             self._store.maintenance.ping()

@@ -11,11 +11,12 @@ from functools import partial
 
 import structlog
 
+from monitor.alerts import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model import Direction, Message, Severity, State, Transition
 from monitor.ports import Clock, Publisher, Receiver, Store
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
 """How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
@@ -113,6 +114,8 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         store.database.renew()
         return False
     database.answered()
+    if (exposed := exposure(store.database.url)) is not None:
+        log.warning("database readable by every account", reason=exposed)
     return True
 
 
@@ -144,13 +147,14 @@ class _ReceiverState:
 class OutageAlert:
     """Notifies each receiver by itself; call ``notify`` for each every few seconds, from one thread a receiver.
 
-    ``place`` names the database, ``alert_after`` is how long an outage lasts before anybody is notified. What was sent is kept
-    in memory.
+    ``place`` names the database, ``installation`` whose it is, where that is configured; ``alert_after`` is how long an outage
+    lasts before anybody is notified. What was sent is kept in memory.
     """
 
     database: OutageMonitor
     place: str
     alert_after: Callable[[], timedelta]
+    installation: Callable[[], str | None] = lambda: None
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
@@ -181,11 +185,14 @@ class OutageAlert:
         if sent is None:
             is_long = steady_s - outage.since_s >= self.alert_after().total_seconds()
             is_due = is_long and self.database.outage is not None
-            return _outage_message(start_of(outage, self.database.clock.now(), self.place)) if is_due else None
+            return self._start(outage) if is_due else None
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.is_sure and steady_s - state.sent_s < every_s:
             return None
         return _outage_message(sent, is_repetition=state.is_sure)
+
+    def _start(self, outage: Outage) -> Message:
+        return _outage_message(start_of(outage, self.database.clock.now(), self.place, self.installation()))
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
         steady_s = self.database.clock.monotonic()
@@ -199,10 +206,11 @@ class OutageAlert:
             state.sent = None  # the receiver will not take the end: the next outage starts a new incident for it
 
 
-def start_of(outage: Outage, now: datetime, place: str) -> Transition:
+def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
     """The outage as a firing."""
     # One key a database, in every outage and from every daemon: several daemons, or one that was restarted, page once.
-    key = hashlib.sha256(f"{ALERT} {place}".encode()).hexdigest()[:32]
+    # The id that is kept in the database cannot be read now.
+    key = hashlib.sha256(" ".join(filter(None, (ALERT, place, installation))).encode()).hexdigest()[:32]
     return Transition(
         comparison=WATCHED,
         alert=ALERT,
@@ -222,6 +230,7 @@ def start_of(outage: Outage, now: datetime, place: str) -> Transition:
         since=min(outage.since, now),
         dedup_key=key,
         incident=key,
+        labels={} if installation is None else {INSTALLATION: installation},
     )
 
 

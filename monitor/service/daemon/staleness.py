@@ -78,7 +78,10 @@ class StalenessMonitor:
             before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now)
             if transitions:
-                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.judging.group_for)
+                group_for, installation = each.comparison.judging.group_for, self.alerts.installation()
+                states, transitions = assign_incidents(
+                    states, transitions, before, group_for=group_for, installation=installation
+                )
                 self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all

@@ -13,8 +13,8 @@ import jmespath.exceptions
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
+from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.slot_templates import check_placeholders, placeholders
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
