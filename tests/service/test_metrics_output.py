@@ -169,13 +169,6 @@ def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(
     assert by_variable.stderr == ""
 
 
-def test_a_textfile_s_name_may_be_as_long_as_a_name_may_be(config: Path, tmp_path: Path) -> None:
-    file = tmp_path / ("x" * 250 + ".prom")
-    assert run_once(config, "--textfile", str(file)).exit_code == 0
-    assert "rankwatch_" in file.read_text()
-    assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
-
-
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
     config: Path,
     tmp_path: Path,
