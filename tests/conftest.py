@@ -1,6 +1,7 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
 import fcntl
+import gc
 import os
 import re
 import shutil
@@ -84,9 +85,16 @@ def pytest_collection(session: pytest.Session) -> None:
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
+    gc.disable()  # all that is made now stays to the end
     modules = sorted(Path(__file__).parent.rglob("test_*.py"))
     for path in modules[int(worker.removeprefix("gw")) :: workers]:
         if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
             # What fails here fails again where it is reported.
             with suppress(Exception, pytest.skip.Exception):
                 import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
+
+
+def pytest_collection_finish() -> None:
+    """What stays to the end is not gone through again and again."""
+    gc.freeze()
+    gc.enable()

@@ -44,9 +44,11 @@ from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer
-from servers.smtp import certificate  # noqa: F401 - a fixture
 
-pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
+pytestmark = [
+    pytest.mark.early,
+    pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Apprise imports it
+]
 
 REFUSING = set(FAULTS) - {"odd", "lie"}
 PLACE = re.compile("path$|query$|header$|token$|body$|deep$|password$")
@@ -91,11 +93,7 @@ def listening(place: Path) -> Iterator[list[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory,
-    certificate: Path,  # noqa: F811 - the fixture
-    postgres_server: PostgresServer,
-) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_server: PostgresServer) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("canary")
     with (
         postgres_server.database() as plain,
