@@ -7,7 +7,15 @@ from datetime import datetime
 from typing import Protocol
 
 from monitor.ports.notification import Publisher, Receiver, RunWatcher
-from monitor.ports.sources import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports.sources import (
+    ItemTitleSource,
+    ItemWeightSource,
+    JoinedAnswers,
+    JoinedSource,
+    RelevanceSource,
+    Source,
+    UserSource,
+)
 from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
 
 
