@@ -5,6 +5,7 @@
     ├── InputError                  2   data handed to the Python interface cannot be read as rankings
     │   └── MetricError             2   no such metric or parameter, or its value is out of range
     ├── SourceError                 3   a source (of lists or of users) could not be read as a whole
+    ├── OutputError                 3   scores could not be written to where `scores_to` says
     ├── RunError                    3   a run could not be brought to an end
     │   └── SlotTakenError          3   the slot is being run by somebody else at this moment
     ├── DatabaseError               4   the database is away, locked, or refuses
@@ -50,6 +51,12 @@ class MetricError(InputError):
 
 class SourceError(MonitorError):
     """A source could not be read as a whole: file missing, column wrong, query refused."""
+
+    exit_code = 3
+
+
+class OutputError(MonitorError):
+    """A run's scores could not be written to where the configuration wants them beside the database."""
 
     exit_code = 3
 

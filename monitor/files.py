@@ -1,14 +1,17 @@
-"""Reads a small file whole, so that neither what it holds nor what it is can hold anybody up. Knows no setting."""
+"""Reads a small file whole, so that nothing about it can hold anybody up; replaces one of any size. Knows no setting."""
 
 from __future__ import annotations
 
 import errno
 import os
+import secrets
 import selectors
 import stat
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
 
 PIPE_S = 5.0
 """How long all of what comes through a pipe may take, in seconds."""
@@ -61,3 +64,77 @@ def _read(most: int, read: Callable[[int], bytes]) -> bytes:
         if len(content) > most:
             raise OSError(errno.EFBIG, f"it holds more than {most} bytes")
     return bytes(content)
+
+
+def replace_file(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Replace the file by this content at once, or make it, see `replacing`; OSError names the path as it was given."""
+    try:
+        with replacing(path, mode=mode) as file:
+            file.write(content)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+@contextmanager
+def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) -> Iterator[IO[bytes]]:
+    """What is written becomes the file when the block ends: a reader finds all of the old one or all of the new.
+
+    ``mode``: its permissions; None for those that it has, of a new one by the umask. ``is_lasting``: it is on disk by then, and
+    outlives a power cut. A symbolic link is itself replaced, never followed. OSError, also for what is no file; any exception
+    leaves the old file and nothing beside it.
+    """
+    found = _mode_at(path)
+    kept = found if mode is None else mode
+    # A name that nobody can guess, made anew: no link that somebody laid there is written through.
+    draft = path.absolute().with_name(f".rankwatch.{secrets.token_hex(8)}")
+    number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    try:
+        with open(number, "wb") as file:  # noqa: PTH123 - an open file
+            yield file
+            if kept is not None:
+                os.fchmod(number, kept)
+            if is_lasting:
+                file.flush()
+                os.fsync(number)
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    if is_lasting:
+        _flush_folder(draft.parent)
+
+
+@contextmanager
+def folder_for(path: Path) -> Iterator[None]:
+    """The folders that the file is to stand in, made where they are missing; taken away again where the block fails."""
+    folder = path.absolute().parent
+    missing = [each for each in (folder, *folder.parents) if not each.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except BaseException:
+        for each in missing:
+            with suppress(OSError):
+                each.rmdir()
+        raise
+
+
+def _flush_folder(folder: Path) -> None:
+    number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def _mode_at(path: Path) -> int | None:
+    """Permissions of the file there, None for none that counts; OSError for what must not be replaced, such as a pipe."""
+    try:
+        found = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    if stat.S_ISDIR(found):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR))
+    if not (stat.S_ISREG(found) or stat.S_ISLNK(found)):
+        raise OSError(errno.EINVAL, f"{_NO_FILE} but a pipe, socket or device: name a file")
+    return stat.S_IMODE(found) if stat.S_ISREG(found) else None

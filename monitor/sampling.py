@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from monitor.model import ALL, Comparison, Panel, SampleSize, UserTable
+from monitor.model import ALL, Comparison, Keep, Panel, SampleSize, UserTable
 
 
 def draw(users: UserTable, comparison: Comparison, slot: datetime) -> Panel:
@@ -40,11 +40,22 @@ def fixed_among(users: pd.Index[str], comparison: Comparison) -> npt.NDArray[np.
     found, and for each fixed one left out at most one rotating user is taken for one, by its hash and not by its score.
     Without a sample nobody is fixed.
     """
-    is_fixed = np.zeros(len(users), dtype=np.bool_)
-    if comparison.measuring.sample is not None:
-        names = users.to_numpy(dtype=object)
-        is_fixed[_smallest(names, comparison.measuring.sample.fixed, _fixed_salt(comparison))] = True
-    return is_fixed
+    sample = comparison.measuring.sample
+    return kept_among(users, sample.fixed if sample is not None else Keep.NONE, comparison)
+
+
+def kept_among(users: pd.Index[str], keep: Keep | int, comparison: Comparison) -> npt.NDArray[np.bool_]:
+    """Which of these users a run keeps scores or lists of: bool (n,).
+
+    A number of them is drawn by the hash that draws the fixed users, so that it is the same users in each run: where one cannot
+    be compared, the next takes the place. What is drawn of several batches, drawn once more, is what is drawn of all at once.
+    """
+    if keep is Keep.PANEL:
+        return fixed_among(users, comparison)
+    is_kept = np.full(len(users), keep is Keep.ALL)
+    if not isinstance(keep, Keep):
+        is_kept[_smallest(users.to_numpy(dtype=object), keep, _fixed_salt(comparison))] = True
+    return is_kept
 
 
 def _sample(users: pd.Index[str], size: SampleSize, comparison: Comparison, slot: datetime) -> npt.NDArray[np.intp]:

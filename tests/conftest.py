@@ -3,16 +3,20 @@
 import fcntl
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
+import typer.main
 
 if TYPE_CHECKING:
     from monitor.storage import SqlStore
@@ -37,6 +41,9 @@ pytest_plugins = ["servers.postgres"]
 hypothesis.settings.register_profile("steady", deadline=None)  # timing decides no test
 hypothesis.settings.load_profile("steady")
 
+# The tree of commands is made once, not for each call.
+typer.main.get_command = cache(typer.main.get_command)
+
 
 @pytest.fixture(scope="session")
 def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -47,15 +54,39 @@ def machine_code(tmp_path_factory: pytest.TempPathFactory) -> None:
         subprocess.run([sys.executable, "-c", load], check=False, capture_output=True)
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with our tables, to copy: making them takes as long as most tests."""
+    from monitor.storage import open_store  # noqa: PLC0415 - after the environment is set
+
+    file = tmp_path_factory.mktemp("template") / "rankwatch.db"
+    open_store(f"sqlite:///{file}", create=True).close()
+    return file
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator["SqlStore"]:
+def store(sqlite_template: Path, tmp_path: Path) -> Iterator["SqlStore"]:
     """An empty store over a SQLite file."""
     from monitor.storage import open_store  # noqa: PLC0415 - after the environment is set
 
-    with closing(open_store(f"sqlite:///{tmp_path / 'rankwatch.db'}", create=True)) as opened:
+    file = shutil.copy(sqlite_template, tmp_path / "rankwatch.db")
+    with closing(open_store(f"sqlite:///{file}", create=False)) as opened:
         yield opened
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the random order, but begin with what takes long."""
     items.sort(key=lambda item: item.get_closest_marker("early") is None)
+
+
+def pytest_collection(session: pytest.Session) -> None:
+    """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
+    worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
+        return
+    modules = sorted(Path(__file__).parent.rglob("test_*.py"))
+    for path in modules[int(worker.removeprefix("gw")) :: workers]:
+        if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):
+            # What fails here fails again where it is reported.
+            with suppress(Exception, pytest.skip.Exception):
+                import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))

@@ -24,6 +24,7 @@ from monitor.model import (
     FixedLimit,
     Histogram,
     JudgingPlan,
+    Keep,
     LearnedLimit,
     Learning,
     Limit,
@@ -106,7 +107,7 @@ def comparison(**changes: Any) -> Comparison:
         seed=0,
         max_segment_values=50,
         deadline=timedelta(seconds=10),
-        keep_scores=True,
+        keep_scores=Keep.ALL,
         evidence_users=3,
     )
     judging = JudgingPlan(rules=(rule(),), min_paired_share=0.5)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from monitor.files import read_bounded
+from monitor.files import read_bounded, replace_file
 
 
 @contextmanager
@@ -50,6 +50,40 @@ def test_a_link_to_a_file_is_one(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"text")
     (tmp_path / "link").symlink_to("file")
     assert read_bounded(tmp_path / "link", 4) == b"text"
+
+
+def test_a_file_is_replaced_at_once_with_its_own_mode_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+    file = tmp_path / ("x" * 255)  # as long as names may be
+    before = os.umask(0o027)
+    try:
+        replace_file(file, b"first")
+        assert file.stat().st_mode & 0o777 == 0o640
+        file.chmod(0o600)
+        replace_file(file, b"second")
+        assert file.stat().st_mode & 0o777 == 0o600
+        replace_file(file, b"third", mode=0o644)
+    finally:
+        os.umask(before)
+    assert (file.read_bytes(), file.stat().st_mode & 0o777) == (b"third", 0o644)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_no_link_is_followed_when_a_file_is_replaced(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_bytes(b"untouched")
+    (tmp_path / "link").symlink_to(victim)
+    (tmp_path / f".rankwatch.{os.getpid()}").symlink_to(victim)  # the name that could once be guessed
+    replace_file(tmp_path / "link", b"new")
+    assert (victim.read_bytes(), (tmp_path / "link").read_bytes()) == (b"untouched", b"new")
+    assert not (tmp_path / "link").is_symlink()
+
+
+def test_what_is_no_file_is_not_replaced_or_waited_for(tmp_path: Path, fifo: Path) -> None:
+    for path in (fifo, Path("/dev/null"), tmp_path):
+        with pytest.raises(OSError, match=r"it is no file but a pipe|Is a directory") as caught:
+            replace_file(path, b"new")
+        assert caught.value.filename == str(path)
+    assert list(tmp_path.iterdir()) == [fifo]
 
 
 @pytest.mark.parametrize("name", ["", "\0", "\ud800", "a/\0/b", "x" * 5000, "none"])

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from factories import comparison
-from monitor.model import SampleSize, UserTable
-from monitor.sampling import draw, fixed_among, frequent, split
+from monitor.model import Keep, SampleSize, UserTable
+from monitor.sampling import draw, fixed_among, frequent, kept_among, split
 
 SLOT = datetime(2024, 1, 1, tzinfo=UTC)
 
@@ -54,6 +54,21 @@ def test_the_same_slot_draws_the_same_users_whatever_their_order() -> None:
     shuffled = UserTable(users=table.users[np.random.default_rng(1).permutation(500)], segments={})
     chosen = comparison(sample=SampleSize(fixed=20, rotating=20))
     assert list(draw(table, chosen, SLOT).users) == list(draw(shuffled, chosen, SLOT).users)
+
+
+def test_whose_scores_are_kept_is_the_same_in_each_run_and_batch_by_batch() -> None:
+    both = comparison(sample=SampleSize(fixed=50, rotating=50))
+    today, tomorrow = (draw(users(1000), both, SLOT + timedelta(days=d)).users for d in (0, 1))
+    for keep, count in ((Keep.PANEL, 50), (50, 50), (20, 20)):
+        kept = [set(asked[kept_among(asked, keep, both)]) for asked in (today, tomorrow)]
+        assert len(kept[0]) == count
+        assert kept[0] == kept[1] <= set(draw(users(1000), comparison(sample=SampleSize(fixed=50)), SLOT).users)
+    assert kept_among(today, Keep.ALL, both).all()
+    assert not kept_among(today, Keep.NONE, both).any()
+    everybody = users(1000).users
+    drawn = [part[kept_among(part, 30, both)] for part in (everybody[:400], everybody[400:])]
+    again = drawn[0].append(drawn[1])
+    assert set(again[kept_among(again, 30, both)]) == set(everybody[kept_among(everybody, 30, both)])
 
 
 def test_a_user_who_joins_displaces_at_most_one() -> None:

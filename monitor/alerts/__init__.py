@@ -1,7 +1,7 @@
 """From what a run measured to verdicts, states and transitions, and when to try a delivery again. Pure: no I/O, no clock."""
 
 from monitor.alerts.backoff import asked_pause_s, next_attempt
-from monitor.alerts.incidents import GROUP_FOR, assign_incidents
+from monitor.alerts.incidents import GROUP_FOR, INSTALLATION, assign_incidents
 from monitor.alerts.machine import Evaluation, advance
 from monitor.alerts.matchers import Matcher
 from monitor.alerts.notification_policy import (

@@ -12,6 +12,7 @@ from monitor.cli.exit_codes import SOURCE_EXIT
 from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 from monitor.errors import ConfigError
+from monitor.files import replace_file
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -38,8 +39,11 @@ def init(
 
     target = path or config
     try:
-        with target.open("w" if force else "x", encoding="utf-8") as file:
-            file.write(example_text())
+        if force:
+            replace_file(target, example_text().encode())
+        else:
+            with target.open("x", encoding="utf-8") as file:
+                file.write(example_text())
     except FileExistsError:
         msg = f"{target} is there already; --force replaces it"
         raise ConfigError(msg) from None
@@ -66,6 +70,7 @@ def check_config(
     from monitor.service.composition import wire
     from monitor.service.runner import select_watched
     from monitor.settings.loader import load_settings
+    from monitor.storage import exposure, parse_url
     from monitor.web.access import open_access
 
     comparison = only_one(name, comparison)
@@ -85,6 +90,8 @@ def check_config(
     if not as_json:
         for key, note in access.options.notes:
             print_line(f"{settings.web_config_file}: {key}: {note}")
+        if (exposed := exposure(parse_url(settings.database))) is not None:
+            print_line(f"database: {exposed}")
         print_line(f"{config}: valid, {len(wiring.watched)} comparison(s), {len(wiring.receivers)} receiver(s)")
     if any(preview.troubles or not preview.evidence for preview in previews):
         raise typer.Exit(SOURCE_EXIT)

@@ -8,7 +8,7 @@ import typer
 
 from monitor.cli.output import pick, print_error, print_json, print_line, print_table, progress
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, opened_database
-from monitor.errors import DatabaseError, SchemaError
+from monitor.errors import DatabaseError, DatabaseTrouble, SchemaError
 
 if TYPE_CHECKING:
     from monitor.model import DatabaseSize, KindSize, Pruned
@@ -97,22 +97,35 @@ def show_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> 
 
 
 @app.command("check")
-def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) -> None:
-    """Check that the tables are what this version expects.
+def check_schema(
+    config: Config = DEFAULT_CONFIG,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Compare indexes with their tables in a SQLite file beyond 1 GB, too.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check that a SQLite file is sound, and the tables are what this version expects.
 
-    Exit 0 when they are exactly so, 4 with the differences otherwise.
+    Every page of the file is read. Exit 0 when all is so, 4 with the damage or the differences otherwise.
     """
     from monitor.settings.excerpt import load_database_settings
     from monitor.storage import schema_version
 
     url = load_database_settings(config).database.get_secret_value()
+    sound = schema_version.examine_file(url, is_full=full)  # first, as it says most of what is wrong
     found = schema_version.current(url)
     wanted = schema_version.head()
     # Without a version, too: the check raises where the file is missing.
-    differences = schema_version.check(url) if found in {None, wanted} else []
+    damage = list(sound.damage) if sound else []
+    differences = schema_version.check(url) if found in {None, wanted} and not damage else []
     if as_json:
-        is_right = found == wanted and not differences
-        print_json({"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []})
+        is_right = found == wanted and not differences and not damage
+        shown = {"schema": found, "wanted": wanted, "as_expected": is_right, "differences": differences if found else []}
+        print_json(shown | {"damage": damage, "is_full": sound.is_full if sound else None})
+    if sound and damage:
+        msg = f"the database file is damaged: {'; '.join(damage)}: {sound.advice}"
+        raise DatabaseError(msg, trouble=DatabaseTrouble.DAMAGED)
     if found != wanted:
         msg = f"the schema is {found or 'empty'}, this version wants {wanted}: {schema_version.advise(found)}"
         raise SchemaError(msg)
@@ -121,6 +134,10 @@ def check_schema(config: Config = DEFAULT_CONFIG, *, as_json: AsJson = False) ->
         raise SchemaError(msg)
     if not as_json:
         print_line(f"schema {found}: as expected")
+    if sound and not as_json:
+        print_line(
+            "file: sound" + ("" if sound.is_full else "; its indexes were not compared with their tables, --full does so")
+        )
 
 
 @app.command("size")

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import typer
 
+from monitor.files import replace_file
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
@@ -164,19 +165,17 @@ def print_evidence(users: Iterable[Evidence]) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write the text to a file whole or not at all: a pipeline may pick it up at any moment.
+    """Write the text to a file whole or not at all, see `replace_file`: a pipeline may pick it up at any moment.
 
-    A link stays, and what it points to is replaced. What is no file, such as a pipe or a device, is written straight into, and
-    so is what the output goes to already (``/dev/stdout``). OSError names the path as it was given.
+    What the output goes to already (``/dev/stdout``) is written to in its turn. OSError names the path as it was given.
     """
+    stream = _stream_of(path)
+    if stream is None:
+        replace_file(path, text.encode())
+        return
     try:
-        if (stream := _stream_of(path)) is not None:
-            stream.write(text)
-            stream.flush()
-        elif path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
-        else:
-            _replace(path.resolve(), text)
+        stream.write(text)
+        stream.flush()
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
 
@@ -188,16 +187,6 @@ def _stream_of(path: Path) -> TextIO | None:
             if os.path.samestat(path.stat(), os.fstat(number)):
                 return stream
     return None
-
-
-def _replace(target: Path, text: str) -> None:
-    draft = target.with_name(f".rankwatch.{os.getpid()}")  # short: the name itself may be as long as names may be
-    try:
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(target)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
 
 
 def log_errors_only() -> None:

@@ -86,7 +86,10 @@ def list_silences(
 
 @app.command("expire")
 def expire_silences(
-    numbers: Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of silences, as `silence ls` shows them.")],
+    numbers: Annotated[
+        list[int],
+        typer.Argument(metavar="ID...", min=1, max=2**63 - 1, help="Numbers of silences, as `silence ls` shows them."),
+    ],
     config: Config = DEFAULT_CONFIG,
     *,
     as_json: AsJson = False,

@@ -69,7 +69,7 @@ def show(
     *,
     config: Config = DEFAULT_CONFIG,
     slot: Annotated[str | None, typer.Option(help="The run's slot, ISO 8601; default: the newest finished run.")] = None,
-    users: Annotated[int, typer.Option("--users", "-n", min=0, help="How many of the worst users to show.")] = 3,
+    users: Annotated[int, typer.Option("--users", "-n", min=0, max=1_000_000, help="How many of the worst users to show.")] = 3,
     as_json: AsJson = False,
 ) -> None:
     """Show one stored run, and both lists of its worst users.

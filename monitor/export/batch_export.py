@@ -5,10 +5,8 @@ from __future__ import annotations
 import base64
 import os
 import re
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import IO
 
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
@@ -17,6 +15,7 @@ from prometheus_client.samples import Sample
 
 from monitor.errors import ConfigError
 from monitor.export.series import SERIES, Kind
+from monitor.files import replace_file
 
 _COUNTED = (Kind.COUNTER, Kind.HISTOGRAM)
 DAEMON_GAUGES = frozenset({
@@ -97,25 +96,8 @@ def require_textfile(path: Path) -> Path:
 
 
 def write_textfile(path: Path, page: bytes) -> None:
-    """Replace the file by the page at once. OSError, with the path, leaves the old file."""
-    try:
-        # A draft beside it, and a rename: half a page is never read.
-        with tempfile.NamedTemporaryFile(dir=path.absolute().parent, prefix=".rankwatch.", delete=False) as draft:
-            _replace(path, draft, page)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-
-
-def _replace(path: Path, draft: IO[bytes], page: bytes) -> None:
-    """Write the draft, whose name node_exporter passes over, and rename it."""
-    try:
-        draft.write(page)
-        draft.flush()
-        os.fchmod(draft.fileno(), _MODE)
-        Path(draft.name).replace(path)
-    except BaseException:
-        Path(draft.name).unlink(missing_ok=True)
-        raise
+    """Replace the file by the page at once, see `replace_file`. OSError, with the path, leaves the old file."""
+    replace_file(path, page, mode=_MODE)
 
 
 JOB = "rankwatch"
@@ -134,4 +116,5 @@ def group_path(**labels: str) -> str:
 def _part(name: str, value: str) -> str:
     if _PLAIN.fullmatch(value):
         return f"{name}/{value}"
-    return f"{name}@base64/{base64.urlsafe_b64encode(value.encode()).decode()}"
+    coded = base64.urlsafe_b64encode(value.encode(errors="backslashreplace"))
+    return f"{name}@base64/{coded.decode()}"

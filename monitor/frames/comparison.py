@@ -15,7 +15,7 @@ import pandas as pd
 from monitor.errors import InputError, MetricError
 from monitor.frames.chunks import CodedPairs, chunks_of_pairs, encode_pairs
 from monitor.frames.columns import FrameColumns, Rankings, read_lists
-from monitor.frames.lists import read_rows, read_scores
+from monitor.frames.lists import read_rows, read_scores, refuses_broken_text
 from monitor.frames.side_information import Graded, Weights, read_graded_items, read_item_weights, read_relevance
 from monitor.metrics import DEFAULT_METRICS, Metric, Need, parse, score_all
 from monitor.metrics.chance import chance_scores, typical_length
@@ -82,6 +82,7 @@ Ranking = Sequence[Hashable] | npt.NDArray[Any] | pd.Series | pd.Index
 Numbers = Sequence[float | None] | npt.NDArray[Any] | pd.Series | pd.Index
 
 
+@refuses_broken_text
 def compare(  # noqa: PLR0913 - what is known beside the lists, one argument each
     a: Ranking,
     b: Ranking,
@@ -146,6 +147,7 @@ def _with_scores(lists: RankingTable, scores: Numbers | None, what: str) -> Rank
     return replace(lists, scores=found)
 
 
+@refuses_broken_text
 def compare_many(  # noqa: PLR0913 - half of them only rename columns
     baseline: Rankings,
     candidate: Rankings,
@@ -225,7 +227,7 @@ def _given(lists: Sequence[RankingTable], item_weights: Any, relevance: Any) -> 
 
 def _warn_of_unlike_ids(lists: tuple[RankingTable, RankingTable], pairs: CodedPairs) -> None:
     if note := unlike_ids_note([table.items for table in lists], [arm.codes for arm in pairs.arms]):
-        warnings.warn(note, UserWarning, stacklevel=3)
+        warnings.warn(note, UserWarning, stacklevel=4)
 
 
 def _join(baseline: RankingTable, candidate: RankingTable) -> tuple[Rows, Rows]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from decimal import Decimal
+from functools import wraps
 from itertools import chain
-from typing import Any, NoReturn
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +19,23 @@ from monitor.model.arrays import Floats, Ids, Offsets
 from monitor.pairing.ids import equality_key
 
 Row = Sequence[Any] | npt.NDArray[Any]
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def refuses_broken_text(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """The same function, raising InputError for text that holds half a character, which no table of text can hold."""
+
+    @wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return function(*args, **kwargs)
+        except UnicodeEncodeError as error:
+            near = error.object[max(0, error.start - 20) : error.start + 20]
+            msg = f"found the text {near!r}, which is no Unicode: decode the bytes that it was made of anew, or leave it out"
+            raise InputError(msg) from None
+
+    return checked
 
 
 def read_user_lists(data: Mapping[Any, Any], arm: str) -> RankingTable:
@@ -98,7 +116,7 @@ def as_scores(column: pd.Series, what: str) -> Floats:
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
     except (TypeError, ValueError, OverflowError):
         odd = [value for value in column.tolist() if not isinstance(value, int | float)]
-    found = repr(odd[0]) if odd else "booleans"
+    found = repr(odd[0]) if odd else "booleans, or a number beyond what a float can hold,"
     msg = f"{what}: found {found} where a number was expected: give numbers, NaN where there is none"
     raise InputError(msg)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from monitor.errors import InputError
+from monitor.frames.lists import refuses_broken_text
 from monitor.model import ALL
 from monitor.summaries import summarize_one
 
@@ -20,6 +21,7 @@ SegmentsBy = Mapping[Any, Any] | pd.Series | npt.NDArray[Any] | Sequence[Any] | 
 """Segment by user, or one a row of the frame, or the name of a column or index level of the frame."""
 
 
+@refuses_broken_text
 def summarize(frame: pd.DataFrame, by: SegmentsBy | None = None) -> pd.DataFrame:
     """Summary of the scores of `compare_many`: a row a metric, or a metric and segment.
 

@@ -10,7 +10,7 @@ from monitor.model.alerts import (
     Transition,
     Verdict,
 )
-from monitor.model.comparison import Comparison, JudgingPlan, MeasuringPlan, SampleSize
+from monitor.model.comparison import Comparison, JudgingPlan, Keep, MeasuringPlan, SampleSize
 from monitor.model.explanation import (
     Cause,
     Change,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from monitor.model.rules import Condition, Rule, SimilarityRule
 from monitor.model.statistics import NoiseFloor
@@ -15,6 +16,14 @@ class SampleSize:
 
     fixed: int = 0
     rotating: int = 0
+
+
+class Keep(StrEnum):
+    """Of whom a run keeps scores or lists; a number in its place: of so many users, the same in each run."""
+
+    ALL = "all"
+    PANEL = "panel"  # the fixed users
+    NONE = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +41,8 @@ class MeasuringPlan:
     catalogue_size: int | None = None  # items that could be listed, where configured
     relevance_within: timedelta | None = None  # how long after its slot a run waits for relevance; None without a source
     relevance_after: timedelta = timedelta(0)  # how long after its slot it is asked for first
-    keep_scores: bool
-    keep_lists: bool = False  # for relevance that arrives later, and to compare an arm with its own last run
+    keep_scores: Keep | int
+    keep_lists: Keep | int = Keep.NONE  # of all for relevance that arrives later, and to compare an arm with its own last run
     evidence_users: int
 
 

@@ -66,6 +66,7 @@ class MemoryRequest:
 class Memory:
     """What a run needs of the past, read at once before it begins."""
 
+    installation: str = ""  # id of the database, of which the keys of new incidents are made
     states: tuple[AlertState, ...] = ()
     past: tuple[PastRun, ...] = ()  # ok runs of the same configuration, oldest first
     last_lists: KeptLists | None = None  # of the last run that kept any

@@ -16,6 +16,7 @@ from monitor.model import (
     CoverageReason,
     Evidence,
     EvidenceKind,
+    Keep,
     KeptLists,
     Pairing,
     Scores,
@@ -35,8 +36,17 @@ from monitor.pipeline.score import (
     wanted_statistics,
 )
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import join_index, join_segments, join_tables, join_users, pair_users, sort_users, take_users
-from monitor.sampling import is_sampled
+from monitor.pipeline.user_batches import (
+    join_index,
+    join_segments,
+    join_tables,
+    join_users,
+    pair_users,
+    sort_users,
+    take_kept,
+    take_users,
+)
+from monitor.sampling import is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
 
 SAMPLED_USERS = 100_000
@@ -96,8 +106,8 @@ class RunAccumulator:
             self._keep_worst(pairing, scores, metrics)
             for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
                 self.notes = {(arm, reason): note for reason, note in pull.notes.items()} | self.notes
-            if measuring.keep_lists:
-                self._lists.append(keep_lists(pairing, scores.users, rows))
+            if measuring.keep_lists is not Keep.NONE:
+                self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
             is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
@@ -131,15 +141,20 @@ class RunAccumulator:
 
     @property
     def lists(self) -> KeptLists | None:
-        """The lists of all paired users, where the comparison keeps them."""
+        """The lists of those paired users of whom the comparison keeps them."""
         if not self._lists:
             return None
         counts = [len(each.baseline) for each in self._lists]
-        return KeptLists(
+        joined = KeptLists(
             baseline=join_tables([each.baseline for each in self._lists]),
             candidate=join_tables([each.candidate for each in self._lists]),
             segments=join_segments(counts, [each.segments for each in self._lists], self._segments),
         )
+        return self._kept(joined)
+
+    def _kept(self, lists: KeptLists) -> KeptLists:
+        keep = self._comparison.measuring.keep_lists
+        return lists if keep is Keep.ALL else take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""

@@ -88,13 +88,10 @@ def compute_expectations(
     values, errors = (np.where(counts, each, np.nan) for each in (lessons.values, lessons.errors))
     reference = refer(values, errors, phases=find_phases(past, found.slot))
     expected = _build(series, figures, reference, evidence, (shares, correlate(values)))
-    usual = find_median(np.where(counts, lessons.lost, np.nan))
+    usual = np.nan_to_num(find_median(np.where(counts, lessons.lost, np.nan)))
     # Users that could not be compared are missing from the value; `apply_bounds` weighs them.
     lost = {row.segment: 1.0 - row.paired / row.asked for row in rows if row.asked}
-    return tuple(
-        replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(np.nan_to_num(usual[n])))
-        for n, each in enumerate(expected)
-    )
+    return tuple(replace(each, lost=lost.get(each.segment, 0.0), usual_lost=float(usual[n])) for n, each in enumerate(expected))
 
 
 def find_waiting(z: Floats) -> Flags:

@@ -28,7 +28,7 @@ from monitor.model import (
     UserBatch,
 )
 from monitor.pipeline.user_batches import split_users
-from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, Source, UserSource
+from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, ScoreSink, Source, UserSource
 from monitor.sampling import draw
 
 
@@ -38,7 +38,7 @@ class Arms:
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
     lists, where a noise floor is pulled. ``joined``: all of these lists at once, where everybody is asked and whoever holds the
-    lists can join them.
+    lists can join them. ``scores_to``: where all scores are written beside the database.
     """
 
     baseline: Source
@@ -50,10 +50,11 @@ class Arms:
     titles: ItemTitleSource | None = None
     again: Source | None = None
     joined: JoinedSource | None = None
+    scores_to: ScoreSink | None = None
 
     def close(self) -> None:
         """Close all of them."""
-        shared = (self.users, self.weights, self.relevance, self.titles, self.joined)
+        shared = (self.users, self.weights, self.relevance, self.titles, self.joined, self.scores_to)
         for source in (self.baseline, self.candidate, self.again, *shared):
             if source is not None:
                 source.close()

@@ -46,7 +46,7 @@ def complete_record(comparison: Comparison, record: RunRecord, history: History)
     if not asked:
         return record, ()
     metrics = tuple(dict.fromkeys(rule.metric for rule in asked))
-    found = [*_from_lists(comparison, history.kept_lists(record.run.id), metrics)]
+    found = [*_from_lists(comparison, record, history.kept_lists(record.run.id), metrics)]
     found += [each for metric in metrics for each in _from_scores(comparison, record, history, metric)] if not found else []
     new = {(each.segment, each.metric): each for each in found}
     merged = {(each.segment, each.metric): each for each in record.summaries} | new
@@ -63,9 +63,12 @@ def _lacks(summaries: Sequence[Summary], rule: SimilarityRule) -> bool:
     return bool(summaries) and (not mine or any(each.n and each.value(str(rule.statistic)) is None for each in looked_at))
 
 
-def _from_lists(comparison: Comparison, lists: KeptLists | None, names: Iterable[str]) -> tuple[Summary, ...]:
+def _from_lists(
+    comparison: Comparison, record: RunRecord, lists: KeptLists | None, names: Iterable[str]
+) -> tuple[Summary, ...]:
     metrics = [metric for metric in map(_readable, names) if metric is not None and metric.need is None]
-    if lists is None or not metrics:
+    is_whole = lists is not None and record.coverage is not None and len(lists.panel) == record.coverage.all.paired
+    if lists is None or not is_whole or not metrics:
         return ()
     k = comparison.measuring.k
     scores = score_kept_lists(lists, k, metrics)

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import datetime
 
 from monitor.alerts import thin_segments
-from monitor.errors import SourceError
+from monitor.errors import OutputError, SourceError
 from monitor.model import (
     Arm,
     Claim,
@@ -16,6 +16,7 @@ from monitor.model import (
     CoverageRule,
     DerivedMetric,
     Findings,
+    Keep,
     MeasuredRun,
     Memory,
     MemoryRequest,
@@ -24,6 +25,7 @@ from monitor.model import (
     Scores,
     SimilarityRule,
     describe_series,
+    format_instant,
     parse_derived,
 )
 from monitor.pipeline.expectations import REMEMBERED, learning_rules
@@ -32,7 +34,8 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_explanation import HEALTHY_RUNS, add_explanations
 from monitor.pipeline.run_measurement import Measurement, Stopwatch, measure_slot, needs_last
 from monitor.pipeline.score import relevance_metrics
-from monitor.ports import Clock
+from monitor.ports import Clock, ScoreSink
+from monitor.sampling import kept_among
 
 _EXPLAINED_ELSEWHERE = (CoverageReason.SHORT, CoverageReason.DUPLICATED, CoverageReason.UNAVAILABLE)
 """Reasons that keep no list from being compared, and the one that the arm's own sentence explains."""
@@ -67,9 +70,40 @@ def execute(comparison: Comparison, arms: Arms, claim: Claim, memory: Memory, cl
     except SourceError as error:
         return failed_result(comparison, claim, memory, clock, reason=str(error), stage_seconds=watch.seconds)
     status, reason = assess(measurement, comparison.judging.min_paired_share)
+    if arms.scores_to is not None:
+        with watch.stage("write"):
+            unwritten = _write_scores(comparison, arms.scores_to, claim, status, measurement.run.scores)
+        reason = "; ".join(filter(None, (reason, unwritten))) or None
     measured = replace(_storable(comparison, measurement.run, status), stage_seconds=watch.seconds)
     found = Findings(slot=claim.slot, status=status, reason=reason, measured=measured)
     return _judge(comparison, claim, memory, clock.now(), found)
+
+
+def _write_scores(
+    comparison: Comparison, sink: ScoreSink, claim: Claim, status: RunStatus, scores: Scores | None
+) -> str | None:
+    """Write all scores to where they are wanted beside the database; in words what kept them from being written.
+
+    Before the run is stored, so that nobody finds a run whose scores are missing without a word. A run that is not ok leaves
+    what an ok one of the slot has written.
+    """
+    found = _without_floors(scores) if status is RunStatus.OK or not claim.has_ok else None
+    if found is None:
+        return None
+    about = {
+        "comparison": comparison.name,
+        "slot": format_instant(claim.slot),
+        "config_hash": comparison.config_hash,
+        "run": str(claim.run_id),
+        "attempt": str(claim.attempt),
+        "status": status.value,
+    }
+    try:
+        with sink.open(claim.slot, list(found.by_metric), about) as write:
+            write(found)
+    except OutputError as error:
+        return str(error)
+    return None
 
 
 def failed_result(
@@ -116,7 +150,7 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
         measured,
         summaries=tuple(each for each in measured.summaries if is_compared and each.segment not in thin),
         arm_scores=tuple(each for each in measured.arm_scores if is_compared and each.segment not in thin),
-        scores=_kept_scores(comparison, measured.scores),
+        scores=kept_scores(comparison, measured.scores),
         lists=replace(measured.lists, segments=kept) if is_ok and measured.lists is not None else None,
         is_labelled=is_ok and measured.is_labelled,
         split=measured.split if is_ok else None,
@@ -124,12 +158,22 @@ def _storable(comparison: Comparison, measured: MeasuredRun, status: RunStatus) 
     )
 
 
-def _kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
-    if scores is None or not comparison.measuring.keep_scores or not len(scores.users):
+def kept_scores(comparison: Comparison, scores: Scores | None) -> Scores | None:
+    """Those of the scores that the comparison keeps; None for none."""
+    keep, found = comparison.measuring.keep_scores, _without_floors(scores)
+    if found is None or keep is Keep.NONE or keep is Keep.ALL:
+        return None if keep is Keep.NONE else found
+    rows = kept_among(found.users, keep, comparison)
+    return Scores(users=found.users[rows], by_metric={name: values[rows] for name, values in found.by_metric.items()})
+
+
+def _without_floors(scores: Scores | None) -> Scores | None:
+    """All that is told of each user's scores; None for nobody."""
+    if scores is None or not len(scores.users):
         return None
     # The floor's own score is the score and what the candidate lies beyond it.
-    kept = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
-    return replace(scores, by_metric=kept)
+    told = {name: values for name, values in scores.by_metric.items() if parse_derived(name)[0] is not DerivedMetric.FLOOR}
+    return replace(scores, by_metric=told)
 
 
 def _labels_until(comparison: Comparison, claim: Claim) -> datetime | None:

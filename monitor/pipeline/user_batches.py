@@ -10,7 +10,7 @@ import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import take_lists
-from monitor.model import Pairing, Panel, Pull, RankingTable, UserBatch
+from monitor.model import KeptLists, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.arrays import Flags, Floats, Ids, Rows
 from monitor.pairing import pair
 from monitor.pairing.ids import find_users
@@ -86,6 +86,17 @@ def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
         offsets=np.concatenate([[0], np.cumsum(lengths)]),
         items=_join_ids([table.items for table in tables]),
         scores=_join_scores(tables),
+    )
+
+
+def take_kept(lists: KeptLists, is_taken: Flags) -> KeptLists:
+    """The lists of those of the users, bool (n,); a segment of nobody is left out."""
+    rows = np.flatnonzero(is_taken)
+    segments = _cut_panel(lists.panel, rows).segments
+    return KeptLists(
+        baseline=_take_table(lists.baseline, rows),
+        candidate=_take_table(lists.candidate, rows),
+        segments={name: places for name, places in segments.items() if len(places)},
     )
 
 

@@ -178,6 +178,9 @@ class History(Protocol):
 class AlertStore(Protocol):
     """Alert states, their transitions, and silences."""
 
+    def installation(self) -> str:
+        """The id of this database: random, made when it is first asked for, and the same from then on."""
+
     def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
         """All alert states of the comparison, or of every comparison ever run, quiet ones too, by alert and segment."""
 

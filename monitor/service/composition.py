@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import structlog
 
-from monitor.alerts import NotificationPolicy, retire_alerts
+from monitor.alerts import INSTALLATION, NotificationPolicy, retire_alerts
 from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
+from monitor.model import Comparison
 from monitor.pipeline.pull import Arms
 from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.receivers import open_pings, open_receivers
@@ -19,6 +20,7 @@ from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
+from monitor.sinks import open_score_sink
 from monitor.sources import (
     SourceOptions,
     open_item_titles,
@@ -68,7 +70,7 @@ class Wiring:
         options = next((each for each in self.settings.comparisons if each.name == comparison), None)
         if hung is not None and options is not None:
             # The hung run holds the old ones, which are closed once it ends.
-            self.watched[comparison] = watch(options)
+            self.watched[comparison] = watch(options, self.settings.installation)
             threading.Thread(target=hung.close, name=f"close-{comparison}", daemon=True).start()
 
     def close(self, timeout_s: float = -1) -> None:
@@ -83,7 +85,7 @@ def wire(settings: Settings, *, on_ping: Callable[[str, str], None] | None = Non
     """Open the sources and receivers that the settings name. ``on_ping`` gets the outcome of each dead-man ping."""
     return Wiring(
         settings=settings,
-        watched={options.name: watch(options) for options in settings.comparisons},
+        watched={options.name: watch(options, settings.installation) for options in settings.comparisons},
         receivers=open_receivers(settings.receivers, external_url=settings.external_url),
         policy=policy_of(settings),
         pings=open_pings(settings.pings, on_outcome=on_ping),
@@ -108,8 +110,8 @@ def reopen_receivers(wiring: Wiring) -> Wiring:
     return replace(wiring, receivers=open_receivers(settings.receivers, external_url=settings.external_url))
 
 
-def watch(options: ComparisonOptions) -> Watched:
-    """Open one comparison's sources."""
+def watch(options: ComparisonOptions, installation: str | None) -> Watched:
+    """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
     again = _second_lists(options)
     arms = Arms(
         baseline=open_source(options.baseline),
@@ -121,8 +123,15 @@ def watch(options: ComparisonOptions) -> Watched:
         relevance=open_relevance(options.relevance) if options.relevance else None,
         again=None if again is None else open_source(again),
         joined=open_joined(options.baseline, options.candidate, options.users, again),
+        scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
     )
-    return Watched(comparison=to_comparison(options), arms=arms, schedule=to_schedule(options))
+    comparison = _labelled(to_comparison(options), {} if installation is None else {INSTALLATION: installation})
+    return Watched(comparison=comparison, arms=arms, schedule=to_schedule(options))
+
+
+def _labelled(comparison: Comparison, labels: Mapping[str, str]) -> Comparison:
+    rules = tuple(replace(rule, labels={**labels, **rule.labels}) for rule in comparison.judging.rules)
+    return replace(comparison, judging=replace(comparison.judging, rules=rules))
 
 
 def _second_lists(options: ComparisonOptions) -> SourceOptions | None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from monitor.arm_metrics import ArmMetric, ArmNeed, parse_arm_metric
 from monitor.errors import MetricError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Arm
+from monitor.model import Arm, Keep
 from monitor.options import format_duration
 from monitor.receivers import PingOptions, ReceiverOptions
 from monitor.settings.addresses import is_loopback, split_address
@@ -16,7 +16,7 @@ from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import RetentionOptions, Settings
 from monitor.settings.notification_options import receivers_by_name
 from monitor.settings.problems import NAME_TAKEN, TWICE, KeyPath, Problem, duplicates, within
-from monitor.settings.rule_checks import check_rule
+from monitor.settings.rule_checks import check_rule, lacks_lists
 from monitor.settings.rule_options import RuleOptions
 from monitor.settings.schedule import SHORTEST_INTERVAL, schedule_of
 from monitor.settings.validation import Partial, valid_options
@@ -35,6 +35,10 @@ def check_settings(raw: object, context: Mapping[str, object], access: AccessOpt
     yield from duplicates(
         ((("comparisons", n, "name"), each.get("name")) for n, each in comparisons),
         NAME_TAKEN.format("comparison"),
+    )
+    yield from duplicates(
+        ((("comparisons", n, *_FILE), _scores_file(each)) for n, each in comparisons),
+        "another comparison writes its scores to this file: paths must differ",
     )
     yield from _receivers(settings, context)
     yield from _pings(settings, context, {each.get("name") for _, each in comparisons})
@@ -111,6 +115,7 @@ def _comparison(comparison: Partial, context: Mapping[str, object]) -> Iterator[
     yield from _schedule(comparison)
     yield from _metrics(comparison)
     yield from _inputs(comparison)
+    yield from _outputs(comparison)
     yield from _users(comparison)
     yield from duplicates(
         ((("rules", n, "alert"), rule.get("alert")) for n, rule in rules),
@@ -156,6 +161,16 @@ def _users(comparison: Partial) -> Iterator[Problem]:
     users, baseline = comparison.get("users"), comparison.get("baseline")
     if users is not None and users.all and baseline is not None and (problem := all_users_problem(baseline)):
         yield Problem(("users", "all"), problem)
+    has_fixed = users is not None and users.sample_size is not None and users.sample_size.fixed
+    for key in ("keep_scores", "keep_lists"):
+        if comparison.get(key) is Keep.PANEL and users is not None and not has_fixed:
+            yield Problem((key,), _NO_PANEL)
+
+
+_NO_PANEL = (
+    "panel keeps the fixed users of users.sample, and there are none: add fixed: ... to users.sample, or write a number of "
+    "users, such as 10000"
+)
 
 
 def _inputs(comparison: Partial) -> Iterator[Problem]:
@@ -167,12 +182,29 @@ def _inputs(comparison: Partial) -> Iterator[Problem]:
     floor = comparison.get("noise_floor")
     if floor is not None and floor.temporal:
         yield from _check_temporal(comparison)
-    if comparison.has("relevance") and comparison.get("keep_lists") is False:
+    if comparison.has("relevance") and lacks_lists(comparison):
         yield Problem(("keep_lists",), "relevance that arrives later is held against kept lists: remove this key")
 
 
+_FILE = ("scores_to", "file", "path")
+_READ = ("baseline", "candidate", "users", "item_weights", "item_titles", "relevance")
+
+
+def _scores_file(comparison: Partial) -> str | None:
+    sink = comparison.get("scores_to")
+    return None if sink is None or sink.file is None else str(sink.file.path)
+
+
+def _outputs(comparison: Partial) -> Iterator[Problem]:
+    path = _scores_file(comparison)
+    for key in _READ:
+        file = getattr(comparison.get(key), "file", None)
+        if path is not None and file is not None and file.path == path:
+            yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
+
+
 def _check_temporal(comparison: Partial) -> Iterator[Problem]:
-    if comparison.get("keep_lists") is False:
+    if lacks_lists(comparison):
         yield Problem(("keep_lists",), "a temporal noise floor compares with the lists of the last run: remove this key")
     users = comparison.get("users")
     if users is not None and (size := users.sample_size) is not None and not size.fixed:
@@ -197,7 +229,7 @@ def _check_metric_input(path: KeyPath, metric: Metric | ArmMetric | None, compar
         if arms:
             yield Problem(path, f"needs the models' own scores: add scores: ... to the {' and the '.join(arms)}'s source")
     elif need == ArmNeed.KEEP_LISTS:
-        if comparison.get("keep_lists") is False:
-            yield Problem(path, "compares with the lists of the last run: remove keep_lists: false")
+        if lacks_lists(comparison):
+            yield Problem(path, "compares with the lists of the last run: remove keep_lists")
     elif need is not None and not comparison.has(need):
         yield Problem(path, f"needs {need}: add {_EXAMPLES[Need(need)]} to the comparison")

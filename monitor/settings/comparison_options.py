@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from monitor.arm_metrics import ARM_METRICS
-from monitor.model import NoiseFloor
+from monitor.model import Keep, NoiseFloor
 from monitor.options import Duration, OneOf, Options
 from monitor.settings.condition_options import ConditionsOptions
 from monitor.settings.rule_options import RuleOptions, RulesOrDefault
-from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, MetricName, ZoneName
+from monitor.settings.value_types import ArmMetricName, ComparisonName, CronText, KeepChoice, MetricName, ZoneName
+from monitor.sinks import ScoresToOptions
 from monitor.sources import ItemTitlesOptions, ItemWeightsOptions, RelevanceOptions, SourceOptions, UsersOptions
 
 
@@ -127,11 +128,21 @@ class ComparisonOptions(Options):
         default=50, ge=1, le=1000, description="Most values kept of one segment dimension: the most frequent ones."
     )
     evidence_users: int = Field(default=10, ge=0, le=1000, description="Example users of each kind whose lists are kept.")
-    keep_scores: bool = Field(default=True, description="Whether the scores of each user are stored, not only their summaries.")
-    keep_lists: bool | None = Field(
+    keep_scores: KeepChoice = Field(
+        default=Keep.ALL,
+        description="Whose scores are stored, not only their summaries: those of `all` compared users, of the `panel` "
+        "(the fixed users of the sample), of so many users, the same in each run, or of `none`; `true` means all, `false` "
+        "none. Example users (`evidence_users`) are kept in any case.",
+    )
+    scores_to: ScoresToOptions | None = Field(
         default=None,
-        description="Whether the lists of all compared users are stored (default: if relevance, a temporal noise floor or an "
-        "arm metric needs them).",
+        description="Where the scores of all compared users are written, whatever `keep_scores` leaves in the database. "
+        "Measures of relevance that arrives after the run are not among them.",
+    )
+    keep_lists: KeepChoice | None = Field(
+        default=None,
+        description="Whose lists are stored, as in `keep_scores` (default: of all users if relevance, a temporal noise floor "
+        "or an arm metric needs them, else of none).",
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="Seed of the users drawn.")
     reference: str | None = Field(

@@ -89,6 +89,13 @@ class Settings(Options):
         description="Most series of segments on /metrics. Beyond it the smallest segments are left out and counted by "
         "`rankwatch_series_cut`; segment `all` and alerts that fire or are pending are always there.",
     )
+    installation: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,62}$",
+        description="Name of this rankwatch among those that notify the same receivers: label `installation` of its alerts and "
+        "part of the keys of incidents (default: no label, and a random id kept in the database). What fires keeps its key.",
+        examples=["shop-eu"],
+    )
     lease: LeaseTime = Field(
         default=timedelta(seconds=15),
         description="Of several daemons on one PostgreSQL database one leads. How long after it stopped or froze a standby "

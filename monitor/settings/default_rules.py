@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from monitor.alerts import CHURN
 from monitor.arm_metrics import ArmNeed, parse_arm_metric
 from monitor.metrics import Metric, Need, parse
-from monitor.model import Arm, CoverageShare, DerivedMetric, Lack, NoiseFloor, Severity
+from monitor.model import Arm, CoverageShare, DerivedMetric, Keep, Lack, NoiseFloor, Severity
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.rule_options import RuleOptions
 
@@ -47,7 +47,7 @@ def default_rules(options: ComparisonOptions) -> tuple[RuleOptions, ...]:
     frozen = (
         _rule(alert=f"{arm.capitalize()}Frozen", frozen=arm, severity=Severity.WARNING)
         for arm in Arm
-        if options.keep_lists is not False
+        if options.keep_lists in (None, Keep.ALL)
     )
     return (*rules, *coverage, *frozen)
 

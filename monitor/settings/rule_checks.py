@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from monitor.metrics import Need
-from monitor.model import ALL, Direction, Statistic
+from monitor.model import ALL, Direction, Keep, Statistic
 from monitor.settings.problems import TWICE, Problem, duplicates, suggestion
 from monitor.settings.rule_translation import JudgedMetric, parse_judged_metric
 from monitor.settings.validation import Partial
@@ -35,13 +35,18 @@ def check_rule(rule: Partial, comparison: Partial) -> Iterator[Problem]:
     """Problems of one rule of the comparison."""
     if rule.has("frozen"):
         yield from _excluded(rule, "frozen")
-        if comparison.get("keep_lists") is False:
-            yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists: false from the comparison")
+        if lacks_lists(comparison):
+            yield Problem(("frozen",), "compares with the lists of the last run: remove keep_lists from the comparison")
         return
     yield from (_coverage(rule) if rule.has("coverage") else _metric(rule, comparison))
     yield from _thresholds(rule, comparison.get("k"))
     yield from _segments(rule, comparison)
     yield from _users_asked(rule, comparison)
+
+
+def lacks_lists(comparison: Partial) -> bool:
+    """Whether the comparison is told to keep no lists, or not those of all users."""
+    return comparison.get("keep_lists") not in (None, Keep.ALL)
 
 
 def _excluded(rule: Partial, by: str) -> Iterator[Problem]:

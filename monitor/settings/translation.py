@@ -13,7 +13,7 @@ from pydantic import BaseModel, SecretStr
 
 from monitor.alerts import GROUP_FOR, NotificationPolicy
 from monitor.metrics import parse
-from monitor.model import Comparison, JudgingPlan, MeasuringPlan, Rule
+from monitor.model import Comparison, JudgingPlan, Keep, MeasuringPlan, Rule
 from monitor.options import NOT_IN_HASH
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
@@ -67,7 +67,7 @@ def _measuring_plan(options: ComparisonOptions) -> MeasuringPlan:
         relevance_within=options.relevance.within if options.relevance else None,
         relevance_after=(options.relevance and options.relevance.after) or timedelta(0),
         keep_scores=options.keep_scores,
-        keep_lists=keeps_lists(options),
+        keep_lists=kept_lists(options),
         evidence_users=options.evidence_users,
     )
 
@@ -92,11 +92,11 @@ def _rules(options: ComparisonOptions) -> tuple[Rule, ...]:
     return tuple(replace(rule, is_dry_run=options.dry_run if own is None else own) for own, rule in (*on_drift, *on_conditions))
 
 
-def keeps_lists(options: ComparisonOptions) -> bool:
-    """Whether lists are stored: as given, else where relevance is to come or something needs the lists of the last run."""
+def kept_lists(options: ComparisonOptions) -> Keep | int:
+    """Whose lists are stored: as given, else all where relevance is to come or something needs the lists of the last run."""
     if options.keep_lists is not None:
         return options.keep_lists
-    return options.relevance is not None or needs_last_lists(options)
+    return Keep.ALL if options.relevance is not None or needs_last_lists(options) else Keep.NONE
 
 
 _HASHED = (

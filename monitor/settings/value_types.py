@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, Validati
 from monitor.arm_metrics import parse_arm_metric
 from monitor.errors import ConfigError, MonitorError
 from monitor.metrics import parse
-from monitor.model import ALL, CoverageShare, Statistic, parse_derived
+from monitor.model import ALL, CoverageShare, Keep, Statistic, parse_derived
 from monitor.options import Duration
 from monitor.settings.addresses import split_address
 from monitor.settings.problems import suggestion
@@ -24,6 +24,7 @@ from monitor.storage.database_url import absolute_url, parse_url
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _ALERT = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _STATISTICS = {"average": "mean", "avg": "mean", "median": "p50", "share": "share_below(0.3)", "quantile": "p10"}
+_YES, _NO = frozenset({"true", "yes", "on"}), frozenset({"false", "no", "off"})
 _DURATION_LIKE = re.compile(r"\d+(?:\.\d+)?\s*[a-z]+", re.IGNORECASE)
 
 
@@ -113,6 +114,18 @@ def _runs(value: object) -> object:
     return value
 
 
+def _keep(value: object) -> object:
+    word = str(value).strip().lower()
+    if word in _YES | _NO:
+        return Keep.ALL if word in _YES else Keep.NONE
+    if word in set(Keep):
+        return Keep(word)
+    if not re.fullmatch(r"[1-9]\d{0,11}", word):
+        msg = f"must be {', '.join(Keep)}, or a number of users, such as 10000"
+        raise ValueError(msg)
+    return int(word)
+
+
 def _address(text: str) -> str:
     split_address(text)
     return text
@@ -157,6 +170,7 @@ ZoneName = Annotated[str, as_printed_by(parse_zone)]
 SegmentName = Annotated[str, AfterValidator(_segment)]
 SegmentChoice = BeforeValidator(_segments)
 RunCount = Annotated[int, Field(ge=1, le=1000), BeforeValidator(_runs)]
+KeepChoice = Annotated[Keep | int, BeforeValidator(_keep, json_schema_input_type=bool | Keep | Annotated[int, Field(ge=1)])]
 Address = Annotated[str, AfterValidator(_address)]
 PublicUrl = Annotated[str, AfterValidator(_url)]
 LeaseTime = Annotated[Duration, AfterValidator(_lease)]

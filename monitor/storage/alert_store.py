@@ -28,6 +28,7 @@ from monitor.storage.alert_states import (
 )
 from monitor.storage.column_types import key
 from monitor.storage.dialects import lock_comparisons
+from monitor.storage.leases import installation_of
 from monitor.storage.rows import from_row, to_row
 from monitor.storage.tables import alert_states, deliveries, silences, transitions
 from monitor.storage.transactions import Database
@@ -41,6 +42,13 @@ class SqlAlertStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._installation: str | None = None
+
+    def installation(self) -> str:
+        if self._installation is None:
+            with self._database.write() as connection:
+                self._installation = installation_of(connection)
+        return self._installation
 
     def states(self, comparison: str | None = None) -> tuple[AlertState, ...]:
         with self._database.read() as connection:

@@ -69,10 +69,12 @@ def keys(names: list[str]) -> list[str]:
 
 
 def _walk(value: object, change: Any) -> object:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None  # JSON has no word for it
+    if type(value) is int:  # most of what is in documents are counts
+        return value
     if isinstance(value, str):
         return change(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None  # JSON has no word for it
     if isinstance(value, Mapping):
         return {change(name): _walk(part, change) for name, part in value.items()}
     return [_walk(part, change) for part in value] if isinstance(value, (list, tuple)) else value

@@ -34,6 +34,7 @@ from monitor.storage.tables import (
     metrics,
     notifications,
     runs,
+    score_places,
     scores,
     silences,
     splits,
@@ -51,7 +52,7 @@ TABLES: Mapping[DataKind, tuple[Table, ...]] = {
     DataKind.EVIDENCE: (evidence, explanations),
     DataKind.SUMMARIES: (summaries, statistics, coverage, coverage_reasons, arm_scores, expectations),
     DataKind.DAILY: (daily,),
-    DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, leases),
+    DataKind.RUNS: (runs, stages, lessons, standstills, splits, metrics, score_places, leases),
     DataKind.ALERTS: (alert_states, transitions, deliveries, notifications, silences),
 }
 """The tables of each kind; the runs that hold any are counted in the first."""

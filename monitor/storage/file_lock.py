@@ -1,4 +1,4 @@
-"""The file of a SQLite database: a lock beside it that one daemon holds for its life, and whether it is still the same file."""
+"""The lock beside the file of a SQLite database, which one daemon holds for its life."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 from monitor.errors import DatabaseError
 from monitor.model import format_instant
+from monitor.storage.sqlite_file import identity
 
 _MOST_SHOWN = 200
 
@@ -90,15 +91,6 @@ def holder_of(file: Path) -> str | None:
     finally:
         os.close(opened)
     return None
-
-
-def identity(file: Path | int) -> tuple[int, int] | None:
-    """Device and inode, which tell a file, or an open one, from another that replaced it; None when there is no file."""
-    try:
-        found = os.stat(file)  # noqa: PTH116 - takes open files too
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def _text_of(opened: int) -> str:

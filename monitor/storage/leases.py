@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import secrets
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -22,7 +23,8 @@ from monitor.storage.tables import leases
 from monitor.storage.transactions import Database
 
 LEADING = "daemon"
-"""The name of the one lease there is."""
+"""The name of the lease on leading."""
+_INSTALLATION = "installation"
 
 # Names that only transactions under a lease have, and only while they last; see `LeaseFence`.
 _END_OLDER = text(
@@ -111,6 +113,20 @@ def is_current(lease: Lease) -> ColumnElement[bool]:
     """Whether nobody has taken the lease since."""
     # The holder is compared too: after a restore epochs may repeat.
     return and_(leases.c.name == LEADING, leases.c.epoch == lease.epoch, leases.c.holder == lease.holder)
+
+
+def installation_of(connection: Connection) -> str:
+    """The id of this database, random, and made when it is first asked for in a transaction that writes.
+
+    It stands among the leases as the holder of one that nobody else can take.
+    """
+    query = select(leases.c.holder).where(leases.c.name == _INSTALLATION)
+    if (known := connection.scalar(query)) is None:
+        now = _sqlite_now() if is_sqlite(connection) else _now()
+        made = {"name": _INSTALLATION, "epoch": 0, "holder": secrets.token_hex(16), "acquired_at": now}
+        connection.execute(insert(connection, leases).values(made).on_conflict_do_nothing())
+        known = connection.scalar(query)
+    return str(known)
 
 
 def terminate_older_epochs(database: Database, epoch: int) -> None:

@@ -59,8 +59,8 @@ _LOCKED, _DEADLOCK, _IN_ALTERATION = "55P03", "40P01", "55000"
 _GONE, _DEPENDED_ON, _ALREADY_THERE, _DAY_IN_DEFAULT = "42P01", "2BP01", "42P07", "23514"
 _COUNTED_BYTES = 1 << 26
 """Up to this size the rows of a partition are counted, beyond it the server's own estimate is taken."""
-_BYTES_A_ROW = 110
-"""With the key, of a user's name of 10 characters; measured. For what the server has not analysed yet."""
+_BYTES_A_ROW = 140
+"""With the key, of three metrics and a user's name of 13 characters; measured. For what the server has not analysed yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

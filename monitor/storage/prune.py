@@ -193,9 +193,14 @@ def _delete_some_scores(connection: Connection, run_id: int, found: Select[tuple
     if not is_sqlite(connection):
         # Deleting holds nobody up there.
         return _execute(connection, delete(scores).where(is_of_run))
-    users = select(scores.c.user_id).where(is_of_run).order_by(scores.c.user_id, scores.c.metric_id)
-    last = connection.scalar(users.offset(SCORES_AT_ONCE).limit(1))
-    return _execute(connection, delete(scores).where(is_of_run if last is None else and_(is_of_run, scores.c.user_id <= last)))
+    first = select(func.min(scores.c.part)).where(is_of_run).scalar_subquery()
+    is_of_part = and_(is_of_run, scores.c.part == first)
+    last = connection.scalar(
+        select(scores.c.user_id).where(is_of_part).order_by(scores.c.user_id).offset(SCORES_AT_ONCE).limit(1)
+    )
+    return _execute(
+        connection, delete(scores).where(is_of_part if last is None else and_(is_of_part, scores.c.user_id <= last))
+    )
 
 
 def _delete_some_runs(connection: Connection, before: datetime) -> Counter[str]:

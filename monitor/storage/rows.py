@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,12 +39,18 @@ def to_row(item: DataclassInstance, table: Table, **given: object) -> dict[str, 
 
 def from_row(kind: type[_T], row: Row[Any], **given: object) -> _T:
     """The item that the row's columns hold, with the fields that are given in their place."""
-    known = _columns_of(kind, row._fields)
-    return kind(**{name: getattr(row, column) for name, column in known.items()} | given)
+    known = _places_of(kind, row._fields)
+    return kind(**{name: row[place] for name, place in known} | given)
 
 
 @cache
-def _columns_of(kind: type[DataclassInstance], columns: Collection[str]) -> dict[str, str]:
+def _columns_of(kind: type[DataclassInstance], columns: Sequence[str]) -> dict[str, str]:
     """Columns by field, of those fields that have one."""
     named = {each.name: each.name if each.name in columns else _COLUMNS.get(each.name, "") for each in fields(kind)}
     return {name: column for name, column in named.items() if column in columns}
+
+
+@cache
+def _places_of(kind: type[DataclassInstance], columns: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    """Fields that have a column, and where it stands in the row."""
+    return tuple((name, columns.index(column)) for name, column in _columns_of(kind, columns).items())

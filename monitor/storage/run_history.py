@@ -121,10 +121,9 @@ class SqlHistory:
             states = _states_after(connection, request.comparison, [slot for _, slot in newest])
             quiet = [run_id for (run_id, _), alarms in zip(newest, states, strict=True) if not alarms]
             chosen = quiet[-request.splits :] if request.splits else []
-            expected = expectations_of(connection, chosen)
             # One of many segments is always half the way to some trend: only all users together put a run under suspicion.
-            of_all = {run_id: [each for each in expected.get(run_id, ()) if each.segment == ALL] for run_id in chosen}
-            healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all[run_id])]
+            of_all = expectations_of(connection, chosen, segment=ALL)
+            healthy = [run_id for run_id in chosen if not any(each.is_suspicious for each in of_all.get(run_id, ()))]
             found = splits_of(connection, healthy)
         return tuple(found[run_id] for run_id in healthy if run_id in found)
 

@@ -71,7 +71,7 @@ def replace_results(connection: Connection, result: RunResult) -> None:
     _put(connection, lessons, run_id, lesson_rows(result.expectations))
     _put(connection, evidence, run_id, [to_row(each, evidence) for each in result.evidence])
     if result.scores is not None:
-        store_scores(connection, run_id, result.claim.slot, result.scores)
+        store_scores(connection, run_id, result.claim.slot, [result.scores])
 
 
 def put_summaries(connection: Connection, run_id: int, found: Sequence[Summary], *, first: int = 0) -> None:
@@ -85,9 +85,13 @@ def arm_scores_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, t
     return _by_run(connection, select(arm_scores).order_by(arm_scores.c.position), run_ids, partial(from_row, ArmScore))
 
 
-def expectations_of(connection: Connection, run_ids: Sequence[int]) -> dict[int, tuple[Expectation, ...]]:
-    """What was expected of the runs, by alert and segment."""
+def expectations_of(
+    connection: Connection, run_ids: Sequence[int], *, segment: str | None = None
+) -> dict[int, tuple[Expectation, ...]]:
+    """What was expected of the runs, by alert and segment; of one segment only where it is given."""
     ordered = select(expectations).order_by(expectations.c.alert, expectations.c.segment)
+    if segment is not None:
+        ordered = ordered.where(expectations.c.segment == segment)
     return _by_run(connection, ordered, run_ids, partial(from_row, Expectation))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -13,13 +14,14 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, create_engine, func, inspect, select, text
 
 from monitor.errors import DatabaseError, SchemaError
-from monitor.storage.database_errors import UPGRADE
+from monitor.storage.database_errors import UPGRADE, translated
 from monitor.storage.database_url import describe, file_of, parse_url
 from monitor.storage.dialects import is_sqlite
 from monitor.storage.file_lock import holder_of
 from monitor.storage.leases import read_lease
 from monitor.storage.partitions import is_of_dialect, without_partitions
-from monitor.storage.tables import leases, metadata, runs
+from monitor.storage.sqlite_file import Soundness, examine
+from monitor.storage.tables import leases, metadata, runs, score_places
 from monitor.storage.transactions import Database, require_file
 
 if TYPE_CHECKING:
@@ -61,7 +63,8 @@ def losses(url: SecretStr | str, revision: str) -> Mapping[str, int]:
     """Tables that `downgrade` to this revision drops, and how many rows are in them; empty ones, and columns, left out."""
     with _existing(url) as database, database.read() as connection:
         there = metadata.tables.keys() & set(inspect(connection).get_table_names())
-        going = sorted(there - _tables_below(version_of(connection), revision, there))
+        # Scores without places hold their metrics themselves.
+        going = sorted(there - _tables_below(version_of(connection), revision, there) - {score_places.name})
         rows = {
             name: connection.execute(select(func.count()).select_from(metadata.tables[name])).scalar_one() for name in going
         }
@@ -116,6 +119,15 @@ def check(url: SecretStr | str) -> list[str]:
             "include_object": is_of_dialect(connection),
         }
         return [str(change) for change in compare_metadata(MigrationContext.configure(connection, opts=options), metadata)]
+
+
+def examine_file(url: SecretStr | str, *, is_full: bool) -> Soundness | None:
+    """Whether the file of a SQLite database is sound; None on PostgreSQL, which has tools of its own, or without a file."""
+    file = file_of(parse_url(url))
+    if file is None or not file.exists():
+        return None
+    with translated(parse_url(url), sqlite3.Error):
+        return examine(file, is_full=is_full)
 
 
 def draft(url: SecretStr | str, message: str) -> None:

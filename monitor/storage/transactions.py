@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from monitor.errors import ConfigError, DatabaseError
 from monitor.storage.database_errors import translated
 from monitor.storage.database_url import describe, file_of
-from monitor.storage.file_lock import identity
+from monitor.storage.sqlite_file import PinnedFiles, make_private
 
 LOCK_WAIT_S = 30.0
 """How long a transaction waits for another one that writes."""
@@ -58,7 +58,7 @@ class Database:
         self.on_error: Callable[[DatabaseError], None] = lambda _: None
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self.fence: Fence | None = None
-        self._pinned: tuple[int, int] | None = None
+        self._pinned: PinnedFiles | None = None
         self._lock_wait_s = patience_s or LOCK_WAIT_S
         self._engine = _sqlite_engine(url) if self.is_sqlite else _postgres_engine(url, patience_s)
         driver = self._engine.dialect.dbapi
@@ -104,21 +104,20 @@ class Database:
                 connection.execution_options(isolation_level="AUTOCOMMIT").execute(text(statement))
 
     def pin(self) -> None:
-        """Refuse from now on to work when a SQLite file is not the one any more that it is at the first call."""
-        # Open connections would go on with a file that nobody sees, new ones with another.
+        """Refuse from now on to work when the files of SQLite are not the ones any more that they are at the first call."""
+        # Open connections would go on with files that nobody sees, new ones with others.
         file = file_of(self.url)
-        if file is not None and self._pinned is None:
-            self._pinned = identity(file)
+        if file is None or self._pinned is not None:
+            return
+        with translated(self.url, self._driver_error):
+            anchor = self._engine.raw_connection()
+            anchor.detach()  # none of the pool's
+            self._pinned = PinnedFiles.of(file, anchor)
 
     def _require_pinned(self) -> None:
-        file = file_of(self.url)
-        if self._pinned is None or file is None or identity(file) == self._pinned:
-            return
-        found, todo = "was deleted or moved away", "put it back, or restart rankwatch"
-        if file.exists():
-            found, todo = "was replaced by another file", "restart rankwatch"
-        msg = f"{describe(self.url)} {found} while in use: nothing is written any more: {todo}"
-        raise DatabaseError(msg)
+        if self._pinned is not None and (change := self._pinned.change()) is not None:
+            msg = f"{describe(self.url)} {change}"
+            raise DatabaseError(msg)
 
     def use_write_ahead_log(self) -> None:
         """Let readers and the writer of a SQLite file work side by side; the file remembers it."""
@@ -156,8 +155,11 @@ class Database:
         event.listen(old, "checkin", lambda _, record: record.invalidate())  # nobody takes from the old pool any more
 
     def close(self) -> None:
-        """Close the connections of the pool."""
+        """Close every connection."""
         self._engine.dispose()
+        pinned, self._pinned = self._pinned, None
+        if pinned is not None:
+            pinned.anchor.close()
 
     def __repr__(self) -> str:
         return f"Database({describe(self.url)})"
@@ -174,6 +176,11 @@ def require_file(url: URL) -> None:
 def _sqlite_engine(url: URL) -> Engine:
     arguments = {} if "timeout" in url.query else {"timeout": LOCK_WAIT_S}
     engine = create_engine(url, connect_args=arguments, hide_parameters=True)
+
+    @event.listens_for(engine, "do_connect")
+    def make_file(*_: object) -> None:
+        if (file := file_of(url)) is not None:
+            make_private(file)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:  # noqa: ANN401 - the driver's own

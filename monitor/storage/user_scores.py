@@ -1,59 +1,59 @@
-"""Per-user scores: many rows by the fastest path of each database, inside the caller's transaction; lookups by user and run.
-
-Users come sorted, so rows are appended to the table's key. Rows are made in chunks: a million users need no more memory
-than a few thousand.
-"""
+"""Per-user scores of runs: stored in batches inside the caller's transaction, replaced by metric, looked up by user and run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import date, datetime
+from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, delete, select
+from sqlalchemy import ColumnElement, Connection, and_, case, delete, func, select
 
 from monitor.model import Direction, Scores, UserScore
 from monitor.storage.column_types import keys
 from monitor.storage.dialects import insert, is_sqlite
 from monitor.storage.partitions import belongs_to_run, day_of_slot, of_run
-from monitor.storage.tables import metrics, runs, scores
+from monitor.storage.score_rows import copy_rows, insert_rows
+from monitor.storage.tables import PLACES, metrics, runs, score_places, scores
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
     import pandas as pd
 
-CHUNK = 20_000
-"""Users whose rows are in memory at once."""
 _RUNS_AT_ONCE = 500
-
-_TOGETHER = 10
-
-_Columns = list[list[Any]]
+_VALUE = case({place: scores.c[f"v{place}"] for place in range(1, PLACES + 1)}, value=score_places.c.place)
 
 
-def store_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
-    """Insert every user's scores of the run of this slot; NaN becomes NULL."""
-    if not found.by_metric:
+def store_scores(connection: Connection, run_id: int, slot: datetime, batches: Iterable[Scores]) -> None:
+    """Insert every user's scores of the run of this slot; NaN becomes NULL.
+
+    Batches are read one after the other, so that no more than one need be in memory. They hold the same metrics, and each user
+    stands in one of them. Users that ascend, from batch to batch too, are appended to the table's key; others cost more time.
+    """
+    batches = iter(batches)
+    head = next(batches, None)
+    if head is None or not head.by_metric:
         return
-    numbers = _numbers(connection, list(found.by_metric))
-    # In the order of the key, so that rows are appended to it.
-    columns = dict(sorted((numbers[name], values) for name, values in found.by_metric.items()))
+    names = list(head.by_metric)
+    parts = [names[start : start + PLACES] for start in range(0, len(names), PLACES)]
+    first = _give_places(connection, run_id, parts)
     # The driver's own connection, inside the transaction that SQLAlchemy began on it: its layer would double the time.
     driver = connection.connection.driver_connection
-    chunks = _chunks(found, list(columns.values()))
+    found = _alike(chain([head], batches))
     if is_sqlite(connection):
-        _insert(driver, run_id, tuple(columns), chunks)
+        insert_rows(driver, run_id, first, parts, found)
     else:
-        _copy(driver, run_id, day_of_slot(slot), tuple(columns), chunks)
+        copy_rows(driver, run_id, day_of_slot(slot), first, parts, found)
 
 
 def replace_scores(connection: Connection, run_id: int, slot: datetime, found: Scores) -> None:
-    """Store these scores in place of the run's scores of the same metrics."""
+    """Store these scores in place of the run's scores of the same metrics; the others stay as they are."""
     of_these = select(metrics.c.id).where(metrics.c.name.in_(list(found.by_metric)))
-    connection.execute(delete(scores).where(of_run(connection, run_id), scores.c.metric_id.in_(of_these)))
-    store_scores(connection, run_id, slot, found)
+    is_of_run = score_places.c.run_id == run_id
+    connection.execute(delete(score_places).where(is_of_run, score_places.c.metric_id.in_(of_these)))
+    # Rows that still hold another metric stay; no place leads to what else is in them.
+    placed = select(score_places.c.part).where(is_of_run)
+    connection.execute(delete(scores).where(of_run(connection, run_id), scores.c.part.not_in(placed)))
+    store_scores(connection, run_id, slot, [found])
 
 
 def user_scores(connection: Connection, comparison: str, user: str, limit: int) -> tuple[UserScore, ...]:
@@ -73,9 +73,15 @@ def user_scores(connection: Connection, comparison: str, user: str, limit: int) 
 
 def worst_users(connection: Connection, run_id: int, metric: str, n: int, direction: Direction) -> tuple[UserScore, ...]:
     """The ``n`` users of the run with the lowest scores (with ``above`` the highest), worst first, then by name."""
-    worst = scores.c.value if direction is Direction.BELOW else scores.c.value.desc()
-    query = _query(connection).where(of_run(connection, run_id), metrics.c.name == metric, scores.c.value.is_not(None))
-    return _read(connection, query.order_by(worst, scores.c.user_id).limit(n))
+    if (placed := _place(connection, run_id, metric)) is None:
+        return ()
+    part, value = placed
+    slot = connection.execute(select(runs.c.scheduled_for).where(runs.c.id == run_id)).scalar_one()
+    ordered = select(scores.c.user_id, value).where(of_run(connection, run_id), scores.c.part == part, value.is_not(None))
+    found = connection.execute(
+        ordered.order_by(value if direction is Direction.BELOW else value.desc(), scores.c.user_id).limit(n)
+    )
+    return tuple(UserScore(run_id=run_id, slot=slot, user=user, metric=metric, value=each) for user, each in found)
 
 
 def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Scores:
@@ -83,40 +89,72 @@ def run_scores(connection: Connection, run_id: int, names: Sequence[str]) -> Sco
     import numpy as np
     import pandas as pd
 
-    columns = {name: column for name in dict.fromkeys(names) if len(column := _column(connection, run_id, name))}
-    table = pd.DataFrame(columns, dtype=np.float64).sort_index() if columns else pd.DataFrame(index=pd.Index([], dtype="str"))
-    by_metric = {name: table[name].to_numpy(np.float64) for name in columns}
+    columns: dict[int, dict[str, ColumnElement[float]]] = {}
+    for name in dict.fromkeys(names):
+        if (placed := _place(connection, run_id, name)) is not None:
+            columns.setdefault(placed[0], {})[name] = placed[1]
+    tables = [_table(connection, run_id, part, of_part) for part, of_part in columns.items()]
+    found = [table for table in tables if len(table)]
+    table = pd.concat(found, axis=1).sort_index() if found else pd.DataFrame(index=pd.Index([], dtype="str"))
+    by_metric = {name: table[name].to_numpy(np.float64) for name in dict.fromkeys(names) if name in table}
     return Scores(users=pd.Index(table.index, dtype="str"), by_metric=by_metric)
 
 
-def _column(connection: Connection, run_id: int, name: str) -> pd.Series[float]:
+def _table(connection: Connection, run_id: int, part: int, columns: dict[str, ColumnElement[float]]) -> pd.DataFrame:
     import numpy as np
     import pandas as pd
 
-    number = select(metrics.c.id).where(metrics.c.name == name).scalar_subquery()
-    query = select(scores.c.user_id, scores.c.value).where(of_run(connection, run_id), scores.c.metric_id == number)
+    query = select(scores.c.user_id, *columns.values()).where(of_run(connection, run_id), scores.c.part == part)
     rows = connection.execute(query).all()
-    values = np.array([row[1] for row in rows], dtype=np.float64)
-    return pd.Series(values, index=pd.Index([row[0] for row in rows], dtype="str"))
+    values = {name: np.array([row[place] for row in rows], dtype=np.float64) for place, name in enumerate(columns, start=1)}
+    return pd.DataFrame(values, index=pd.Index([row[0] for row in rows], dtype="str"))
+
+
+def _place(connection: Connection, run_id: int, metric: str) -> tuple[int, ColumnElement[float]] | None:
+    """Part and column in which the run's scores hold the metric."""
+    query = select(score_places.c.part, score_places.c.place).join(metrics, metrics.c.id == score_places.c.metric_id)
+    row = connection.execute(query.where(score_places.c.run_id == run_id, metrics.c.name == metric)).one_or_none()
+    return None if row is None else (row.part, scores.c[f"v{row.place}"])
+
+
+def _give_places(connection: Connection, run_id: int, parts: Sequence[Sequence[str]]) -> int:
+    """Note in which part and column the run's scores will hold each metric, behind the parts that it has; the first part."""
+    numbers = _numbers(connection, [name for names in parts for name in names])
+    last = connection.scalar(select(func.max(score_places.c.part)).where(score_places.c.run_id == run_id))
+    first = 0 if last is None else int(last) + 1
+    placed = [
+        {"run_id": run_id, "metric_id": numbers[name], "part": first + part, "place": place}
+        for part, names in enumerate(parts)
+        for place, name in enumerate(names, start=1)
+    ]
+    connection.execute(score_places.insert(), placed)
+    return first
+
+
+def _alike(batches: Iterable[Scores]) -> Iterator[Scores]:
+    """The batches; ValueError where one holds other metrics than the first."""
+    first: set[str] | None = None
+    for batch in batches:
+        first = first or set(batch.by_metric)
+        if set(batch.by_metric) != first:
+            msg = f"batches of one run hold the same metrics: {sorted(batch.by_metric)} came after {sorted(first)}"
+            raise ValueError(msg)
+        yield batch
 
 
 def _of_user(connection: Connection, run_ids: Sequence[int], user: str) -> tuple[UserScore, ...]:
-    query = _query(connection).where(runs.c.id.in_(run_ids), scores.c.user_id == user)
-    return _read(connection, query.order_by(runs.c.scheduled_for.desc(), metrics.c.name))
-
-
-def _query(connection: Connection) -> Any:  # noqa: ANN401 - a select of five columns
-    return (
-        select(scores.c.run_id, runs.c.scheduled_for, scores.c.user_id, metrics.c.name, scores.c.value)
-        .join(runs, belongs_to_run(connection))
-        .join(metrics, metrics.c.id == scores.c.metric_id)
+    is_placed = and_(scores.c.run_id == score_places.c.run_id, scores.c.part == score_places.c.part)
+    query = (
+        select(runs.c.id, runs.c.scheduled_for, scores.c.user_id, metrics.c.name, _VALUE)
+        .join(score_places, score_places.c.run_id == runs.c.id)
+        .join(metrics, metrics.c.id == score_places.c.metric_id)
+        .join(scores, and_(is_placed, belongs_to_run(connection)))
+        .where(runs.c.id.in_(run_ids), scores.c.user_id == user)
+        .order_by(runs.c.scheduled_for.desc(), metrics.c.name)
     )
-
-
-def _read(connection: Connection, query: Any) -> tuple[UserScore, ...]:  # noqa: ANN401 - see _query
     return tuple(
-        UserScore(run_id=run_id, slot=slot, user=user, metric=metric, value=value)
-        for run_id, slot, user, metric, value in connection.execute(query)
+        UserScore(run_id=run_id, slot=slot, user=name, metric=metric, value=value)
+        for run_id, slot, name, metric, value in connection.execute(query)
     )
 
 
@@ -126,64 +164,3 @@ def _numbers(connection: Connection, names: Sequence[str]) -> dict[str, int]:
     connection.execute(insert(connection, metrics).on_conflict_do_nothing(), [{"name": name} for name in sorted(names)])
     known = {name: number for number, name in connection.execute(select(metrics.c.id, metrics.c.name))}
     return {name: known[stored] for name, stored in zip(names, keys(list(names)), strict=True)}
-
-
-def _chunks(found: Scores, columns: Sequence[npt.NDArray[np.float64]]) -> Iterator[_Columns]:
-    for start in range(0, len(found.users), CHUNK):
-        part = slice(start, start + CHUNK)
-        yield [keys(found.users[part].tolist()), *(_values(column[part]) for column in columns)]
-
-
-def _values(column: npt.NDArray[np.float64]) -> list[float | None]:
-    import numpy as np
-
-    undefined = np.isnan(column)
-    if not undefined.any():
-        return list(column.tolist())
-    return [None if missing else value for value, missing in zip(column.tolist(), undefined.tolist(), strict=True)]
-
-
-def _insert(driver: Any, run_id: int, metric_ids: Sequence[int], chunks: Iterable[_Columns]) -> None:  # noqa: ANN401 - sqlite3
-    cursor = driver.cursor()
-    for columns in chunks:
-        width = len(columns)
-        flat = list(chain.from_iterable(zip(*columns, strict=True)))
-        whole = len(flat) - len(flat) % (width * _TOGETHER)
-        # Ten users a statement take a third of the time that one row a statement takes.
-        cursor.executemany(_statement(run_id, metric_ids, _TOGETHER), _grouped(flat[:whole], width * _TOGETHER))
-        cursor.executemany(_statement(run_id, metric_ids, 1), _grouped(flat[whole:], width))
-    cursor.close()
-
-
-def _statement(run_id: int, metric_ids: Sequence[int], users: int) -> str:
-    # The rows of a user share the name.
-    width = 1 + len(metric_ids)
-    rows = ", ".join(
-        f"({run_id:d}, ?{user * width + 1}, {metric:d}, ?{user * width + 1 + place})"
-        for user in range(users)
-        for place, metric in enumerate(metric_ids, start=1)
-    )
-    return f"INSERT INTO scores (run_id, user_id, metric_id, value) VALUES {rows}"  # noqa: S608 - numbers only
-
-
-def _grouped(values: list[Any], size: int) -> Iterator[tuple[Any, ...]]:
-    return zip(*[iter(values)] * size, strict=True)
-
-
-def _copy(
-    driver: Any,  # noqa: ANN401 - psycopg's
-    run_id: int,
-    day: date,
-    metric_ids: Sequence[int],
-    chunks: Iterable[_Columns],
-) -> None:
-    with (
-        driver.cursor() as cursor,
-        cursor.copy("COPY scores (run_id, day, user_id, metric_id, value) FROM STDIN (FORMAT BINARY)") as copy,
-    ):
-        copy.set_types(["int8", "date", "text", "int4", "float8"])
-        write = copy.write_row
-        for columns in chunks:
-            for user, *values in zip(*columns, strict=True):
-                for metric, value in zip(metric_ids, values, strict=True):
-                    write((run_id, day, user, metric, value))

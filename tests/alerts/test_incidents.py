@@ -6,7 +6,7 @@ from monitor.alerts import GROUP_FOR, assign_incidents
 from monitor.model import AlertState, Severity, State, Transition
 from storage.worked import fired, resolved
 
-HOUR = timedelta(hours=1)
+HOUR, LABELLED = timedelta(hours=1), {"installation": "shop-eu"}
 
 
 def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:
@@ -16,10 +16,13 @@ def begin(slot: datetime, **changes: object) -> tuple[AlertState, Transition]:
 
 
 def named(
-    *moves: tuple[AlertState, Transition], before: tuple[AlertState, ...] = (), group_for: timedelta = GROUP_FOR
+    *moves: tuple[AlertState, Transition | None],
+    before: tuple[AlertState, ...] = (),
+    group_for: timedelta = GROUP_FOR,
+    installation: str = "",
 ) -> tuple[list[AlertState], list[Transition]]:
-    states, changes = zip(*moves, strict=True)
-    found = assign_incidents(states, changes, before, group_for=group_for)
+    states, changes = [state for state, _ in moves], [change for _, change in moves if change is not None]
+    found = assign_incidents(states, changes, before, group_for=group_for, installation=installation)
     return list(found[0]), list(found[1])
 
 
@@ -34,6 +37,23 @@ def test_what_begins_in_one_run_is_one_incident_of_each_severity() -> None:
 def test_the_same_run_judged_again_names_the_same_incident() -> None:
     assert named(begin(SLOT)) == named(begin(SLOT))
     assert named(begin(SLOT))[1][0].incident != named(begin(SLOT + HOUR))[1][0].incident
+
+
+def test_equal_comparisons_of_two_installations_have_no_key_in_common() -> None:
+    found = [named(begin(SLOT, labels=labels), installation=own) for own, labels in (("a", {}), ("b", {}), ("b", LABELLED))]
+    keys = [(change.dedup_key, change.incident) for _, (change,) in found]
+    assert len(set(sum(keys, ()))) == 6
+    assert [(state.dedup_key, state.incident) for (state,), _ in found] == keys
+    assert named(begin(SLOT, labels=LABELLED), installation="a")[1] == found[2][1]  # the name alone counts where there is one
+
+
+def test_what_fires_keeps_its_keys_whatever_the_installation_is_called_since() -> None:
+    (first,), _ = named(begin(SLOT))  # as before there were installations
+    (lasting,), _ = named((replace(first, judged_slot=SLOT + HOUR), None), before=(first,), installation="a")
+    (second,), (joined,) = named(begin(SLOT + HOUR, segment="a=1", labels=LABELLED), before=(first,), installation="a")
+    _, (end,) = named(resolved(SLOT + HOUR, first), before=(first,), installation="a")
+    assert {lasting.dedup_key, end.dedup_key} == {first.dedup_key}
+    assert {each.incident for each in (first, lasting, second, joined, end)} == {first.incident}
 
 
 def test_what_begins_within_a_day_joins_and_later_ones_do_not() -> None:

@@ -106,14 +106,14 @@ def _fill(store: SqlStore, rows: int, days: int) -> None:
 
 
 _ROWS = (
-    "(run_id, day, user_id, metric_id, value)"
-    " SELECT {run}, '{day}', 'u' || lpad(CAST(n AS text), 9, '0'), 1, random() FROM generate_series(1, {users}) AS n"
+    "(run_id, day, part, user_id, v1)"
+    " SELECT {run}, '{day}', 0, 'u' || lpad(CAST(n AS text), 9, '0'), random() FROM generate_series(1, {users}) AS n"
 )
 _FILL = (
     "SET LOCAL maintenance_work_mem = '512MB'",
     "CREATE TABLE scores_filled_{run} (LIKE scores)",
     f"INSERT INTO scores_filled_{{run}} {_ROWS}",
-    "ALTER TABLE scores_filled_{run} ADD PRIMARY KEY (run_id, user_id, metric_id, day)",
+    "ALTER TABLE scores_filled_{run} ADD PRIMARY KEY (run_id, part, user_id, day)",
     "ALTER TABLE scores_filled_{run} ADD CHECK (day >= '{day}' AND day < '{end}')",
     "ALTER TABLE scores ATTACH PARTITION scores_filled_{run} FOR VALUES FROM ('{day}') TO ('{end}')",
 )

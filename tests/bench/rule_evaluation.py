@@ -16,6 +16,7 @@ from monitor.model import (
     Comparison,
     Direction,
     Histogram,
+    Keep,
     LearnedLimit,
     Learning,
     MemoryRequest,
@@ -59,7 +60,9 @@ def comparison() -> Comparison:
     looks = [(kind, metric, name) for kind in Learning for metric in METRICS for name in STATISTICS]
     rules = [_rule(*look) for look in looks if look[::2] != (Learning.TREND, "p05")]
     assert len(rules) * len(SEGMENTS) == 1_000
-    return of_bench(name="bench", metrics=METRICS, rules=tuple(rules), evidence_users=0, keep_scores=False, config_hash="bench")
+    return of_bench(
+        name="bench", metrics=METRICS, rules=tuple(rules), evidence_users=0, keep_scores=Keep.NONE, config_hash="bench"
+    )
 
 
 def _rule(learning: Learning, metric: str, statistic: str) -> SimilarityRule:

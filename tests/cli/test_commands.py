@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forking import Done, rankwatch
+from monitor.storage import open_store
 from servers.webhook import Collector, answer
 from service.lists_world import APART, SIMILAR, write_lists, write_world
 
@@ -73,8 +75,17 @@ def test_a_low_slot_pends_the_next_fires_and_both_are_listed(world: Path) -> Non
 
 
 def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fails(world: Path) -> None:
-    slot = ("--slot", "2024-01-08", "--json")
+    config, slot = world / "rankwatch.yaml", ("--slot", "2024-01-08", "--json")
+    config.write_text(
+        config.read_text().replace(
+            "    k: 5", '    k: 5\n    scores_to: {file: {path: "out/{slot:%d}.parquet"}}\n    keep_scores: 10'
+        )
+    )
     (before,) = objects(rankwatch("run-once", *slot, cwd=world))
+    written = (world / "out" / "08.parquet").read_bytes()
+    assert pq.read_table(world / "out" / "08.parquet").num_rows == 60
+    with closing(open_store(f"sqlite:///{world}/rankwatch.db", create=False)) as store:
+        assert len(store.history.run_scores(1, ["extended_tau"]).users) == 10
     (world / "candidate.jsonl").rename(world / "away.jsonl")
 
     done = rankwatch("run-once", *slot, cwd=world)
@@ -83,9 +94,13 @@ def test_a_slot_that_was_run_well_keeps_what_it_has_when_it_is_run_again_and_fai
     (told,) = (json.loads(line) for line in done.stdout.splitlines())
     assert (told["status"], told["reason"].rpartition("; ")[2]) == ("failed", "what the slot had before stays")
     assert [each["status"] for each in objects(rankwatch("runs", "--json", cwd=world))] == ["ok"]
+    assert (world / "out" / "08.parquet").read_bytes() == written
     (world / "away.jsonl").rename(world / "candidate.jsonl")
+    (world / "out" / "08.parquet").unlink()
+    (world / "out" / "08.parquet").mkdir()
     (again,) = objects(rankwatch("run-once", *slot, cwd=world))
     assert (again["status"], again["summaries"]) == ("ok", before["summaries"])
+    assert again["reason"] == f"scores_to: {world}/out/08.parquet was not written: Is a directory"
 
 
 def test_another_reference_accepts_a_change_that_rules_would_never_learn(world: Path) -> None:

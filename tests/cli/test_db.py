@@ -53,10 +53,72 @@ def test_current_and_check_speak_to_machines(db: Callable[..., Any]) -> None:
     assert json.loads(db("current", "--json").stdout) == {"schema": None, "wanted": schema_version.head()}
     db("upgrade")
     expected = {"schema": schema_version.head(), "wanted": schema_version.head(), "as_expected": True, "differences": []}
+    expected |= {"damage": [], "is_full": True}
     assert json.loads(db("check", "--json").stdout) == expected
     db("downgrade", "0001")
     old = db("check", "--json")
     assert (type(old.exception), json.loads(old.stdout)["as_expected"]) == (SchemaError, False)
+
+
+def _overwrite(file: Path) -> None:
+    with file.open("r+b") as opened:
+        opened.seek(40 * 4096)
+        opened.write(b"\xff" * 4096)
+
+
+def _cut_off_behind_the_log(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("UPDATE runs SET reason = 'seen'")
+        connection.execute("CREATE TABLE one_more (id INTEGER)")
+        connection.commit()
+        copies = {end: Path(f"{file}{end}").read_bytes() for end in ("", "-wal")}
+    for end, content in copies.items():
+        Path(f"{file}{end}").write_bytes(content if end else content[: -4 * 4096])
+
+
+def _desynchronize(file: Path) -> None:
+    select = "SELECT type, name, tbl_name, rootpage, sql FROM sqlite_master WHERE name = 'ix_runs_scheduled_for'"
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        row = connection.execute(select).fetchone()
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("DELETE FROM sqlite_master WHERE name = ?", row[1:2])
+    with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+        connection.execute("DELETE FROM runs WHERE id = 1")
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("INSERT INTO sqlite_master VALUES (?, ?, ?, ?, ?)", row)
+
+
+@pytest.mark.usefixtures("filled")
+@pytest.mark.parametrize(
+    ("spoil", "says", "advice"),
+    [
+        (_overwrite, "pages do not hold what they should", "restore it from a backup"),
+        (_cut_off_behind_the_log, "pages do not hold what they should", "restore it from a backup"),
+        (_desynchronize, "wrong # of entries in index ix_runs_scheduled_for", "rankwatch.db REINDEX`"),
+    ],
+)
+def test_check_finds_a_damaged_file_and_says_what_to_do(
+    db: Callable[..., Any], tmp_path: Path, spoil: Callable[[Path], None], says: str, advice: str
+) -> None:
+    assert db("check").stdout == f"schema {schema_version.head()}: as expected\nfile: sound\n"
+    spoil(tmp_path / "rankwatch.db")
+    found = db("check", "--json")
+    assert isinstance(found.exception, DatabaseError)
+    assert found.exception.exit_code == 4
+    assert says in str(found.exception)
+    assert str(found.exception).endswith(advice)
+    assert says in " ".join(json.loads(found.stdout)["damage"])
+    assert not json.loads(found.stdout)["as_expected"]
+
+
+@pytest.mark.usefixtures("filled")
+def test_check_of_a_large_file_leaves_its_indexes_out_and_says_so(
+    db: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("monitor.storage.sqlite_file.FULL_CHECK_BYTES", 0)
+    _desynchronize(tmp_path / "rankwatch.db")
+    assert "sound; its indexes were not compared with their tables, --full does so" in db("check").stdout
+    assert isinstance(db("check", "--full").exception, DatabaseError)
 
 
 @pytest.mark.usefixtures("filled")
@@ -73,7 +135,7 @@ def test_downgrade_tells_which_tables_go_with_what_is_in_them(db: Callable[..., 
 def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable[..., Any]) -> None:
     told = " ".join(db("downgrade", "base").stdout.split())
     assert "runs (3 rows)" in told
-    assert "scores (18 rows)" in told
+    assert "scores (9 rows)" in told
     assert "silences" not in told
     assert "known versions are" in str(db("downgrade", "nope").exception)
 
@@ -82,7 +144,7 @@ def test_downgrade_to_nothing_names_every_table_that_holds_anything(db: Callable
 def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
     found = json.loads(db("size", "--json").stdout)
     kinds = {each["kind"]: each for each in found["kinds"]}
-    assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (18, 6, True)
+    assert (kinds["scores"]["rows"], kinds["evidence"]["rows"], kinds["runs"]["rows"] > 3) == (9, 6, True)
     assert found["used_bytes"] == sum(each["used_bytes"] for each in found["kinds"])
 
     printed = db("size").stdout
@@ -93,7 +155,7 @@ def test_size_shows_what_each_kind_costs(db: Callable[..., Any]) -> None:
 @pytest.mark.usefixtures("filled")
 def test_prune_tells_first_and_then_deletes_what_it_told(db: Callable[..., Any]) -> None:
     foreseen = json.loads(db("prune", "--dry-run", "--json").stdout)
-    assert foreseen["rows"] == {"scores": 12, "evidence": 4}
+    assert foreseen["rows"] == {"scores": 6, "evidence": 4}
     assert "would be deleted" in db("prune", "--dry-run").stdout
     done = json.loads(db("prune", "--vacuum", "--json").stdout)
     assert (done["rows"], done["by_kind"]) == (foreseen["rows"] | done["rows"], foreseen["by_kind"])

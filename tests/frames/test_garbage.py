@@ -110,6 +110,22 @@ def test_a_missing_id_is_an_error_and_no_item(missing: Any) -> None:
         monitor.compare_many({"u": ["a", missing]}, {"u": ["a"]})
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda half: monitor.compare(["a", half], ["a"]),
+        lambda half: monitor.compare(np.array([half]), pd.Series(["a"])),
+        lambda half: monitor.compare(["a"], ["a"], item_weights={"a": 1.0, half: 1.0}),
+        lambda half: monitor.compare_many({half: ["a"]}, {half: ["a"]}),
+        lambda half: monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, "ndcg", relevance={half: {"a": 1.0}}),
+        lambda half: monitor.summarize(monitor.compare_many({"u": ["a"]}, {"u": ["a"]}), by={"u": half}),
+    ],
+)
+def test_half_a_character_in_an_id_or_segment_is_an_error_in_words(call: Callable[[str], object]) -> None:
+    with pytest.raises(InputError, match=r"found the text 'x\\ud800', which is no Unicode: decode"):
+        call("x\ud800")
+
+
 def test_the_text_nan_and_an_item_that_holds_nan_are_items() -> None:
     assert monitor.compare(["nan", "None", "<NA>"], ["None", "nan", "x"], OVERLAP) == {OVERLAP: pytest.approx(2 / 3)}
     pair = ("a", math.nan)

@@ -12,7 +12,7 @@ import pytest
 from factories import SLOT, comparison, pull, rule
 from monitor.errors import DatabaseError, SourceError
 from monitor.metrics.relevance import Ndcg, Recall
-from monitor.model import Comparison, KeptLists, Memory, Outcome, Run
+from monitor.model import Comparison, Keep, KeptLists, Memory, Outcome, Run
 from monitor.pipeline.backfill import BackfilledRun, backfill_relevance
 from monitor.pipeline.run import execute
 from monitor.storage import SqlStore
@@ -29,7 +29,7 @@ def watched(**changes: Any) -> Comparison:
         "k": 3,
         "metrics": ("overlap", NDCG, RECALL),
         "rules": (rule(metric="overlap", threshold=0.0, resolve_at=0.0, segments="each"),),
-        "keep_lists": True,
+        "keep_lists": Keep.ALL,
         "relevance_within": 7 * DAY,
         "min_paired_share": 0.1,
     }

@@ -10,13 +10,13 @@ import pytest
 from factories import SLOT, changed, claim, comparison, pull
 from monitor.errors import SourceError
 from monitor.metrics.relevance import Ndcg
-from monitor.model import Memory, RunResult, RunStatus
+from monitor.model import Keep, Memory, RunResult, RunStatus
 from monitor.pipeline import pull as pulling
 from monitor.pipeline.run import execute
 from pipeline.canned import CannedRelevance, CannedWeights, StillClock, arms, users
 
 WIDE = comparison(
-    k=2, rules=(), arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"), keep_lists=True
+    k=2, rules=(), arm_metrics=("catalogue_coverage", "mean_popularity", "self_churn", "novelty"), keep_lists=Keep.ALL
 )
 NAMES = ("a", "b")
 
@@ -84,7 +84,7 @@ def test_lists_of_a_run_that_is_not_ok_are_not_kept_nor_those_nobody_wants() -> 
     opened = arms(baseline, half, users(*NAMES))
     assert execute(changed(WIDE, min_paired_share=0.9), opened, claim(), Memory(), StillClock()).lists is None
     opened = arms(baseline, baseline, users(*NAMES))
-    assert execute(changed(WIDE, keep_lists=False), opened, claim(), Memory(), StillClock()).lists is None
+    assert execute(changed(WIDE, keep_lists=Keep.NONE), opened, claim(), Memory(), StillClock()).lists is None
 
 
 def test_a_segment_of_which_too_little_answered_has_no_arm_scores_and_no_kept_segment() -> None:
@@ -129,7 +129,7 @@ NDCG = str(Ndcg(arm="candidate"))
 
 
 def labelled(name: str) -> Any:
-    return comparison(k=2, rules=(), metrics=("overlap", name), keep_lists=True, relevance_within=timedelta(days=7))
+    return comparison(k=2, rules=(), metrics=("overlap", name), keep_lists=Keep.ALL, relevance_within=timedelta(days=7))
 
 
 def test_relevance_that_is_there_already_is_measured_with_the_run() -> None:

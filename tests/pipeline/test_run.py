@@ -1,16 +1,32 @@
 import threading
 import time
-from dataclasses import fields
-from datetime import timedelta
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from factories import SLOT, claim, comparison, pull, rule
-from monitor.errors import SourceError
-from monitor.model import Arm, CoverageReason, Direction, EvidenceKind, MeasuredRun, Memory, Outcome, RunStatus, State
+from monitor.errors import OutputError, SourceError
+from monitor.model import (
+    Arm,
+    CoverageReason,
+    Direction,
+    EvidenceKind,
+    Keep,
+    MeasuredRun,
+    Memory,
+    Outcome,
+    RunStatus,
+    Scores,
+    State,
+)
 from monitor.pipeline import pull as pulling
+from monitor.pipeline import run as running
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run import execute
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
@@ -46,7 +62,7 @@ def test_a_run_measures_every_segment_and_keeps_evidence_and_scores() -> None:
 def test_a_full_run_leaves_no_field_of_what_it_measured_at_its_default() -> None:
     """A value that is measured and forgotten in `measure_slot` would be stored as nothing."""
     lists = pull({"a": [1, 2]}), pull({"a": [1, 3]})
-    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=True)
+    full = comparison(k=2, metrics=("extended_tau", "ndcg"), arm_metrics=("catalogue_coverage",), keep_lists=Keep.ALL)
     opened = arms(*lists, users("a"), relevance=CannedRelevance({SLOT: {"a": {2: 1.0}}}))
     result = execute(full, opened, claim(), Memory(), StillClock())
     assert [each.name for each in fields(MeasuredRun) if getattr(result, each.name) in (None, False, (), {})] == []
@@ -145,11 +161,69 @@ def test_a_rule_may_ask_for_a_statistic_of_its_own() -> None:
     assert [(each.to_state, each.value, each.users) for each in result.transitions] == [(State.FIRING, 0.5, 2)]
 
 
-def test_scores_are_left_out_where_the_comparison_keeps_none() -> None:
-    frugal = comparison(k=2, keep_scores=False)
-    result = execute(frugal, arms(pull({"a": [1]}), pull({"a": [1]}), users("a")), claim(), Memory(), StillClock())
+@pytest.mark.parametrize("batch_users", [1, 3, 100])
+@pytest.mark.parametrize(("keep", "kept"), [(Keep.NONE, 0), (2, 2), (9, 4), (Keep.ALL, 4)])
+def test_scores_and_lists_are_kept_of_as_many_users_as_wanted_and_summaries_and_evidence_of_all(
+    monkeypatch: pytest.MonkeyPatch, keep: Keep | int, kept: int, batch_users: int
+) -> None:
+    monkeypatch.setattr(running, "measure_slot", partial(running.measure_slot, batch_users=batch_users))
+    names, country = ("a", "b", "c", "d"), ["DE", "UK", "DE", "UK"]
+    lists = pull({name: [1, 2] for name in names}), pull({name: [2, number] for number, name in enumerate(names, start=3)})
+    frugal = comparison(k=2, keep_scores=keep, keep_lists=keep)
+    result = execute(frugal, arms(*lists, users(*names, country=country)), claim(), Memory(), StillClock())
+    assert (result.summaries[0].n, len({each.user for each in result.evidence})) == (4, 4)
+    assert (0 if result.scores is None else len(result.scores.users)) == kept
+    assert (0 if result.lists is None else len(result.lists.panel)) == kept
+    if result.scores is not None and result.lists is not None:
+        assert list(result.scores.users) == list(result.lists.candidate.users)
+        whole = dict(zip(names, range(3, 7), strict=True))
+        assert list(result.lists.candidate.items[1::2]) == [whole[user] for user in result.lists.candidate.users]
+        of_country = dict(zip(names, country, strict=True))
+        for name, rows in result.lists.segments.items():
+            assert len(rows)
+            listed = {of_country[user] for user in result.lists.baseline.users[rows]}
+            assert name == "all" or listed == {name.removeprefix("country=")}
+
+
+@dataclass
+class CannedSink:
+    """Remembers what it was given, or refuses."""
+
+    trouble: OutputError | None = None
+    written: list[tuple[str, int]] = field(default_factory=list)
+
+    @contextmanager
+    def open(self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]) -> Iterator[Callable[[Scores], object]]:
+        if self.trouble is not None:
+            raise self.trouble
+        yield lambda scores: self.written.append((about["status"], len(scores.users)))
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("candidate", "has_ok", "trouble", "written", "reason"),
+    [
+        ("ab", False, None, [("ok", 2)], None),
+        ("ab", True, OutputError("scores_to: no"), [], "scores_to: no"),
+        ("a", False, None, [("insufficient", 1)], "only 1 of 2 users"),
+        ("a", True, None, [], "only 1 of 2 users"),
+        ("", False, None, [], "none of 2 users"),
+    ],
+)
+def test_all_scores_go_to_the_sink_but_over_those_of_an_ok_run_only_from_an_ok_one(
+    candidate: str, written: list[tuple[str, int]], reason: str | None, trouble: OutputError | None, *, has_ok: bool
+) -> None:
+    sink = CannedSink(trouble)
+    lists = pull({name: [1, 2] for name in "ab"}), pull({name: [1, 2] for name in candidate})
+    opened = arms(*lists, users("a", "b"), scores_to=sink)
+    told = comparison(k=2, keep_scores=Keep.NONE, min_paired_share=0.9)
+    result = execute(told, opened, claim(has_ok=has_ok), Memory(), StillClock())
+    assert sink.written == written
+    assert (result.reason or "").startswith(reason or "")
+    assert (result.reason is None) is (reason is None)
     assert result.scores is None
-    assert result.summaries
 
 
 def test_closing_the_arms_closes_every_source() -> None:

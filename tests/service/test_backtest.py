@@ -43,6 +43,9 @@ RULES = """
 """
 
 
+KEEPS = {"trunc5": "all", "pop20": "100"}
+
+
 def copy_lists(folder: Path) -> Path:
     """The lists beside a candidate whose days fail, are half empty, and lose a segment."""
     shutil.copytree(
@@ -63,7 +66,7 @@ def copy_lists(folder: Path) -> Path:
 def write_config(folder: Path, url: str, lists: Path, rules: str = RULES) -> Path:
     baselines = {"ok-lowtraffic": "ok-lowtraffic-baseline"}
     comparisons = "".join(
-        COMPARISON.format(name=name, lists=lists, baseline=baselines.get(name, "baseline"), keeps=str(name == "trunc5").lower())
+        COMPARISON.format(name=name, lists=lists, baseline=baselines.get(name, "baseline"), keeps=KEEPS.get(name, "none"))
         + rules
         for name in NAMES
     )
@@ -145,7 +148,7 @@ def test_nothing_is_written(replayed: Path, tmp_path: Path) -> None:
 def test_a_statistic_that_was_not_summarized_comes_from_kept_scores_for_all_users_together(
     replayed: Path, tmp_path: Path
 ) -> None:
-    """Lists are not kept here, so that segments cannot be made up for, and it is said so."""
+    """Lists are kept of a hundred users only, so that segments cannot be made up for, and it is said so."""
     rules = """
 rules:
   - {alert: Half, metric: extended_tau, statistic: share_below(0.5), above: 0.5}

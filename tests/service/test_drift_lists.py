@@ -257,7 +257,7 @@ def rows_of(url: str) -> dict[str, list[tuple[Any, ...]]]:
         "summaries": "select run_id, segment, metric, n, n_undefined, mean, standard_error from summaries order by 1, 2, 3",
         "transitions": "select comparison, alert, segment, scheduled_for, to_state from transitions order by id",
         "states": "select comparison, alert, segment, state, judged_slot from alert_states order by 1, 2, 3",
-        "scores": "select * from scores order by run_id, metric_id, user_id",
+        "scores": "select * from scores order by run_id, part, user_id",
     }
     engine = create_engine(url)
     with engine.connect() as connection:

@@ -1,7 +1,6 @@
 """A gate over stored runs: what is judged, what is left out, and why there is no verdict."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,13 +13,13 @@ from monitor.errors import ConfigError, DatabaseError, InputError, MetricError
 from monitor.model import NoiseFloor, SampleSize
 from monitor.sampling import draw
 from monitor.service.gate import Certificate, LeftOut, Yardstick, make_question, wait_for_verdict
+from monitor.storage import SqlStore
 from service.gate_runs import METRIC, OVER, Gated, constant, figures, gated, people, sampled
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[Gated]:
-    with gated(tmp_path) as opened:
-        yield opened
+def world(store: SqlStore) -> Gated:
+    return Gated(store, sampled())
 
 
 def said(found: Certificate) -> tuple[str, str]:
@@ -217,7 +216,7 @@ def test_a_segment_that_no_run_has_is_an_error_that_names_those_there_are(world:
 def test_segments_of_users_who_have_changed_since_are_not_guessed(world: Gated) -> None:
     world.run(constant(-0.4))
     world.users.table = people(3000)
-    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: true"):
+    with pytest.raises(InputError, match=r"are not known any more: the users are others by now. Set keep_lists: all"):
         world.ask(segments=("each",))
     assert world.ask().verdict == "safe", "all needs no segments"
 
@@ -248,7 +247,7 @@ def test_a_segment_too_thin_to_be_kept_is_missing_and_not_passed_over(world: Gat
         ({}, {"margin": math.nan}, InputError, "margin nan lies outside"),
         ({"noise_floor": None}, {"margin": -0.1}, InputError, "write one between 0 and 2"),
         ({}, {"reference": 1.5}, InputError, "reference 1.5 lies outside of what extended_tau can be, -1 to 1"),
-        ({"keep_scores": False}, {}, ConfigError, "set keep_scores: true"),
+        ({"keep_scores": 500}, {}, ConfigError, "set keep_scores: all"),
         ({"sample": SampleSize(fixed=2000)}, {}, ConfigError, "the same 2,000 users in each run, and these carry no promise"),
         ({"noise_floor": NoiseFloor.TEMPORAL}, {}, ConfigError, "rotating ones were not: take {serve: true}"),
         (

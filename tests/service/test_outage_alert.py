@@ -5,9 +5,11 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
 from monitor.model import Message, MessageStatus, Treatment
+from monitor.service.daemon import outage
 from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
 from service.stepped_daemon import SteppedClock
 
@@ -143,6 +145,26 @@ def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world: World) ->
 def test_writers_that_give_way_to_each_other_are_no_outage(world: World) -> None:
     world.database.failed(DatabaseError("gave way", permanent=False, trouble=DatabaseTrouble.CONFLICT))
     assert world.database.outage is None
+
+
+def test_databases_of_one_name_are_told_apart_by_the_installation_where_it_is_named(world: World) -> None:
+    world.database.failed(AWAY)
+    assert world.database.outage is not None
+    starts = [outage.start_of(world.database.outage, world.clock.now(), "x", name) for name in (None, "a", "b")]
+    assert len({start.incident for start in starts}) == 3
+    assert [start.labels for start in starts] == [{}, {"installation": "a"}, {"installation": "b"}]
+
+
+def test_of_several_outages_in_a_row_each_is_logged_with_how_long_it_lasted_itself(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logged = captured(monkeypatch, outage)
+    for away_s in (50, 5):
+        world.database.failed(AWAY)
+        world.clock.let_pass(timedelta(seconds=away_s))
+        world.database.answered()
+        world.clock.let_pass(timedelta(seconds=CALM_S / 2))
+    assert [entry["away_s"] for entry in logged.entries if entry["event"] == "database back"] == [50.0, 5.0]
 
 
 def test_the_next_outage_after_a_calm_begins_anew(world: World) -> None:

@@ -37,7 +37,7 @@ def test_what_is_deleted_is_counted_by_kind_and_logged(store: SqlStore, logs: Ca
     upkeep.prune_old(store, publisher, NOW, RetentionOptions(scores=timedelta(days=49)))
 
     shown = samples(publisher)
-    assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 6
+    assert shown['rankwatch_pruned_rows_total{kind="scores"}'] == 3
     assert shown["rankwatch_prune_last_success_timestamp_seconds"] == (SLOT + 50 * DAY).timestamp()
     assert shown['rankwatch_database_size_bytes{kind="evidence"}'] > 0
     assert [call.method_name for call in logs.calls] == ["info"]

@@ -1,6 +1,6 @@
 """`rules: default`: the rules that need no numbers."""
 
-from monitor.model import Direction, Learning, RuleKind, is_learned
+from monitor.model import Direction, Keep, Learning, RuleKind, is_learned
 from monitor.settings.translation import to_comparison
 from settings.minimal import Load, learning_of, limit_of, rules_on_drift
 
@@ -27,8 +27,8 @@ def test_a_standstill_needs_the_lists_of_the_last_run_and_churn(load_text: Load,
     found = to_comparison(load_text(f"{minimal}    rules: default\n").comparisons[0])
     without = to_comparison(load_text(f"{minimal}    rules: default\n    keep_lists: false\n").comparisons[0])
 
-    assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (True, "self_churn")
-    assert not without.measuring.keep_lists
+    assert (found.measuring.keep_lists, found.measuring.arm_metrics[-1]) == (Keep.ALL, "self_churn")
+    assert without.measuring.keep_lists is Keep.NONE
     assert RuleKind.STANDSTILL not in {rule.kind for rule in without.judging.rules}
     assert "self_churn" not in without.measuring.arm_metrics
 

@@ -1,6 +1,7 @@
 """What people and editors read about the configuration: the example, the schema, the reference."""
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ def uncommented() -> str:
     return re.sub(r"(?m)^(\s*)#(?=[^\s#])", r"\1", example_text())
 
 
+@cache
 def validator() -> jsonschema.Draft202012Validator:
     schema = json_schema()
     jsonschema.Draft202012Validator.check_schema(schema)

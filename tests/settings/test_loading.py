@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from monitor.errors import ConfigError
-from monitor.model import Severity
+from monitor.model import Keep, Severity
 from monitor.settings import problems as settings_problems
 from monitor.settings.loader import load_settings, parse_settings
 from monitor.sources.file import FileUsersOptions
@@ -101,7 +101,17 @@ def test_unquoted_text_stays_as_it_was_written(load_text: Load, minimal: str, wo
 
 @pytest.mark.parametrize("word", ["no", "off", "false", "yes", "on", "true"])
 def test_words_for_true_and_false_are_understood_where_one_is_wanted(load_text: Load, minimal: str, word: str) -> None:
-    assert load_text(f"{minimal}    keep_scores: {word}\n").comparisons[0].keep_scores is (word in {"yes", "on", "true"})
+    found = load_text(f"{minimal}    dry_run: {word}\n    keep_scores: {word}\n").comparisons[0]
+    is_yes = word in {"yes", "on", "true"}
+    assert (found.dry_run, found.keep_scores) == (is_yes, Keep.ALL if is_yes else Keep.NONE)
+
+
+@pytest.mark.parametrize(("word", "kept"), [("all", Keep.ALL), ("None", Keep.NONE), ("panel", Keep.PANEL), ("'500'", 500)])
+def test_scores_are_kept_of_all_of_the_panel_of_so_many_or_of_none(
+    load_text: Load, minimal: str, word: str, *, kept: Keep | int
+) -> None:
+    sampled = minimal.replace("user: id}}", "user: id}, sample: {fixed: 5, rotating: 5}}")
+    assert load_text(f"{sampled}    keep_scores: {word}\n").comparisons[0].keep_scores == kept
 
 
 def test_a_leading_zero_makes_no_octal_number(load_text: Load, minimal: str) -> None:

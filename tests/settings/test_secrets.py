@@ -125,6 +125,26 @@ def test_a_mistyped_key_does_not_show_its_value(base: Path, path: tuple[str | in
     assert CANARY not in report
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "report"),
+    [
+        (
+            ("comparisons", 0, "baseline", "http", "url"),
+            f"http://a/{{user}}?key={{{CANARY}}}",
+            "has an unknown placeholder: use {user}",
+        ),
+        (("comparisons", 0, "baseline", "http", "headers"), {f"X-Key: {CANARY}": ""}, "a header's name is letters, digits"),
+        (("receivers", 2, "webhook", "headers"), {f"X-Key: {CANARY}": "x"}, "a header's name is letters, digits"),
+    ],
+)
+def test_what_is_no_placeholder_or_header_s_name_is_not_shown(
+    base: Path, path: tuple[str, ...], value: object, report: str
+) -> None:
+    found = problems(replaced(TREE, path, value), base)
+    assert report in found
+    assert CANARY not in found
+
+
 @pytest.mark.parametrize("path", list(leaves(EXAMPLE)), ids=lambda path: ".".join(map(str, path)))
 def test_a_secret_from_the_environment_in_the_wrong_place_is_not_shown(base: Path, path: tuple[str | int, ...]) -> None:
     assert CANARY not in problems(replaced(EXAMPLE, path, "${CANARY}"), base, CANARY=CANARY)

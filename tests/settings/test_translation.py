@@ -5,7 +5,7 @@ import pytest
 
 from monitor.errors import ConfigError
 from monitor.metrics import parse
-from monitor.model import Direction, Learning, SampleSize
+from monitor.model import Direction, Keep, Learning, SampleSize
 from monitor.settings.loader import parse_settings
 from monitor.settings.schedule import Cron, Every
 from monitor.settings.translation import config_hash, to_comparison, to_schedule
@@ -168,23 +168,28 @@ def test_the_hash_of_what_uses_no_later_setting_is_the_one_that_older_runs_were_
 def test_item_weights_and_what_is_told_of_arms_have_their_defaults(load_text: Load, minimal: str) -> None:
     found = to_comparison(load_text(minimal).comparisons[0])
     assert found.measuring.arm_metrics == ("catalogue_coverage", "exposure_gini", "exposure_entropy")
-    assert (found.measuring.catalogue_size, found.measuring.keep_lists, found.measuring.relevance_within) == (None, False, None)
+    assert (found.measuring.catalogue_size, found.measuring.keep_lists, found.measuring.relevance_within) == (
+        None,
+        Keep.NONE,
+        None,
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "kept"),
     [
-        (RELEVANCE, True),
-        ("arm_metrics: [novelty]", True),
-        ("arm_metrics: [exposure_gini, self_churn]", True),
-        ("arm_metrics: []", False),
-        ("keep_lists: true", True),
-        ("keep_lists: false", False),
-        (WEIGHTS, False),
+        (RELEVANCE, Keep.ALL),
+        ("arm_metrics: [novelty]", Keep.ALL),
+        ("arm_metrics: [exposure_gini, self_churn]", Keep.ALL),
+        ("arm_metrics: []", Keep.NONE),
+        ("keep_lists: true", Keep.ALL),
+        ("keep_lists: false", Keep.NONE),
+        ("keep_lists: 200", 200),
+        (WEIGHTS, Keep.NONE),
     ],
 )
-def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: bool) -> None:
-    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).measuring.keep_lists is kept
+def test_lists_are_kept_where_something_will_need_them(load_text: Load, minimal: str, more: str, *, kept: Keep | int) -> None:
+    assert to_comparison(load_text(f"{minimal}    {more}\n").comparisons[0]).measuring.keep_lists == kept
 
 
 def test_relevance_is_waited_for_a_week_or_as_told(load_text: Load, minimal: str) -> None:

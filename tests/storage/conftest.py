@@ -18,14 +18,6 @@ def postgres_store(postgres_server: PostgresServer) -> Iterator[SqlStore]:
         yield store
 
 
-@pytest.fixture(scope="session")
-def sqlite_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A file with our tables, to copy."""
-    file = tmp_path_factory.mktemp("template") / "rankwatch.db"
-    open_store(f"sqlite:///{file}", create=True).close()
-    return file
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
     """An empty store over each database in turn."""

@@ -47,7 +47,8 @@ def test_a_finished_run_is_read_back_as_it_was(store: SqlStore) -> None:
         "summaries": 2,
         "statistics": 4,
         "metrics": 2,
-        "scores": 6,
+        "scores": 3,
+        "score_places": 2,
         "evidence": 2,
         "alert_states": 1,
     }

@@ -292,8 +292,8 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
         yield
         return
     driver: Any = connection.connection.driver_connection
-    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, user_id, metric_id, value) FROM STDIN") as copy:
-        copy.write_row((1, "u1", 1, 0.5))
+    with driver.cursor() as cursor, cursor.copy("COPY scores (run_id, part, user_id, v1) FROM STDIN") as copy:
+        copy.write_row((1, 0, "u1", 0.5))
         yield
 
 
@@ -439,6 +439,29 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(t
         second.close()
         assert not first.renew(old)
         first.close()
+
+
+@pytest.mark.parametrize("end", ["-wal", "-shm"])
+def test_a_log_that_is_deleted_under_the_daemon_is_seen_and_what_it_held_is_kept(tmp_path: Path, end: str) -> None:
+    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
+    with closing(open_store(url, create=True)) as store:
+        leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
+        taken = won(leases)
+        store.maintenance.lead(taken, patience=LASTS, now=SLOT)
+        store.runs.finish(result(claimed(store)), receivers=())
+        log = tmp_path / f"rankwatch.db{end}"
+        log.unlink()
+
+        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
+            with pytest.raises(
+                DatabaseError, match=f"lost its log: {log} was deleted .* is written any more: restart rankwatch"
+            ):
+                work()
+
+        assert not log.exists()
+        leases.close()
+    with closing(open_store(url, create=False)) as store:
+        assert [run.status for run in store.history.runs(comparison=None, limit=9)] == [RunStatus.OK]
 
 
 @pytest.mark.parametrize("how", ["deleted", "replaced"])

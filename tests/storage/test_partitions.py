@@ -85,7 +85,7 @@ def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: ps
         run(store, slot)
 
     assert names(store) == [name(-400), name(0), name(1)]
-    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (2 * 6,)
+    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (2 * 3,)
     assert in_default(other) == 0
     assert check(store) == []
 
@@ -93,8 +93,8 @@ def test_each_day_of_slots_has_a_partition_of_its_own(store: SqlStore, other: ps
 def test_a_partition_is_dropped_once_all_its_runs_are_old(store: SqlStore) -> None:
     ids = [run(store, SLOT + days * DAY) for days in range(6)]
 
-    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 4 * 6
-    assert pruned(store, before=4) == 4 * 6
+    assert store.maintenance.prunable(cutoffs(scores=SLOT + 4 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 4 * 3
+    assert pruned(store, before=4) == 4 * 3
 
     assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
     assert names(store)[:2] == [name(4), name(5)]
@@ -103,7 +103,7 @@ def test_a_partition_is_dropped_once_all_its_runs_are_old(store: SqlStore) -> No
 def test_scores_are_deleted_by_whole_days(store: SqlStore) -> None:
     ids = [run(store, SLOT + days * DAY) for days in range(6)]
 
-    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 6
+    assert prune(store, scores=SLOT + 2 * DAY + HOUR, now=SLOT + 6 * DAY)["scores"] == 2 * 3
     assert [scored(store, run_id) for run_id in ids[:4]] == [0, 0, 3, 3]
 
 
@@ -121,7 +121,7 @@ def test_a_partition_with_a_run_that_somebody_has_claimed_stays_whole(store: Sql
     ids = [run(store, SLOT + days * DAY) for days in range(4)]
     claimed(store, SLOT, rerun=True)
 
-    assert pruned(store, before=2) == 6
+    assert pruned(store, before=2) == 3
 
     assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
 
@@ -146,7 +146,7 @@ def test_a_run_that_is_claimed_after_its_partition_was_found_old_keeps_its_score
     after(monkeypatch, partitions, "read_partitions", lambda: None)
     after(monkeypatch, partitions, "_is_past", lambda: claimed(store, SLOT, rerun=True))
 
-    assert pruned(store, before=2) == 6
+    assert pruned(store, before=2) == 3
 
     assert [scored(store, run_id) for run_id in ids] == [3, 0, 3, 3]
 
@@ -158,7 +158,7 @@ def test_an_old_slot_that_is_run_again_after_its_partition_was_dropped_gets_anot
     again = run(store, SLOT)
 
     assert (again, scored(store, again)) == (first, 3)
-    assert pruned(store, before=5) == 6
+    assert pruned(store, before=5) == 3
     assert scored(store, again) == 0
 
 
@@ -180,12 +180,12 @@ def test_while_somebody_reads_the_default_partition_takes_what_has_no_partition(
         ids = [run(store, SLOT), run(store, SLOT + HOUR)]
     run(store, SLOT + 2 * HOUR)
 
-    assert (names(store), in_default(other)) == ([], 3 * 6)
+    assert (names(store), in_default(other)) == ([], 3 * 3)
     assert [scored(store, run_id) for run_id in ids] == [3, 3]
     assert len(store.history.user_scores("home-feed", "u1", limit=9)) == 3 * 2
     again = claimed(store, SLOT, rerun=True)
     assert store.runs.finish(result(again, scores=None), receivers=())
-    assert in_default(other) == 2 * 6
+    assert in_default(other) == 2 * 3
 
 
 @pytest.mark.usefixtures("short")
@@ -197,8 +197,8 @@ def test_old_scores_in_the_default_partition_are_deleted_run_by_run(store: SqlSt
     assert store.runs.finish(result(claim), receivers=())
     claimed(store, SLOT + HOUR, rerun=True)
 
-    assert store.maintenance.prunable(cutoffs(scores=SLOT + 2 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 6
-    assert pruned(store, before=2) == 6
+    assert store.maintenance.prunable(cutoffs(scores=SLOT + 2 * DAY), now=SLOT + 6 * DAY).rows["scores"] == 3
+    assert pruned(store, before=2) == 3
 
     assert [scored(store, run_id) for run_id in (*ids, claim.run_id)] == [0, 3, 3]
 
@@ -231,10 +231,10 @@ def test_a_view_of_a_partition_keeps_only_that_one(store: SqlStore, other: psyco
     found = store.maintenance.prune(cutoffs(scores=SLOT + 3 * DAY), now=SLOT + 5 * DAY)
 
     assert [scored(store, run_id) for run_id in ids] == [3, 0, 0, 3, 3]
-    assert found.rows["scores"] == 2 * 6
+    assert found.rows["scores"] == 2 * 3
     assert found.put_off == (f"{name(0)} was not dropped: a view or another object depends on it: drop that first",)
     other.execute("DROP VIEW mine")
-    assert pruned(store, before=3) == 6
+    assert pruned(store, before=3) == 3
 
 
 def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, other: psycopg.Connection) -> None:
@@ -245,8 +245,8 @@ def test_a_partition_that_was_detached_by_hand_is_left_alone(store: SqlStore, ot
     assert pruned(store, before=3) == 0
     again = run(store, SLOT)
 
-    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (6,)
-    assert (scored(store, again), in_default(other)) == (3, 6)
+    assert other.execute(f"SELECT count(*) FROM {name(0)}").fetchone() == (3,)
+    assert (scored(store, again), in_default(other)) == (3, 3)
 
 
 def test_a_partition_that_another_process_has_just_dropped_can_be_tried_again(
@@ -287,7 +287,7 @@ def test_several_that_need_the_same_partition_make_it_once(store: SqlStore) -> N
 def test_all_of_it_works_through_a_pooler_of_transactions(url: str, pooled: Callable[[str], str]) -> None:
     with closing(open_store(pooled(url), create=True)) as store:
         ids = [run(store, SLOT + days * DAY) for days in range(6)]
-        assert pruned(store, before=4) == 4 * 6
+        assert pruned(store, before=4) == 4 * 3
         assert [scored(store, run_id) for run_id in ids] == [0, 0, 0, 0, 3, 3]
 
 
@@ -307,8 +307,8 @@ def test_a_partition_of_any_name_is_measured_and_dropped(store: SqlStore, other:
     other.execute(f'CREATE TABLE "Old; scores" PARTITION OF scores FOR VALUES {days}')
     first = run(store, SLOT)
 
-    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 12
-    assert pruned(store, before=2) == 6
+    assert next(each.rows for each in store.maintenance.measure().kinds if each.kind is DataKind.SCORES) == 6
+    assert pruned(store, before=2) == 3
     assert scored(store, first) == 0
     assert names(store)[0] == name(3)
 
@@ -375,20 +375,27 @@ def test_a_database_of_before_without_scores_is_divided_too(url: str) -> None:
 def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg.Connection, going: str) -> None:
     """A run is being stored when the migration begins, which sees it only once it is there."""
     schema_version.upgrade(url, "0010" if going == "up" else "head")
+    other.execute("INSERT INTO metrics (name) VALUES ('extended_tau')")
+    other.execute(
+        "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
+        f" VALUES (7, 'home-feed', '{SLOT:%Y-%m-%d}T18:00:00Z', 'ok', 'h', 'a:1', 1, now())"
+    )
     row = "(run_id, user_id, metric_id, value) VALUES (7, 'u1', 1, 0.5)"
     if going == "up":
         other.execute("CREATE TABLE scores_from_1 PARTITION OF scores FOR VALUES FROM (1) TO (9)")
     else:
-        row = "(run_id, day, user_id, metric_id, value) VALUES (7, '2024-01-08', 'u1', 1, 0.5)"
+        row = f"(run_id, day, part, user_id, v1) VALUES (7, '{SLOT:%Y-%m-%d}', 0, 'u1', 0.5)"
     migrate = schema_version.upgrade if going == "up" else schema_version.downgrade
     thread = threading.Thread(target=migrate, args=(url, "head" if going == "up" else "0010"))
     with other.transaction():
+        if going == "down":
+            other.execute("INSERT INTO score_places (run_id, metric_id, part, place) VALUES (7, 1, 0, 1)")
         other.execute(f"INSERT INTO scores {row}")
         thread.start()
         _await_one_that_waits(other)
     thread.join()
 
-    assert other.execute("SELECT count(*) FROM scores").fetchone() == (1,)
+    assert other.execute("SELECT user_id, metric, value FROM user_scores").fetchall() == [("u1", "extended_tau", 0.5)]
 
 
 def _await_one_that_waits(other: psycopg.Connection) -> None:

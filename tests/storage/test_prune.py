@@ -17,7 +17,7 @@ DAY = timedelta(days=1)
 def test_scores_and_evidence_of_older_slots_go_and_summaries_stay(store: SqlStore) -> None:
     old, new = run(store, SLOT), run(store, SLOT + 9 * DAY)
 
-    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 6}
+    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 3}
     assert prune(store, evidence=SLOT + DAY) == {"evidence": 2}
 
     assert (store.history.worst_users(old, "extended_tau", 9), store.history.evidence(old)) == ((), ())
@@ -32,7 +32,8 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
     new = run(store, SLOT + DAY)
 
     assert prune(store, runs=SLOT + DAY) == {
-        "scores": 6,
+        "scores": 3,
+        "score_places": 2,
         "evidence": 2,
         "stages": 2,
         "coverage_reasons": 2,
@@ -46,10 +47,10 @@ def test_old_runs_go_with_all_that_belongs_to_them(store: SqlStore) -> None:
 
 def test_scores_go_in_steps_until_none_is_left(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pruning, "SCORES_AT_ONCE", 10)
-    many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in ("a", "b", "c")})
+    many = scores({metric: {f"u{number:03}": 0.5 for number in range(101)} for metric in "abcdefghi"})
     store.runs.finish(result(claimed(store), scores=many), receivers=())
 
-    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 303}
+    assert prune(store, scores=SLOT + 4 * DAY) == {"scores": 2 * 101}, "a row for eight metrics, and one for the ninth"
 
 
 def test_others_write_between_the_steps(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:

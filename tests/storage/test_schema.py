@@ -1,5 +1,7 @@
 """Versions of the schema: up, down, the same from both ends, and never by surprise."""
 
+# ruff: noqa: S608 - statements are put together from names of ours
+
 import multiprocessing
 import re
 from contextlib import closing
@@ -101,10 +103,49 @@ def test_what_an_older_version_stored_survives_the_way_up_and_down(database_url:
     assert count(database_url, "stages") == 3
 
 
+def test_scores_are_carried_over_to_one_row_a_user_and_back(database_url: str) -> None:
+    """Of a run with more metrics than a row holds, of one with fewer, and in a partition or none."""
+    schema_version.upgrade(database_url, "0011")
+    slots = {7: "2024-01-08T00:00:00.000000Z", 8: "2024-01-09T00:00:00.000000Z"}
+    is_divided = database_url.startswith("postgresql")
+    if is_divided:
+        execute(database_url, "CREATE TABLE mine PARTITION OF scores FOR VALUES FROM ('2024-01-09') TO ('2024-01-11')")
+    for metric in range(1, 11):
+        execute(database_url, f"INSERT INTO metrics (id, name) VALUES ({metric}, 'm{metric}')")
+    for run_id, slot in slots.items():
+        execute(
+            database_url,
+            "INSERT INTO runs (id, comparison, scheduled_for, status, config_hash, owner, attempt, started_at)"
+            f" VALUES ({run_id}, 'home-feed', '{slot}', 'ok', 'h', 'a:1', 1, '{slot}')",
+        )
+        day, of_day = ("day, ", f"'{slot[:10]}', ") if is_divided else ("", "")
+        for metric in range(1, 11) if run_id == 7 else (3, 5):
+            rows = ", ".join(f"({run_id}, {of_day}'{u}', {metric}, {metric / 4 if u == 'a' else 'NULL'})" for u in "ab")
+            execute(database_url, f"INSERT INTO scores (run_id, {day}user_id, metric_id, value) VALUES {rows}")
+    before = shown(database_url)
+
+    schema_version.upgrade(database_url)
+
+    assert (len(before), shown(database_url), count(database_url, "scores")) == (24, before, 2 * 2 + 2)
+    with closing(open_store(database_url, create=False)) as store:
+        assert [(each.user, each.value) for each in store.history.worst_users(7, "m10", 9)] == [("a", 2.5)]
+    schema_version.downgrade(database_url, "0011")
+    assert (shown(database_url), count(database_url, "scores")) == (before, 24)
+
+
+def shown(url: str) -> list[tuple[object, ...]]:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        query = text("SELECT run_id, metric, user_id, value, comparison FROM user_scores ORDER BY 1, 2, 3")
+        rows = [tuple(row) for row in connection.execute(query)]
+    engine.dispose()
+    return rows
+
+
 def count(url: str, table: str) -> int:
     engine = create_engine(url)
     with engine.connect() as connection:
-        rows = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()  # noqa: S608 - a name of ours
+        rows = connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one()
     engine.dispose()
     return int(rows)
 
@@ -138,7 +179,7 @@ def _compare(migrated: str, declared: str) -> None:
 
 def _without_day(line: str) -> str:
     """The table of scores as SQLite has it, which does not partition."""
-    return line.replace(", day DATE NOT NULL", "").replace("metric_id, day)", "metric_id)")
+    return line.replace(", day DATE NOT NULL", "").replace("user_id, day)", "user_id)")
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from sqlalchemy import text
 
 from factories import SLOT
 from monitor.model import Direction, Scores
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, score_rows
 from monitor.storage import user_scores as per_user
 from storage.worked import HOUR, claimed, result, scores
 
@@ -20,6 +20,55 @@ def store_scores(store: SqlStore, values: dict[str, dict[str, float]], hours: in
     claim = claimed(store, SLOT + hours * HOUR, comparison=comparison)
     assert store.runs.finish(result(claim, scores=scores(values)), receivers=())
     return claim.run_id
+
+
+def test_batches_of_users_in_any_order_and_of_more_metrics_than_a_row_holds_join_without_loss(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_rows, "CHUNK", 7)
+    draw = np.random.default_rng(7)
+    users = ["u\u2400", "a" * 600, *(f"u{number:02}" for number in range(20)), "\u00fc\U0001f600"]
+    values = {f"m{number}": np.where(draw.random(len(users)) < 0.2, NAN, draw.normal(size=len(users))) for number in range(11)}
+    values["m10"][:] = NAN
+    rows = [[5, 3, 22, 1], list(range(6, 22)), [], [0, 2, 4]]
+    claim = claimed(store)
+    with store.database.write() as connection:
+        per_user.store_scores(
+            connection,
+            claim.run_id,
+            SLOT,
+            (
+                Scores(users=pd.Index([users[row] for row in part]), by_metric={m: v[part] for m, v in values.items()})
+                for part in rows
+            ),
+        )
+
+    found = store.history.run_scores(claim.run_id, list(values))
+
+    order = [users.index(user) if len(user) < 70 else 1 for user in found.users]
+    assert sorted(order) == list(range(len(users)))
+    for metric, column in values.items():
+        np.testing.assert_array_equal(found.by_metric[metric], column[order])
+
+
+def test_metrics_that_are_measured_later_replace_their_own_scores_and_no_others(store: SqlStore) -> None:
+    run_id = store_scores(store, {"tau": {"a": 0.1, "b": 0.2}, "rbo": {"a": 0.3, "b": 0.4}})
+    for later in ({"ndcg": {"a": 0.5}}, {"ndcg": {"a": 0.6}}, {"rbo": {"b": 0.7}, "ndcg": {"b": 0.8}}):
+        with store.database.write() as connection:
+            per_user.replace_scores(connection, run_id, SLOT, scores(later))
+
+    with store.database.read() as connection:
+        rows = connection.execute(text("SELECT user_id, metric, value FROM user_scores ORDER BY metric, user_id")).all()
+        assert connection.execute(text("SELECT count(*) FROM scores")).scalar_one() == 3
+    assert [tuple(row) for row in rows] == [("b", "ndcg", 0.8), ("b", "rbo", 0.7), ("a", "tau", 0.1), ("b", "tau", 0.2)]
+
+
+def test_batches_of_different_metrics_are_refused(store: SqlStore) -> None:
+    batches = [scores({"tau": {"a": 0.5}}), scores({"rbo": {"b": 0.5}})]
+    run_id = claimed(store).run_id
+    with pytest.raises(ValueError, match=r"\['rbo'\] came after \['tau'\]"), store.database.write() as connection:
+        per_user.store_scores(connection, run_id, SLOT, batches)
+    assert store.history.run_scores(run_id, ["tau"]).by_metric == {}
 
 
 def test_one_users_scores_come_newest_run_first_then_by_metric(store: SqlStore) -> None:
@@ -97,28 +146,30 @@ def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     assert store.history.user_scores("home-feed", "u1", limit=5) == ()
 
 
-def test_chunks_join_without_loss(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_user, "CHUNK", 7)
-    values = {f"u{number:02}": number / 100 for number in range(50)}
-    run_id = store_scores(store, {"tau": values, "rbo": values})
-
-    assert {score.user: score.value for score in store.history.worst_users(run_id, "rbo", 99)} == values
-
-
-def test_one_users_scores_are_looked_up_by_the_index(store: SqlStore) -> None:
-    run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(20_000)}})
+@pytest.mark.parametrize(
+    ("asked", "key"),
+    [
+        ("comparison = 'home-feed' AND metric = 'tau' AND user_id = 'u00007'", "run_id=? AND part=? AND user_id=?"),
+        ("comparison = 'home-feed' AND user_id = 'u00007'", "run_id=? AND part=? AND user_id=?"),
+        ("run_id = {run} AND metric = 'tau'", "run_id=? AND part=?"),
+    ],
+)
+def test_a_person_s_queries_find_scores_by_the_key(store: SqlStore, asked: str, key: str) -> None:
+    for hours in range(8):
+        run_id = store_scores(store, {"tau": {f"u{number:05}": 0.5 for number in range(2000)}}, hours)
     explain = "EXPLAIN QUERY PLAN " if store.database.is_sqlite else "EXPLAIN "
     with store.database.write() as connection:
         connection.execute(text("ANALYZE scores"))
-    query = f"SELECT value FROM scores WHERE run_id IN ({run_id}) AND user_id = 'u00007'"  # noqa: S608 - a number
+    query = f"SELECT value FROM user_scores WHERE {asked.format(run=run_id)}"  # noqa: S608 - conditions of ours
     with store.database.read() as connection:
         plan = " ".join(str(row) for row in connection.execute(text(explain + query)))
+        assert len(connection.execute(text(query)).all()) == (8 if "user_id" in asked else 2000)
 
-    assert "PRIMARY KEY (run_id=? AND user_id=?)" in plan or "_pkey" in plan
+    assert f"scores USING PRIMARY KEY ({key})" in plan or "scores_2024_01_08_pkey" in plan
 
 
 def test_storing_many_users_needs_the_memory_of_one_chunk(store: SqlStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(per_user, "CHUNK", 1000)
+    monkeypatch.setattr(score_rows, "CHUNK", 1000)
     count = 30_000
     users = pd.Index([f"user-{number:07}" for number in range(count)], dtype="str")
     many = Scores(users=users, by_metric={metric: np.linspace(0, 1, count) for metric in ("a", "b", "c")})

@@ -21,6 +21,7 @@ from monitor.model import (
     CoverageRow,
     Evidence,
     JudgingPlan,
+    Keep,
     MeasuringPlan,
     PairBatch,
     PartMeans,
@@ -213,7 +214,7 @@ def _comparison(metrics: Sequence[Metric], k: int, worst: int) -> Comparison:
         seed=0,
         max_segment_values=MOST_SEGMENTS,
         deadline=_LONG,
-        keep_scores=False,
+        keep_scores=Keep.NONE,
         evidence_users=worst,
     )
     judging = JudgingPlan(rules=(), min_paired_share=0.0)

@@ -135,12 +135,16 @@ class Daemon:
             on_overlap=slots.note_overlap,
             on_end=lambda: self._watchdog.wake(),  # noqa: PLW0108 - made below
         )
-        outage_alert = OutageAlert(database=self._database, place=store.place, alert_after=self._alert_after)
         self._jobs = DaemonJobs(
             publisher=publisher,
             runner=self._runner,
             loops=self._loops,
-            outage_alert=outage_alert,
+            outage_alert=OutageAlert(
+                database=self._database,
+                place=store.place,
+                alert_after=self._alert_after,
+                installation=lambda: self.settings.installation,
+            ),
             slots=slots,
             wiring=lambda: self._wiring,
             leads=lambda: self._role.leads,
@@ -285,8 +289,7 @@ class Daemon:
 
     def unready(self) -> str | None:
         """Why the service cannot do its work at this moment, None when it can."""
-        outage = self._database.outage
-        if outage is not None:
+        if (outage := self._database.outage) is not None:
             return outage.reason
         try:
             self._store.maintenance.ping()

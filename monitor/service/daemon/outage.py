@@ -11,11 +11,12 @@ from functools import partial
 
 import structlog
 
+from monitor.alerts import INSTALLATION
 from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.model import Direction, Message, Severity, State, Transition
 from monitor.ports import Clock, Publisher, Receiver, Store
-from monitor.storage import SqlStore
+from monitor.storage import SqlStore, exposure
 
 CALM_S = 60.0
 """How long the database has to work until the next failure is another outage: one that comes and goes is one outage."""
@@ -34,10 +35,14 @@ log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outage:
-    """A time in which the database does not work: since when, by both clocks, and what was wrong first."""
+    """A time in which the database does not work: since when, by both clocks, and what was wrong first.
+
+    Where it comes and goes ``since`` and ``since_s`` are of the first time, ``began_s`` of this one.
+    """
 
     since: datetime
     since_s: float
+    began_s: float
     reason: str
     trouble: DatabaseTrouble
 
@@ -73,7 +78,8 @@ class OutageMonitor:
             if self.outage is not None:
                 return
             again = self.lasting
-            fresh = Outage(since=self.clock.now(), since_s=self.clock.monotonic(), reason=str(error), trouble=error.trouble)
+            now, now_s = self.clock.now(), self.clock.monotonic()
+            fresh = Outage(since=now, since_s=now_s, began_s=now_s, reason=str(error), trouble=error.trouble)
             self.outage = replace(fresh, since=again.since, since_s=again.since_s) if again else fresh
         self.publisher.database(is_up=False)
         log.error("database away", reason=str(error))
@@ -94,7 +100,7 @@ class OutageMonitor:
                 self._ended = (before, self.clock.monotonic())
         self.publisher.database(is_up=True)
         if before is not None:
-            log.info("database back", away_s=round(self.clock.monotonic() - before.since_s, 1))
+            log.info("database back", away_s=round(self.clock.monotonic() - before.began_s, 1))
         return before
 
 
@@ -108,6 +114,8 @@ def open_in_time(store: SqlStore, database: OutageMonitor) -> bool:
         store.database.renew()
         return False
     database.answered()
+    if (exposed := exposure(store.database.url)) is not None:
+        log.warning("database readable by every account", reason=exposed)
     return True
 
 
@@ -139,13 +147,14 @@ class _ReceiverState:
 class OutageAlert:
     """Notifies each receiver by itself; call ``notify`` for each every few seconds, from one thread a receiver.
 
-    ``place`` names the database, ``alert_after`` is how long an outage lasts before anybody is notified. What was sent is kept
-    in memory.
+    ``place`` names the database, ``installation`` whose it is, where that is configured; ``alert_after`` is how long an outage
+    lasts before anybody is notified. What was sent is kept in memory.
     """
 
     database: OutageMonitor
     place: str
     alert_after: Callable[[], timedelta]
+    installation: Callable[[], str | None] = lambda: None
     _states: dict[str, _ReceiverState] = field(default_factory=dict)
 
     def notify(self, receiver: Receiver) -> None:
@@ -176,11 +185,14 @@ class OutageAlert:
         if sent is None:
             is_long = steady_s - outage.since_s >= self.alert_after().total_seconds()
             is_due = is_long and self.database.outage is not None
-            return _outage_message(start_of(outage, self.database.clock.now(), self.place)) if is_due else None
+            return self._start(outage) if is_due else None
         every_s = min(REPEAT_S, receiver.treatment.resend_every_s or REPEAT_S)
         if state.is_sure and steady_s - state.sent_s < every_s:
             return None
         return _outage_message(sent, is_repetition=state.is_sure)
+
+    def _start(self, outage: Outage) -> Message:
+        return _outage_message(start_of(outage, self.database.clock.now(), self.place, self.installation()))
 
     def _note_failure(self, state: _ReceiverState, message: Message, error: DeliveryError) -> None:
         steady_s = self.database.clock.monotonic()
@@ -194,10 +206,11 @@ class OutageAlert:
             state.sent = None  # the receiver will not take the end: the next outage starts a new incident for it
 
 
-def start_of(outage: Outage, now: datetime, place: str) -> Transition:
+def start_of(outage: Outage, now: datetime, place: str, installation: str | None) -> Transition:
     """The outage as a firing."""
     # One key a database, in every outage and from every daemon: several daemons, or one that was restarted, page once.
-    key = hashlib.sha256(f"{ALERT} {place}".encode()).hexdigest()[:32]
+    # The id that is kept in the database cannot be read now.
+    key = hashlib.sha256(" ".join(filter(None, (ALERT, place, installation))).encode()).hexdigest()[:32]
     return Transition(
         comparison=WATCHED,
         alert=ALERT,
@@ -217,6 +230,7 @@ def start_of(outage: Outage, now: datetime, place: str) -> Transition:
         since=min(outage.since, now),
         dedup_key=key,
         incident=key,
+        labels={} if installation is None else {INSTALLATION: installation},
     )
 
 

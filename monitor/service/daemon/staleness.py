@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -39,12 +40,21 @@ class StalenessMonitor:
     looked_s: float = float("inf")
     jumps: JumpFinder = field(default_factory=JumpFinder)
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
+    _looking: threading.Lock = field(default_factory=threading.Lock)
 
     def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
         """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Whether anything changed.
 
-        To be called at least every PAUSE_S, and only by the leader.
+        To be called at least every PAUSE_S, and only by the leader. Where another thread looks at this moment it is enough.
         """
+        if not self._looking.acquire(blocking=False):
+            return False  # both would find the same, and log it
+        try:
+            return self._look_at_all(watched, latest, receivers)
+        finally:
+            self._looking.release()
+
+    def _look_at_all(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
         now, now_s = self.clock.now(), self.clock.monotonic()
         # A jump means a clock that was set, or a suspended machine.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
@@ -68,7 +78,10 @@ class StalenessMonitor:
             before = self.alerts.states(name)
             states, transitions = judge_stale(each.comparison, before, wait, now)
             if transitions:
-                states, transitions = assign_incidents(states, transitions, before, group_for=each.comparison.judging.group_for)
+                group_for, installation = each.comparison.judging.group_for, self.alerts.installation()
+                states, transitions = assign_incidents(
+                    states, transitions, before, group_for=group_for, installation=installation
+                )
                 self.alerts.store_states(states, transitions, receivers=receivers)
         except DatabaseError as error:
             log.error("staleness not stored", comparison=name, reason=str(error))  # noqa: TRY400 - its text says all

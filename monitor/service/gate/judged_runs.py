@@ -138,14 +138,14 @@ def _segment(rotating: Floats, unscored: int, scale: Scale) -> SampledSegment:
 def _panel(
     run: Run, history: History, comparison: Comparison, scored: pd.Index[str], users: UserSource, dimensions: Sequence[str]
 ) -> Panel:
-    if (kept := history.kept_lists(run.id)) is not None:
+    if (kept := history.kept_lists(run.id)) is not None and scored.isin(kept.panel.users).all():
         return kept.panel
     # A draw gives the same users as long as the source lists the same.
     panel = draw(users.users(run.slot, list(dimensions)), comparison, run.slot)
     if len(panel) != run.asked or not scored.isin(panel.users).all():
         msg = (
             f"segments of the run of {format_instant(run.slot)} are not known any more: the users are others by now. "
-            "Set keep_lists: true, which keeps segments with each run, or judge newer runs with --since"
+            "Set keep_lists: all, which keeps segments with each run, or judge newer runs with --since"
         )
         raise InputError(msg)
     return panel

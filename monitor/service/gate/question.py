@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from monitor.errors import ConfigError, InputError
 from monitor.metrics import Metric, Need, parse
-from monitor.model import ALL, Comparison, DerivedMetric, NoiseFloor, parse_derived
+from monitor.model import ALL, Comparison, DerivedMetric, Keep, NoiseFloor, parse_derived
 from monitor.model.arrays import Floats
 from monitor.sequential import Scale
 from monitor.service.runner import pick_comparison
@@ -151,8 +151,8 @@ def make_question(  # noqa: PLR0913 - the words of the command
 
 
 def _require_answerable(comparison: Comparison) -> None:
-    if not comparison.measuring.keep_scores:
-        msg = f"{comparison.name} keeps no scores of its users, and the gate is about users: set keep_scores: true"
+    if comparison.measuring.keep_scores is not Keep.ALL:
+        msg = f"{comparison.name} does not keep the scores of all users, and the gate is about all: set keep_scores: all"
         raise ConfigError(msg)
     sample = comparison.measuring.sample
     if sample is not None and not sample.rotating:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field
 
 from monitor.options import NOT_IN_HASH, ConfigPath, Options
+from monitor.slot_templates import check_placeholders
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.slot_templates import check_placeholders
 from monitor.sources.table_options import (
     GradeColumnOptions,
     ListColumnOptions,

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
+from monitor.slot_templates import fill_slot
 from monitor.sources.file.formats import require_file, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, on_one_line, require_columns, user_column
-from monitor.sources.slot_templates import fill_slot
 
 MEMORY = "400MB"
 """Most memory that a join takes; what does not fit goes to a temporary directory, which is removed in the end."""

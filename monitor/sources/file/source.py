@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions
 from monitor.sources.file.formats import read_batches
-from monitor.sources.slot_templates import fill_slot
 from monitor.sources.table_readers import (
     TableBatch,
     TableItemTitles,

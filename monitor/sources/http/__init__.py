@@ -13,8 +13,8 @@ import jmespath.exceptions
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 
 from monitor.options import NOT_IN_HASH, ConfigPath, Duration, Options
+from monitor.slot_templates import check_placeholders, placeholders
 from monitor.sources.kinds import Reader, SourceKind
-from monitor.sources.slot_templates import check_placeholders, placeholders
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
@@ -52,7 +52,7 @@ def _check_url(url: SecretStr) -> SecretStr:
 def _check_headers(headers: dict[str, SecretStr]) -> dict[str, SecretStr]:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or re.search(r"[\r\n\0]", value.get_secret_value()):
-            msg = f"header {name!r}: a name is letters, digits and -, a value has no line break"
+            msg = "a header's name is letters, digits and hyphens, and its value has no line break"
             raise ValueError(msg)
     return headers
 

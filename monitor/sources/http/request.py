@@ -15,9 +15,9 @@ import jmespath
 from yarl import URL
 
 from monitor.model import CoverageReason, PullRequest
+from monitor.slot_templates import fill_slot, placeholders
 from monitor.sources.http import HttpSourceOptions
 from monitor.sources.id_columns import user_key
-from monitor.sources.slot_templates import fill_slot, placeholders
 
 _CHUNK = 64 * 1024
 _UNRESERVED = re.compile(r"[A-Za-z0-9_.~-]*").fullmatch

@@ -23,6 +23,7 @@ _FETCH = 10_000
 _SQLITE_STEPS = 10_000
 _LONGEST_CONNECT_S = 10.0
 _LONGEST_REASON = 300
+_HARMLESS_PRAGMAS = frozenset({"data_version", "page_size"})  # full-text tables read them
 _CANCELLED = "57014"  # SQLSTATE query_canceled: what statement_timeout ends with
 
 SqlParameters = Mapping[str, Any]
@@ -100,6 +101,8 @@ class ReadOnlyDatabase:
             raise SourceError(msg) from None
 
     def _reason(self, error: DBAPIError) -> str:
+        if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_AUTH:
+            return "the query would do more than read from it: give one SELECT"
         # The other lines of the error hold the statement and its parameters, which are not shown.
         reason = (str(error.orig).strip().splitlines() or ["no reason given"])[0]
         return without_secrets(reason, self._url)[:_LONGEST_REASON]
@@ -130,7 +133,14 @@ def _limit(connection: sa.Connection, deadline: Deadline) -> None:
     raw = connection.connection.driver_connection
     if isinstance(raw, sqlite3.Connection):
         connection.exec_driver_sql("PRAGMA query_only = ON")
+        raw.set_authorizer(_permission)
         raw.set_progress_handler(lambda: int(deadline.is_past), _SQLITE_STEPS)
+
+
+def _permission(action: int, first: str | None, second: str | None, *_: object) -> int:
+    # `query_only` keeps no query from making or changing files: ATTACH, VACUUM INTO by an ATTACH of its own, and pragmas do.
+    is_pragma = action == sqlite3.SQLITE_PRAGMA and not (first in _HARMLESS_PRAGMAS and second is None)
+    return sqlite3.SQLITE_DENY if is_pragma or action == sqlite3.SQLITE_ATTACH else sqlite3.SQLITE_OK
 
 
 def statement_of(query: str | None, table: str | None, columns: Sequence[str]) -> sa.Executable:

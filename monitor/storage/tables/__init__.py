@@ -13,12 +13,11 @@ from monitor.storage.tables.run_tables import (
     kept_lists,
     leases,
     lessons,
-    metrics,
     runs,
-    scores,
     splits,
     stages,
     standstills,
     statistics,
     summaries,
 )
+from monitor.storage.tables.score_tables import PLACES, metrics, score_places, scores

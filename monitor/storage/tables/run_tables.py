@@ -1,11 +1,9 @@
-"""Tables of runs and what they measured, of the daily roll-up and of the lease."""
+"""Tables of runs and what they measured, users' scores apart, of the daily roll-up and of the lease."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
     Column,
-    Date,
-    Double,
     ForeignKey,
     ForeignKeyConstraint,
     Index,
@@ -119,33 +117,6 @@ statistics = Table(
     ),
     sqlite_with_rowid=False,
 )
-
-metrics = Table(
-    "metrics",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("name", Name, nullable=False),
-    UniqueConstraint("name"),
-)
-"""Numbers that stand for metrics in ``scores``; everywhere else metrics go by their names."""
-
-scores = Table(
-    "scores",
-    metadata,
-    Column("run_id", Id, nullable=False),
-    Column("user_id", Name, nullable=False),
-    Column("metric_id", Integer, nullable=False),
-    Column("value", Double),
-    Column("day", Date, nullable=False, info={"only": "postgresql"}),
-    PrimaryKeyConstraint("run_id", "user_id", "metric_id", "day"),
-    sqlite_with_rowid=False,
-    postgresql_partition_by="RANGE (day)",
-)
-"""One row a user and metric; NULL where undefined. No foreign keys: checking them for each of millions of rows would cost
-more than storing them. Rows come in the order of the key, so they are appended, and one user of one run is one lookup.
-
-``day``: the UTC day of the run's slot, by which PostgreSQL partitions, see `monitor.storage.partitions`; SQLite has no such
-column."""
 
 evidence = Table(
     "evidence",
@@ -272,7 +243,9 @@ leases = Table(
     Column("expires_at", Instant),
     sqlite_with_rowid=False,
 )
-"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease."""
+"""Who leads, by the database's own clock; ``expires_at`` is NULL on SQLite, where a lock on a file beside it is the lease.
+
+The ``holder`` under the name ``installation`` is the id of the database, see `monitor.storage.leases.installation_of`."""
 
 daily = Table(
     "daily",

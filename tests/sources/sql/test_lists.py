@@ -146,15 +146,37 @@ def test_too_many_rows_are_refused(database: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", ["DELETE FROM wide RETURNING who, what", "DROP TABLE wide", "UPDATE wide SET what = '[]'"]
+    "statement",
+    [
+        "DELETE FROM wide RETURNING who, what",
+        "DROP TABLE wide",
+        "UPDATE wide SET what = '[]'",
+        "ATTACH '{new}' AS new",
+        "VACUUM INTO '{new}'",
+        "PRAGMA journal_mode = WAL",
+        "SELECT who, what FROM wide; COMMIT; DELETE FROM wide",
+        "SELECT who, what FROM wide; SET TRANSACTION READ WRITE; DELETE FROM wide",
+        "SELECT who, what, set_config('transaction_read_only', 'off', true) FROM wide; DELETE FROM wide",
+    ],
 )
-def test_a_source_never_writes(statement: str, database_url: str) -> None:
+def test_a_source_never_writes(statement: str, database_url: str, tmp_path: Path) -> None:
     fill_database(database_url, {"u1": [1]})
+    before = sorted(tmp_path.iterdir())
+    query = statement.format(new=tmp_path / "new.db")
 
-    with pytest.raises(SourceError):
-        source_of(sql={"url": database_url, "query": statement, "user": "who", "items": "what"}).pull(request("u1"))
+    with pytest.raises(SourceError, match="cannot be read: "):
+        source_of(sql={"url": database_url, "query": query, "user": "who", "items": "what"}).pull(request("u1"))
 
     assert as_lists(source_of(sql={"url": database_url} | WIDE).pull(request("u1"))) == {"u1": ["1"]}
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_full_text_table_of_sqlite_is_read(database: str) -> None:
+    execute(database, "CREATE VIRTUAL TABLE texts USING fts5(who, what)", "INSERT INTO texts VALUES ('u1', '[1]')")
+    query = "SELECT who, what FROM texts WHERE texts MATCH 'u1'"
+    assert as_lists(source_of(sql={"url": database, "query": query, "user": "who", "items": "what"}).pull(request("u1"))) == {
+        "u1": ["1"]
+    }
 
 
 def test_a_missing_file_is_told_and_not_made(tmp_path: Path) -> None:

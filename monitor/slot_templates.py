@@ -14,8 +14,9 @@ def check_placeholders(template: str, *names: str) -> str:
     """Return the template when every ``{...}`` in it is ``{slot}``, ``{slot:FORMAT}`` or one of the names; else ValueError."""
     for found in _PLACEHOLDER.findall(template):
         if found not in names and not _SLOT.fullmatch(found):
+            # Its text is not repeated: in an address it may be part of a key.
             known = ", ".join([*(f"{{{name}}}" for name in names), "{slot:%Y-%m-%d}"])
-            msg = f"unknown placeholder {{{found}}}: use {known}"
+            msg = f"has an unknown placeholder: use {known}"
             raise ValueError(msg)
     if re.search(r"[{}]", _PLACEHOLDER.sub("", template)):
         msg = "has a lone { or }: placeholders are written as {slot:%Y-%m-%d}"

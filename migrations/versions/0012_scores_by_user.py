@@ -1,0 +1,166 @@
+"""One row of scores a user for several metrics, in place of one row a metric."""
+
+from datetime import date
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0012"
+down_revision = "0011"
+branch_labels = None
+depends_on = None
+
+ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+PLACES = 8
+
+NEW_COLUMNS = f"""
+    run_id BIGINT NOT NULL, day DATE NOT NULL, part SMALLINT NOT NULL, user_id TEXT COLLATE "C" NOT NULL,
+    {", ".join(f"v{place} DOUBLE PRECISION" for place in range(1, PLACES + 1))}
+"""
+OLD_COLUMNS = """
+    run_id BIGINT NOT NULL, day DATE NOT NULL, metric_id INTEGER NOT NULL, value DOUBLE PRECISION,
+    user_id TEXT COLLATE "C" NOT NULL
+"""
+NEW_KEY = ["run_id", "part", "user_id"]
+OLD_KEY = ["run_id", "user_id", "metric_id"]
+DAY_OF_RUN = "AND scores.day = CAST(runs.scheduled_for AT TIME ZONE 'UTC' AS date)"
+PLACED = f"CASE score_places.place {' '.join(f'WHEN {place} THEN v{place}' for place in range(1, PLACES + 1))} END"
+NEW_VIEW = f"""
+CREATE VIEW user_scores AS
+SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, {PLACED} AS value, scores.run_id
+FROM runs JOIN score_places ON score_places.run_id = runs.id JOIN metrics ON metrics.id = score_places.metric_id
+JOIN scores ON scores.run_id = runs.id AND scores.part = score_places.part %s
+"""
+OLD_VIEW = """
+CREATE VIEW user_scores AS
+SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
+FROM runs JOIN scores ON scores.run_id = runs.id %s JOIN metrics ON metrics.id = scores.metric_id
+"""
+PARTITIONS = """
+SELECT c.relname AS name, quote_ident(c.relname) AS spelled, pg_get_expr(c.relpartbound, c.oid) AS bounds
+FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'scores_before'::regclass ORDER BY c.relname
+"""
+
+
+def upgrade() -> None:
+    """Every score is copied once, run by run; scores of runs that are gone, which nothing shows, are left behind."""
+    op.create_table(
+        "score_places",
+        sa.Column("run_id", ID, sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
+        sa.Column("metric_id", sa.Integer(), nullable=False),
+        sa.Column("part", sa.SmallInteger(), nullable=False),
+        sa.Column("place", sa.SmallInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("run_id", "metric_id"),
+        sqlite_with_rowid=False,
+    )
+    _set_aside()
+    if _is_sqlite():
+        op.create_table(
+            "scores",
+            sa.Column("run_id", ID, nullable=False),
+            sa.Column("part", sa.SmallInteger(), nullable=False),
+            sa.Column("user_id", NAME, nullable=False),
+            *(sa.Column(f"v{place}", sa.Double()) for place in range(1, PLACES + 1)),
+            sa.PrimaryKeyConstraint(*NEW_KEY),
+            sqlite_with_rowid=False,
+        )
+    else:
+        _divide(NEW_COLUMNS)
+    for run_id, day in _runs():
+        _join_metrics(run_id, day)
+    _finish(NEW_KEY, NEW_VIEW)
+
+
+def downgrade() -> None:
+    """Every score is copied once, run by run."""
+    _set_aside()
+    if _is_sqlite():
+        op.create_table(
+            "scores",
+            sa.Column("run_id", ID, nullable=False),
+            sa.Column("user_id", NAME, nullable=False),
+            sa.Column("metric_id", sa.Integer(), nullable=False),
+            sa.Column("value", sa.Double()),
+            sa.PrimaryKeyConstraint(*OLD_KEY),
+            sqlite_with_rowid=False,
+        )
+    else:
+        _divide(OLD_COLUMNS)
+    for run_id, day in _runs():
+        _split_metrics(run_id, day)
+    _finish(OLD_KEY, OLD_VIEW)
+    op.drop_table("score_places")
+
+
+def _is_sqlite() -> bool:
+    return op.get_bind().dialect.name == "sqlite"
+
+
+def _set_aside() -> None:
+    op.execute("DROP VIEW user_scores")
+    if not _is_sqlite():
+        op.execute(
+            "LOCK TABLE scores IN ACCESS EXCLUSIVE MODE"
+        )  # before anything is read: what runs store until then is copied
+        op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")
+    op.execute("ALTER TABLE scores RENAME TO scores_before")
+
+
+def _divide(columns: str) -> None:
+    """A table with the partitions that the one of before has, by the same names."""
+    op.execute(f"CREATE TABLE scores ({columns}) PARTITION BY RANGE (day)")
+    for number, partition in enumerate(op.get_bind().execute(sa.text(PARTITIONS)).all()):
+        op.execute(f"ALTER TABLE {partition.spelled} RENAME TO scores_before_{number}")
+        op.execute(f"CREATE TABLE {partition.spelled} PARTITION OF scores {partition.bounds}")
+    op.execute("SET LOCAL enable_seqscan = off")  # run by run by the key, whatever the server has counted of the table
+
+
+def _runs() -> list[tuple[int, date | None]]:
+    day = "NULL" if _is_sqlite() else "CAST(scheduled_for AT TIME ZONE 'UTC' AS date)"
+    return [(row[0], row[1]) for row in op.get_bind().execute(sa.text(f"SELECT id, {day} FROM runs ORDER BY scheduled_for"))]
+
+
+def _of_run(day: date | None) -> str:
+    return "scores_before.run_id = :run" + ("" if day is None else " AND scores_before.day = :day")
+
+
+def _join_metrics(run_id: int, day: date | None) -> None:
+    connection, given = op.get_bind(), {"run": run_id} | ({} if day is None else {"day": day})
+    numbers = connection.scalars(sa.text(f"SELECT DISTINCT metric_id FROM scores_before WHERE {_of_run(day)}"), given).all()
+    days = "" if day is None else "day, "
+    placed = sorted(numbers)
+    for part, start in enumerate(range(0, len(placed), PLACES)):
+        metrics = dict(enumerate(placed[start : start + PLACES], start=1))
+        for place, metric in metrics.items():
+            op.execute(f"INSERT INTO score_places VALUES ({run_id:d}, {metric:d}, {part:d}, {place:d})")
+        connection.execute(
+            sa.text(
+                f"INSERT INTO scores (run_id, {days}part, user_id, {', '.join(f'v{place}' for place in metrics)})"
+                f" SELECT run_id, {days}{part:d}, user_id,"
+                f" {', '.join(f'max(CASE WHEN metric_id = {metric:d} THEN value END)' for metric in metrics.values())}"
+                f" FROM scores_before WHERE {_of_run(day)} AND metric_id IN ({', '.join(map(str, metrics.values()))})"
+                f" GROUP BY run_id, {days}user_id"
+            ),
+            given,
+        )
+
+
+def _split_metrics(run_id: int, day: date | None) -> None:
+    days, given = ("", {}) if day is None else ("day, ", {"day": day})
+    op.get_bind().execute(
+        sa.text(
+            f"INSERT INTO scores (run_id, {days}user_id, metric_id, value)"
+            f" SELECT scores_before.run_id, {days}user_id, metric_id, {PLACED} FROM scores_before JOIN score_places"
+            " ON score_places.run_id = scores_before.run_id AND score_places.part = scores_before.part"
+            f" WHERE {_of_run(day)}"
+        ),
+        {"run": run_id, **given},
+    )
+
+
+def _finish(key: list[str], view: str) -> None:
+    if not _is_sqlite():
+        op.execute(f"ALTER TABLE scores ADD CONSTRAINT pk_scores PRIMARY KEY ({', '.join([*key, 'day'])})")
+    op.execute("DROP TABLE scores_before")
+    op.execute(view % ("" if _is_sqlite() else DAY_OF_RUN))

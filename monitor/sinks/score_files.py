@@ -1,0 +1,70 @@
+"""All scores of a run as one Parquet file a slot (zstd): a column `user`, and a column of doubles for each metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import AfterValidator, Field
+
+from monitor.errors import OutputError
+from monitor.files import folder_for, replacing
+from monitor.model import Scores
+from monitor.options import ConfigPath, Options
+from monitor.slot_templates import check_placeholders, fill_slot
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+USER = "user"
+
+
+class ScoreFileOptions(Options):
+    """One Parquet file a slot: a column `user`, and a column of numbers for each metric, null where undefined."""
+
+    path: Annotated[ConfigPath, AfterValidator(check_placeholders)] = Field(
+        min_length=1,
+        description="Path of the file; `{slot:%Y-%m-%d}` becomes the run's scheduled time (UTC), in any strftime format; "
+        "without it each run replaces the file of the last one. A relative path starts at the configuration file's directory.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreFiles:
+    """Port ScoreSink over files; ``path`` is a template. Users stand in the order in which they came."""
+
+    path: str
+
+    @contextmanager
+    def open(self, slot: datetime, metrics: Sequence[str], about: Mapping[str, str]) -> Iterator[Callable[[Scores], object]]:
+        """See the port; ``about`` becomes the metadata of the file."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        path = Path(fill_slot(self.path, slot))
+        columns = [pa.field(USER, pa.string(), nullable=False), *(pa.field(name, pa.float64()) for name in metrics)]
+        schema = pa.schema(columns, dict(about))
+        try:
+            with (
+                folder_for(path),
+                replacing(path, is_lasting=True) as file,
+                pq.ParquetWriter(file, schema, compression="zstd") as writer,
+            ):
+                yield lambda scores: writer.write_table(_table(scores, schema))
+        except (OSError, UnicodeError, pa.ArrowException) as error:
+            msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
+            raise OutputError(msg) from None
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _table(scores: Scores, schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    values = (pa.array(scores.by_metric[name], pa.float64(), from_pandas=True) for name in schema.names[1:])
+    return pa.table([pa.array(scores.users.to_list(), pa.string()), *values], schema=schema)

@@ -1,0 +1,115 @@
+"""All scores of a run as a Parquet file: whole or not at all, never through a link, nothing left over."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+
+from factories import SLOT
+from monitor.errors import OutputError
+from monitor.model import Scores
+from monitor.sinks import ScoresToOptions, open_score_sink
+
+NAN = float("nan")
+
+
+def batch(values: dict[str, float], users: list[str] | None = None) -> Scores:
+    column = np.array(list(values.values()))
+    names = pd.Index(users or list(values), dtype="object" if users else "str")
+    return Scores(users=names, by_metric={"tau": column, "rbo(p=0.9)": -column})
+
+
+def write(path: Path, *batches: Scores) -> None:
+    sink = open_score_sink(ScoresToOptions.model_validate({"file": {"path": str(path)}}))
+    with sink.open(SLOT, ["tau", "rbo(p=0.9)"], {"comparison": "feed", "config_hash": "abc"}) as add:
+        for each in batches:
+            add(each)
+
+
+def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(tmp_path: Path) -> None:
+    write(tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet", batch({"b": 0.5, "a": NAN}), batch({"\u00fc": -1.0}))
+
+    file = pq.ParquetFile(tmp_path / "2024" / "01-08.parquet")
+    assert file.read().to_pydict() == {"user": ["b", "a", "\u00fc"], "tau": [0.5, None, -1.0], "rbo(p=0.9)": [-0.5, None, 1.0]}
+    assert {str(field.type) for field in list(file.schema_arrow)[1:]} == {"double"}
+    assert file.metadata.row_group(0).column(1).compression == "ZSTD"
+    assert file.schema_arrow.metadata == {b"comparison": b"feed", b"config_hash": b"abc"}
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["01-08.parquet", "2024"]
+
+
+@pytest.mark.parametrize("link_to_folder", [False, True])
+def test_what_stands_there_is_replaced_and_a_link_is_not_followed(tmp_path: Path, *, link_to_folder: bool) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir() if link_to_folder else victim.write_text("precious")
+    (tmp_path / "scores").symlink_to(victim)
+    for value in (0.25, 0.75):
+        write(tmp_path / "scores", batch({"a": value}))
+
+    assert not (tmp_path / "scores").is_symlink()
+    assert pq.read_table(tmp_path / "scores").to_pydict()["tau"] == [0.75]
+    assert list(victim.iterdir()) == [] if link_to_folder else victim.read_text() == "precious"
+
+
+def _folder_in_its_place(target: Path) -> None:
+    (target / "inside").mkdir(parents=True)
+
+
+def _pipe_in_its_place(target: Path) -> None:
+    target.parent.mkdir()
+    os.mkfifo(target)
+
+
+def _file_in_place_of_its_folder(target: Path) -> None:
+    target.parent.write_text("in the way")
+
+
+def _nothing(_: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("lay", "batches", "words"),
+    [
+        (_folder_in_its_place, [{"a": 0.5}], "Is a directory"),
+        (_pipe_in_its_place, [{"a": 0.5}], "it is no file but a pipe"),
+        (_file_in_place_of_its_folder, [{"a": 0.5}], "File exists|Not a directory"),
+        (_nothing, [{"a": 0.5}, {"\ud800": 0.5}], "surrogates not allowed"),
+    ],
+)
+def test_what_cannot_be_written_is_said_and_leaves_everything_as_it_was(
+    tmp_path: Path, lay: Callable[[Path], None], batches: list[dict[str, float]], words: str
+) -> None:
+    target = tmp_path / "out" / "08.parquet"
+    lay(target)
+    before = sorted(tmp_path.rglob("*"))
+
+    with pytest.raises(OutputError, match=f"^scores_to: {target} was not written: .*({words})"):
+        write(target, *(batch(each, list(each)) for each in batches))
+
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path: Path) -> None:
+    write(tmp_path / "scores", batch({"a": 0.5}))
+    sink = open_score_sink(ScoresToOptions.model_validate({"file": {"path": str(tmp_path / "scores")}}))
+
+    with pytest.raises(ZeroDivisionError), sink.open(SLOT, ["tau", "rbo(p=0.9)"], {}) as add:  # noqa: PT012 - in the block
+        add(batch({"b": 0.5}))
+        1 / 0  # noqa: B018
+
+    assert pq.read_table(tmp_path / "scores").to_pydict()["user"] == ["a"]
+    assert [each.name for each in tmp_path.iterdir()] == ["scores"]
+
+
+def test_a_full_disk_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        write(tmp_path / "scores", batch({"a": 0.5}))
+    assert list(tmp_path.iterdir()) == []
