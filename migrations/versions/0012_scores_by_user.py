@@ -27,13 +27,13 @@ OLD_KEY = ["run_id", "user_id", "metric_id"]
 DAY_OF_RUN = "AND scores.day = CAST(runs.scheduled_for AT TIME ZONE 'UTC' AS date)"
 PLACED = f"CASE score_places.place {' '.join(f'WHEN {place} THEN v{place}' for place in range(1, PLACES + 1))} END"
 NEW_VIEW = f"""
-CREATE VIEW user_scores AS
+VIEW user_scores AS
 SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, {PLACED} AS value, scores.run_id
 FROM runs JOIN score_places ON score_places.run_id = runs.id JOIN metrics ON metrics.id = score_places.metric_id
 JOIN scores ON scores.run_id = runs.id AND scores.part = score_places.part %s
 """
 OLD_VIEW = """
-CREATE VIEW user_scores AS
+VIEW user_scores AS
 SELECT runs.comparison, runs.scheduled_for, scores.user_id, metrics.name AS metric, scores.value, scores.run_id
 FROM runs JOIN scores ON scores.run_id = runs.id %s JOIN metrics ON metrics.id = scores.metric_id
 """
@@ -54,7 +54,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "metric_id"),
         sqlite_with_rowid=False,
     )
-    _set_aside()
+    _set_aside(OLD_VIEW)
     if _is_sqlite():
         op.create_table(
             "scores",
@@ -74,7 +74,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Every score is copied once, run by run."""
-    _set_aside()
+    _set_aside(NEW_VIEW)
     if _is_sqlite():
         op.create_table(
             "scores",
@@ -97,13 +97,20 @@ def _is_sqlite() -> bool:
     return op.get_bind().dialect.name == "sqlite"
 
 
-def _set_aside() -> None:
-    op.execute("DROP VIEW user_scores")
-    if not _is_sqlite():
-        op.execute(
-            "LOCK TABLE scores IN ACCESS EXCLUSIVE MODE"
-        )  # before anything is read: what runs store until then is copied
-        op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")
+def _set_aside(view: str) -> None:
+    """Take the table out of the way, with everybody who uses it or the view ``view`` waiting from now on."""
+    if _is_sqlite():
+        op.execute("DROP VIEW user_scores")
+        op.execute("PRAGMA legacy_alter_table = ON")  # views of others over ours do not matter meanwhile
+        op.execute("ALTER TABLE scores RENAME TO scores_before")
+        op.execute("PRAGMA legacy_alter_table = OFF")
+        return
+    # Replaced by itself, the view is locked before the table, in the order in which its readers lock. It is never dropped: what
+    # others were granted on it, and what they built on it, stays.
+    op.execute(f"CREATE OR REPLACE {view % DAY_OF_RUN}")
+    # Before anything is read: what runs store until then is copied. In the order in which runs write.
+    op.execute("LOCK TABLE score_places, scores IN ACCESS EXCLUSIVE MODE")
+    op.execute("ALTER INDEX pk_scores RENAME TO pk_scores_before")
     op.execute("ALTER TABLE scores RENAME TO scores_before")
 
 
@@ -160,7 +167,10 @@ def _split_metrics(run_id: int, day: date | None) -> None:
 
 
 def _finish(key: list[str], view: str) -> None:
-    if not _is_sqlite():
-        op.execute(f"ALTER TABLE scores ADD CONSTRAINT pk_scores PRIMARY KEY ({', '.join([*key, 'day'])})")
+    if _is_sqlite():
+        op.execute("DROP TABLE scores_before")
+        op.execute(f"CREATE {view % ''}")
+        return
+    op.execute(f"ALTER TABLE scores ADD CONSTRAINT pk_scores PRIMARY KEY ({', '.join([*key, 'day'])})")
+    op.execute(f"CREATE OR REPLACE {view % DAY_OF_RUN}")
     op.execute("DROP TABLE scores_before")
-    op.execute(view % ("" if _is_sqlite() else DAY_OF_RUN))

@@ -112,8 +112,8 @@ def compare(  # noqa: PLR0913 - what is known beside the lists, one argument eac
     list is made of all graded items, cut to ``k`` and to a metric's depth.
 
     InputError for what is no list (a string, a set, a generator, a list of lists), a missing (None, NaN, NA) or unhashable id,
-    k under 1, and scores, weights or grades that cannot be read so; MetricError for an unknown metric, or one that needs what
-    was not given.
+    text that is no Unicode, k under 1, and scores, weights or grades that cannot be read so; MetricError for an unknown metric,
+    or one that needs what was not given.
 
     >>> compare(["a", "b", "c"], ["a", "c", "b"], metrics="overlap")
     {'overlap': 1.0}

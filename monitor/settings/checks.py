@@ -196,9 +196,10 @@ def _scores_file(comparison: Partial) -> str | None:
 
 
 def _outputs(comparison: Partial) -> Iterator[Problem]:
-    path = _scores_file(comparison)
-    for key in _READ:
-        file = getattr(comparison.get(key), "file", None)
+    path, floor = _scores_file(comparison), comparison.get("noise_floor")
+    read = {key: comparison.get(key) for key in _READ} | {"noise_floor": None if floor is None else floor.retrain}
+    for key, source in read.items():
+        file = getattr(source, "file", None)
         if path is not None and file is not None and file.path == path:
             yield Problem(_FILE, f"is the file that {key} is read from, which would be lost: name another")
 

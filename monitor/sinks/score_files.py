@@ -55,7 +55,7 @@ class ScoreFiles:
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
                 yield lambda scores: writer.write_table(_table(scores, schema))
-        except (OSError, UnicodeError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
             raise OutputError(msg) from None
 

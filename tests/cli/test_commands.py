@@ -163,8 +163,11 @@ def test_a_refused_notification_ends_with_5_and_stays_owed(world: Path, collecto
 
 def test_check_shows_both_lists_of_a_few_users_side_by_side(world: Path) -> None:
     write_lists(world / "candidate.jsonl", [2, 1, 3, 4, 99])
+    (world / "rankwatch.db").touch()
+    (world / "rankwatch.db").chmod(0o644)
     done = rankwatch("check", "--users", "2", cwd=world)
     assert done.returncode == 0, done.stderr
+    assert "rankwatch.db has mode 0644, so every account of this machine may read users and lists" in done.stdout
     assert done.stdout.count("user u") == 2
     assert "was 2" in done.stdout
     assert "new" in done.stdout

@@ -138,11 +138,18 @@ def test_no_error_ends_with_a_verdict(args: tuple[str, ...], code: int, words: s
     assert done.stdout == ""
 
 
-def test_a_certificate_that_cannot_be_written_is_no_verdict() -> None:
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("nowhere/certificate.json", "No such file or directory"),
+        ("pipe", "it is no file but a pipe, socket or device: name a file"),  # nobody reads it, and nobody is waited for
+    ],
+)
+def test_a_certificate_that_cannot_be_written_is_no_verdict(world: Path, name: str, why: str) -> None:
     run(8)
-    done = gate("--certificate", "nowhere/certificate.json")
-    assert (done.exit_code, done.stdout) == (74, "")
-    assert done.stderr == "rankwatch: nowhere/certificate.json: No such file or directory\n"
+    os.mkfifo(world / "pipe")
+    done = gate("--certificate", name)
+    assert (done.exit_code, done.stdout, done.stderr) == (74, "", f"rankwatch: {name}: {why}\n")
 
 
 def to_nobody(*args: str, cwd: Path) -> tuple[int, str]:
@@ -178,14 +185,6 @@ def test_a_full_disk_under_the_output_is_told_once_and_ends_with_74(world: Path)
     run(8)
     done = forking.rankwatch("gate", "feed", "--margin", "0.5", cwd=world, out=Path("/dev/full"))
     assert (done.returncode, done.stderr) == (74, "rankwatch: output: No space left on device\n")
-
-
-def test_a_certificate_for_a_pipe_ends_with_74_and_does_not_wait_for_a_reader(world: Path) -> None:
-    run(8)
-    os.mkfifo(world / "pipe")
-    done = gate("--certificate", "pipe")
-    assert (done.exit_code, done.stdout) == (74, "")
-    assert done.stderr == "rankwatch: pipe: it is no file but a pipe, socket or device: name a file\n"
 
 
 def test_a_certificate_for_the_output_itself_goes_before_the_table(world: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, message, transition
+from messages import LABELS
 from monitor.errors import DeliveryError
 from monitor.model import State, Transition
 from monitor.ports import Receiver
@@ -44,15 +45,7 @@ def ended(firing: Transition, at: datetime, **changes: Any) -> Transition:
 
 def test_an_alert_carries_stable_labels_and_its_figures_in_annotations() -> None:
     alert = alert_of(transition(), SLOT + timedelta(minutes=9), "http://rankwatch.test")
-    assert alert["labels"] == {
-        "alertname": "SimilarityLow",
-        "comparison": "home-feed",
-        "segment": "all",
-        "severity": "critical",
-        "metric": "extended_tau",
-        "statistic": "mean",
-        "team": "ranking",
-    }
+    assert alert["labels"] == LABELS
     annotations = alert["annotations"]
     assert isinstance(annotations, dict)
     assert (annotations["value"], annotations["threshold"], annotations["users"]) == ("0.254", "0.35", "1874")

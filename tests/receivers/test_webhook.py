@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from factories import SLOT, transition
-from messages import END, ENDED, FIRING, INCIDENT, OTHER, SEEN, START, message
+from messages import END, ENDED, FIRING, INCIDENT, LABELS, OTHER, SEEN, START, message
 from monitor.errors import DeliveryError
 from monitor.model import Message
 from monitor.receivers import ReceiverOptions, open_receivers, verify
@@ -50,18 +50,9 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
     body = json.loads(request.body)
     (alert,) = body["alerts"]
     assert alert["annotations"].pop("description").startswith(FIRING.reason)
-    labels = {
-        "alertname": "SimilarityLow",
-        "comparison": "home-feed",
-        "segment": "all",
-        "severity": "critical",
-        "metric": "extended_tau",
-        "statistic": "mean",
-        "team": "ranking",
-    }
     assert alert == {
         "status": "firing",
-        "labels": labels,
+        "labels": LABELS,
         "annotations": {
             "summary": f"SimilarityLow firing on home-feed: {FIRING.reason}",
             "reason": FIRING.reason,
@@ -83,7 +74,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "startsAt": "2024-01-08T00:00:05Z",
         "endsAt": "0001-01-01T00:00:00Z",
         "generatorURL": "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&segment=all",
-        "fingerprint": label_fingerprint(labels),
+        "fingerprint": label_fingerprint(LABELS),
     }
     assert {name: value for name, value in body.items() if name not in {"alerts", "commonAnnotations"}} == {
         "version": "4",
@@ -92,7 +83,7 @@ def test_a_message_has_the_documented_shape(collector: Collector) -> None:
         "status": "firing",
         "receiver": "pager",
         "groupLabels": {"comparison": "home-feed", "severity": "critical"},
-        "commonLabels": labels,
+        "commonLabels": LABELS,
         "externalURL": "http://rankwatch.test:29108",
     }
 

@@ -3,10 +3,7 @@
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from factories import SLOT
-from monitor.errors import ConfigError
 from monitor.model import Transition
 from monitor.service.clock import SystemClock
 from monitor.service.composition import wire
@@ -42,9 +39,3 @@ def test_a_database_keeps_its_id(store: SqlStore) -> None:
     found = store.alerts.installation()
     with closing(open_store(store.database.url.render_as_string(hide_password=False), create=False)) as again:
         assert (again.alerts.installation(), len(found)) == (found, 32)
-
-
-@pytest.mark.parametrize("odd", ["''", "a b", "-x", "x" * 64])
-def test_a_name_that_is_none_is_refused(tmp_path: Path, odd: str) -> None:
-    with pytest.raises(ConfigError, match="installation: must"):
-        started(tmp_path / "a", f"installation: {odd}\n")

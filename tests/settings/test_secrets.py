@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from canary.marks import options_in
 from monitor.errors import ConfigError
-from monitor.options import Options
 from monitor.settings.loader import example_text, parse_settings
 from monitor.settings.translation import config_hash, to_comparison
 
@@ -43,16 +43,6 @@ receivers:
 def base(tmp_path: Path) -> Path:
     (tmp_path / "secret").write_text(CANARY)
     return tmp_path
-
-
-def options_in(value: object) -> Iterator[Options]:
-    if isinstance(value, Options):
-        yield value
-        for name in type(value).model_fields:
-            yield from options_in(getattr(value, name))
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from options_in(item)
 
 
 def leaves(node: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -123,26 +113,6 @@ def test_a_mistyped_key_does_not_show_its_value(base: Path, path: tuple[str | in
     if path[-2:] != ("headers", path[-1]):
         assert f"{path[-1]}x" in report
     assert CANARY not in report
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "report"),
-    [
-        (
-            ("comparisons", 0, "baseline", "http", "url"),
-            f"http://a/{{user}}?key={{{CANARY}}}",
-            "has an unknown placeholder: use {user}",
-        ),
-        (("comparisons", 0, "baseline", "http", "headers"), {f"X-Key: {CANARY}": ""}, "a header's name is letters, digits"),
-        (("receivers", 2, "webhook", "headers"), {f"X-Key: {CANARY}": "x"}, "a header's name is letters, digits"),
-    ],
-)
-def test_what_is_no_placeholder_or_header_s_name_is_not_shown(
-    base: Path, path: tuple[str, ...], value: object, report: str
-) -> None:
-    found = problems(replaced(TREE, path, value), base)
-    assert report in found
-    assert CANARY not in found
 
 
 @pytest.mark.parametrize("path", list(leaves(EXAMPLE)), ids=lambda path: ".".join(map(str, path)))

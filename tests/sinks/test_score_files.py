@@ -93,6 +93,12 @@ def test_what_cannot_be_written_is_said_and_leaves_everything_as_it_was(
     assert sorted(tmp_path.rglob("*")) == before
 
 
+def test_a_path_that_no_file_can_have_is_said(tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match=r"was not written: .*null"):
+        write(tmp_path / "a\0b", batch({"a": 0.5}))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_that_breaks_while_it_writes_leaves_the_file_of_before(tmp_path: Path) -> None:
     write(tmp_path / "scores", batch({"a": 0.5}))
     sink = open_score_sink(ScoresToOptions.model_validate({"file": {"path": str(tmp_path / "scores")}}))

@@ -441,49 +441,33 @@ def test_whoever_deleted_the_lock_and_started_a_second_daemon_fenced_the_first(t
         first.close()
 
 
-@pytest.mark.parametrize("end", ["-wal", "-shm"])
-def test_a_log_that_is_deleted_under_the_daemon_is_seen_and_what_it_held_is_kept(tmp_path: Path, end: str) -> None:
-    url = f"sqlite:///{tmp_path / 'rankwatch.db'}"
-    with closing(open_store(url, create=True)) as store:
-        leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
-        taken = won(leases)
-        store.maintenance.lead(taken, patience=LASTS, now=SLOT)
-        store.runs.finish(result(claimed(store)), receivers=())
-        log = tmp_path / f"rankwatch.db{end}"
-        log.unlink()
-
-        for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
-            with pytest.raises(
-                DatabaseError, match=f"lost its log: {log} was deleted .* is written any more: restart rankwatch"
-            ):
-                work()
-
-        assert not log.exists()
-        leases.close()
-    with closing(open_store(url, create=False)) as store:
-        assert [run.status for run in store.history.runs(comparison=None, limit=9)] == [RunStatus.OK]
-
-
-@pytest.mark.parametrize("how", ["deleted", "replaced"])
-def test_a_sqlite_file_that_is_swapped_under_the_daemon_is_not_written(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", ["deleted", "replaced", "-wal", "-shm"])
+def test_a_file_of_sqlite_that_is_swapped_under_the_daemon_is_not_written_and_nothing_is_lost(tmp_path: Path, how: str) -> None:
     file = tmp_path / "rankwatch.db"
+    swapped = tmp_path / f"rankwatch.db{how}" if how in {"-wal", "-shm"} else file
     with closing(open_store(f"sqlite:///{file}", create=True)) as store:
         leases = open_leases(store.database.url, holder="host:41", lasts=LASTS)
         taken = won(leases)
         store.maintenance.lead(taken, patience=LASTS, now=SLOT)
-        claimed(store)
-        away = file.rename(tmp_path / "away.db")
+        store.runs.finish(result(claimed(store)), receivers=())
+        away = swapped.rename(tmp_path / "away.db")
         if how == "replaced":
             open_store(f"sqlite:///{file}", create=True).close()
 
-        what = "was deleted or moved away" if how == "deleted" else "was replaced by another file"
+        what = (
+            "was replaced by another file"
+            if how == "replaced"
+            else f"{'' if swapped == file else swapped} was deleted or moved away"
+        )
         for work in (store.maintenance.ping, lambda: leases.renew(taken), lambda: claimed(store, SLOT + HOUR)):
             with pytest.raises(DatabaseError, match=f"{what} while in use: nothing is written any more: .*restart rankwatch"):
                 work()
 
-        assert file.exists() == (how == "replaced")
+        assert swapped.exists() == (how == "replaced")
         if how == "deleted":
             away.replace(file)
             store.maintenance.ping()
             assert leases.renew(taken)
         leases.close()
+    with closing(open_store(f"sqlite:///{file}", create=False)) as store:
+        assert len(store.history.runs(comparison=None, limit=9)) == (how != "replaced")

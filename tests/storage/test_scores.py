@@ -126,17 +126,6 @@ def test_an_undefined_score_is_null(store: SqlStore) -> None:
     assert [tuple(row) for row in rows] == [("u1", None), ("u2", 0.5)]
 
 
-def test_a_person_can_query_users_over_time_by_sql(store: SqlStore) -> None:
-    store_scores(store, {"rbo(p=0.9)": {"u1": 0.25}}, 0)
-    store_scores(store, {"rbo(p=0.9)": {"u1": 0.75}}, 1)
-
-    with store.database.read() as connection:
-        rows = connection.execute(
-            text("SELECT comparison, metric, avg(value) FROM user_scores WHERE user_id = 'u1' GROUP BY comparison, metric")
-        ).all()
-    assert [tuple(row) for row in rows] == [("home-feed", "rbo(p=0.9)", 0.5)]
-
-
 def test_scores_without_metrics_or_users_store_nothing(store: SqlStore) -> None:
     nobody = Scores(users=pd.Index([], dtype="str"), by_metric={"tau": np.array([])})
     no_metric = Scores(users=pd.Index(["u1"], dtype="str"), by_metric={})
