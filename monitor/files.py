@@ -90,9 +90,9 @@ def replacing(path: Path, *, mode: int | None = None, is_lasting: bool = False) 
     number = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         with open(number, "wb") as file:  # noqa: PTH123 - an open file
-            yield file
             if kept is not None:
-                os.fchmod(number, kept)
+                os.fchmod(number, kept)  # before there is anything to read
+            yield file
             if is_lasting:
                 file.flush()
                 os.fsync(number)

@@ -1,6 +1,7 @@
 """The same start for every test, whoever starts them, and fixtures that every test may use: the real servers."""
 
 import fcntl
+import gc
 import os
 import re
 import shutil
@@ -81,6 +82,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
+    gc.disable()  # all that is made now stays to the end
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
@@ -90,3 +92,9 @@ def pytest_collection(session: pytest.Session) -> None:
             # What fails here fails again where it is reported.
             with suppress(Exception, pytest.skip.Exception):
                 import_module(".".join(path.relative_to(session.config.rootpath).with_suffix("").parts))
+
+
+def pytest_collection_finish() -> None:
+    """What stays to the end is not gone through again and again."""
+    gc.freeze()
+    gc.enable()

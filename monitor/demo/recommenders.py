@@ -19,9 +19,9 @@ Matrix = npt.NDArray[np.float32]
 def ease_weights(bought: Matrix, *, ridge: float) -> Matrix:
     """Item-to-item weights of EASE (Steck 2019, equation 8): per item a ridge regression on all other items.
 
-    ``bought`` is (users, items); returns (items, items) with a zero diagonal. One inversion, O(items^3).
+    ``bought`` is (users, items), 0 or 1; returns (items, items) with a zero diagonal. One inversion, O(items^3).
     """
-    gram = bought.T.astype(np.float64) @ bought
+    gram = (bought.T @ bought).astype(np.float64)  # counts: exact
     gram[np.diag_indices_from(gram)] += ridge
     precision = np.linalg.inv(gram)
     weights = -precision / np.diag(precision)
@@ -34,7 +34,7 @@ def cosine_weights(bought: Matrix, *, shrinkage: float, neighbours: int) -> Matr
 
     ``weights[i, j]`` is how much a purchase of i recommends j; column j has at most ``neighbours`` entries, none for i = j.
     """
-    gram = bought.T.astype(np.float64) @ bought
+    gram = (bought.T @ bought).astype(np.float64)  # counts: exact
     lengths = np.sqrt(np.diag(gram))
     weights = gram / (np.outer(lengths, lengths) + shrinkage)
     np.fill_diagonal(weights, 0.0)

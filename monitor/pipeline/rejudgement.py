@@ -105,6 +105,7 @@ class Rejudgement:
     """
 
     comparison: Comparison
+    installation: str = ""  # whose keys the firings have
     states: dict[tuple[str, str], AlertState] = field(default_factory=dict)
     past: defaultdict[str, deque[PastRun]] = field(default_factory=lambda: defaultdict(lambda: deque(maxlen=REMEMBERED)))
 
@@ -119,7 +120,8 @@ class Rejudgement:
         measured = MeasuredRun(coverage=record.coverage, summaries=record.summaries, arm_scores=record.arm_scores)
         found = Findings(slot=run.slot, status=run.status, reason=run.reason, measured=measured)
         # As in the daemon, a changed configuration begins to learn anew.
-        memory = Memory(states=tuple(self.states.values()), past=tuple(self.past[run.config_hash]))
+        past = tuple(self.past[run.config_hash])
+        memory = Memory(states=tuple(self.states.values()), past=past, installation=self.installation)
         judging = self.comparison.judging
         rules = tuple(rule for rule in judging.rules if is_whole or rule.kind is not RuleKind.CONDITION)
         comparison = replace(self.comparison, judging=replace(judging, rules=rules))

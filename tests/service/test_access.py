@@ -17,12 +17,10 @@ from monitor.cli.main import app
 from monitor.errors import ConfigError
 from monitor.service.composition import open_web_access
 from monitor.settings.loader import load_settings
-from servers.certificates import Authority, Pair, authority, client_pair, server_pair  # noqa: F401 - fixtures
+from servers.certificates import Authority, Pair
 from servers.daemon import wait_for
 from servers.prometheus import running_prometheus
 from service.lists_world import write_world
-
-# ruff: noqa: F811 - fixtures are imported
 
 KIM, JOE = ("kim", "old password"), ("joe", "new password")
 

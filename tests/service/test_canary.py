@@ -44,7 +44,6 @@ from monitor.settings.loader import load_settings
 from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer
-from servers.smtp import certificate  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
 
@@ -91,11 +90,7 @@ def listening(place: Path) -> Iterator[list[bytes]]:
 
 
 @pytest.fixture(scope="module")
-def stage(
-    tmp_path_factory: pytest.TempPathFactory,
-    certificate: Path,  # noqa: F811 - the fixture
-    postgres_server: PostgresServer,
-) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory, certificate: Path, postgres_server: PostgresServer) -> Iterator[Stage]:
     folder = tmp_path_factory.mktemp("canary")
     with (
         postgres_server.database() as plain,

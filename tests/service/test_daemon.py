@@ -17,10 +17,10 @@ from monitor.model import Run, RunStatus, State, Transition
 from monitor.receivers import verify
 from monitor.storage import SqlStore, open_store
 from servers import require
-from servers.alertmanager import AlertmanagerServer, make_alertmanager  # noqa: F401 - a fixture
+from servers.alertmanager import AlertmanagerServer
 from servers.daemon import ServeProcess, serving, wait_for
 from servers.prometheus import running_prometheus
-from servers.webhook import Collector, Request, answer, collector, hang  # noqa: F401 - a fixture
+from servers.webhook import Collector, Request, answer, hang
 from service.lists_world import APART, SIMILAR, write_config, write_lists, write_world
 
 pytestmark = pytest.mark.early
@@ -61,10 +61,7 @@ def keys(requests: list[Request]) -> list[str]:
 
 
 def test_no_announcement_is_lost_when_the_daemon_is_killed_between_storing_and_sending_while_receivers_are_down(
-    tmp_path: Path,
-    database_url: str,
-    collector: Collector,  # noqa: F811 - the fixture
-    make_alertmanager: Callable[..., AlertmanagerServer],  # noqa: F811 - the fixture
+    tmp_path: Path, database_url: str, collector: Collector, make_alertmanager: Callable[..., AlertmanagerServer]
 ) -> None:
     alertmanager = make_alertmanager()
     alertmanager.stop()
@@ -139,8 +136,7 @@ def test_reload_takes_up_and_drops_comparisons_and_a_broken_file_keeps_the_old_o
 
 
 def test_removing_a_comparison_whose_alert_fires_ends_the_alert_and_tells_receivers(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
+    tmp_path: Path, collector: Collector
 ) -> None:
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     hook = f'receivers: [{{webhook: {{url: "{collector.url}/hook", secret: {SECRET}}}}}]\n'
@@ -171,10 +167,7 @@ def test_a_comparison_whose_source_is_gone_fails_alone_and_shows_no_similarity(t
     assert "gone.jsonl" in str(reasons)
 
 
-def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_sigterm_during_a_hung_pull_ends_in_time_and_gives_the_slot_back(tmp_path: Path, collector: Collector) -> None:
     url = f"sqlite:///{tmp_path}/rankwatch.db"
     collector.default = hang
     config = write_world(tmp_path, url, every="1h")

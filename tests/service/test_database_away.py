@@ -19,7 +19,7 @@ from monitor.storage import schema_version
 from servers import missing, require
 from servers.daemon import wait_for
 from servers.proxy import Proxy, proxying
-from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from servers.webhook import Collector, answer
 from service.lists_world import write_world
 from service.stepped_daemon import Watched, watching
 from service.test_clock import HOUR, NOON
@@ -36,16 +36,16 @@ def proxy(postgres_url: str) -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def config(tmp_path: Path, postgres_url: str, proxy: Proxy, collector: Collector) -> Path:  # noqa: F811 - the fixture
+def config(tmp_path: Path, postgres_url: str, proxy: Proxy, collector: Collector) -> Path:
     url = make_url(postgres_url).set(port=proxy.port).render_as_string(hide_password=False)
     return write_world(tmp_path, url, every="1h", receivers=hook(collector))
 
 
-def hook(collector: Collector) -> str:  # noqa: F811 - the fixture's value
+def hook(collector: Collector) -> str:
     return f'receivers: [{{webhook: {{url: "{collector.url}/hook", timeout: 5s}}}}]\n'
 
 
-def told(collector: Collector) -> list[str]:  # noqa: F811 - the fixture's value
+def told(collector: Collector) -> list[str]:
     return [json.loads(each.body)["status"] for each in collector.requests if b"DatabaseAway" in each.body]
 
 
@@ -54,9 +54,7 @@ def is_away(watched: Watched) -> bool:
 
 
 def test_a_database_that_is_away_at_the_start_is_waited_for_and_on_call_hears_of_it_once_until_it_is_back(
-    config: Path,
-    proxy: Proxy,
-    collector: Collector,  # noqa: F811 - the fixture
+    config: Path, proxy: Proxy, collector: Collector
 ) -> None:
     proxy.refuse()
     with watching(config) as watched:
@@ -121,11 +119,7 @@ def test_a_slow_database_is_no_outage(config: Path, proxy: Proxy) -> None:
         proxy.resume()
 
 
-def test_a_database_that_comes_and_goes_is_told_as_one_outage(
-    config: Path,
-    proxy: Proxy,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_a_database_that_comes_and_goes_is_told_as_one_outage(config: Path, proxy: Proxy, collector: Collector) -> None:
     with watching(config) as watched:
         watched.await_run(NOON)
         for _ in range(3):
@@ -141,11 +135,7 @@ def test_a_database_that_comes_and_goes_is_told_as_one_outage(
         assert told(collector) == ["firing", "resolved"]
 
 
-def test_a_short_outage_is_told_to_nobody(
-    config: Path,
-    proxy: Proxy,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_a_short_outage_is_told_to_nobody(config: Path, proxy: Proxy, collector: Collector) -> None:
     with watching(config) as watched:
         watched.await_run(NOON)
         proxy.refuse()
@@ -158,9 +148,7 @@ def test_a_short_outage_is_told_to_nobody(
 
 
 def test_a_receiver_that_is_down_meanwhile_hears_of_the_outage_when_it_is_up_again(
-    config: Path,
-    proxy: Proxy,
-    collector: Collector,  # noqa: F811 - the fixture
+    config: Path, proxy: Proxy, collector: Collector
 ) -> None:
     collector.default = answer(503)
     proxy.refuse()
@@ -224,8 +212,7 @@ def small_disk(place: Path, size: str) -> Iterator[Path]:
 
 
 def test_on_a_full_disk_nothing_is_stored_by_halves_and_once_there_is_space_work_goes_on(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
+    tmp_path: Path, collector: Collector
 ) -> None:
     with small_disk(tmp_path / "disk", "4m") as disk:
         config = write_world(tmp_path, f"sqlite:///{disk}/rankwatch.db", every="1h", receivers=hook(collector))

@@ -12,7 +12,7 @@ from monitor.cli.main import app
 from monitor.errors import ConfigError, DeliveryError
 from monitor.service.commands.metrics_output import gateway_at
 from servers.pushing import running_node_exporter, running_pushgateway
-from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from servers.webhook import Collector, answer
 from service.lists_world import write_world
 
 Samples = dict[tuple[str, str], float]
@@ -130,9 +130,7 @@ def test_an_instance_tells_groups_apart(config: Path, pushgateway: str) -> None:
 
 
 def test_a_pushgateway_that_refuses_ends_with_5_says_why_and_the_run_stays_stored(
-    config: Path,
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
+    config: Path, tmp_path: Path, collector: Collector
 ) -> None:
     collector.default = answer(400, body=b"pushed metrics are inconsistent\x1b[2J")
     file = tmp_path / "all.prom"
@@ -153,10 +151,7 @@ def test_a_pushgateway_that_refuses_ends_with_5_says_why_and_the_run_stays_store
     assert 'rankwatch_run_status{comparison="feed",status="ok"} 1.0' in file.read_text()
 
 
-def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(
-    config: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(config: Path, collector: Collector) -> None:
     echo = f"{'x' * 290} Basic Ym90OmhAbGwv h@ll/ h%40ll%2F bot".encode()
     collector.default = answer(400, body=echo)
     url = collector.url.replace("//", "//bot:h%40ll%2F@")
@@ -170,10 +165,7 @@ def test_a_gateway_that_repeats_what_it_was_sent_tells_nobody_the_password(
 
 
 def test_a_file_that_cannot_be_written_after_the_run_keeps_nobody_from_being_pushed_to(
-    config: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    collector: Collector,  # noqa: F811 - the fixture
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collector: Collector
 ) -> None:
     monkeypatch.setattr("monitor.service.commands.metrics_output.require_textfile", lambda path: path)
     done = CliRunner().invoke(

@@ -15,7 +15,7 @@ from monitor.settings.schedule import Every
 from monitor.storage import SqlStore
 from pipeline.canned import StillClock, arms, users
 from servers.healthchecks import CHECK, signals_of
-from servers.webhook import Collector, collector  # noqa: F401 - a fixture
+from servers.webhook import Collector
 from service.lists_world import write_world
 
 
@@ -76,10 +76,7 @@ def test_a_result_that_cannot_be_stored_is_a_failure(store: SqlStore, monkeypatc
     assert ear.heard == [("start 1", None), ("end 1", "the disk is full")]
 
 
-def test_run_once_pings_and_replay_does_not(
-    tmp_path: Path,
-    collector: Collector,  # noqa: F811 - the fixture
-) -> None:
+def test_run_once_pings_and_replay_does_not(tmp_path: Path, collector: Collector) -> None:
     pings = f'pings: [{{url: "{collector.url}{CHECK}"}}]\n'
     config = write_world(tmp_path, f"sqlite:///{tmp_path / 'rankwatch.db'}", every="1d", receivers=pings)
     for command in (["replay", "--from", "2024-01-07", "--to", "2024-01-07"], ["run-once", "--slot", "2024-01-08"]):

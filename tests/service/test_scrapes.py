@@ -18,7 +18,7 @@ from monitor.model import RunStatus
 from monitor.storage import open_store
 from servers import require
 from servers.daemon import ServeProcess, serving, wait_for
-from servers.webhook import Collector, answer, collector  # noqa: F401 - a fixture
+from servers.webhook import Collector, answer
 from service.lists_world import write_config, write_world
 
 Labels = frozenset[tuple[str, str]]
@@ -137,7 +137,7 @@ def world(any_world: World) -> World:
 
 
 @pytest.fixture
-def gate(collector: Collector) -> Iterator[threading.Event]:  # noqa: F811 - the fixture
+def gate(collector: Collector) -> Iterator[threading.Event]:
     """Sources at the collector answer, with an error, once it is set."""
     opened = threading.Event()
 
@@ -157,9 +157,7 @@ def make_slow(config: Path, source: str) -> None:
 
 
 def test_a_reload_brings_a_comparison_at_0_and_takes_one_away_whole_even_while_it_runs(
-    world: World,
-    collector: Collector,  # noqa: F811 - the fixture
-    gate: threading.Event,
+    world: World, collector: Collector, gate: threading.Event
 ) -> None:
     world.reload("kept", "gone")
     world.await_run("gone")

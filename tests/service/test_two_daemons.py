@@ -15,8 +15,7 @@ import requests
 from monitor.model import Run, RunStatus
 from monitor.storage import open_store
 from servers.daemon import ServeProcess, serving, wait_for
-from servers.pgbouncer import pooled  # noqa: F401 - a fixture
-from servers.recommender import Recommender, recommender  # noqa: F401 - a fixture
+from servers.recommender import Recommender
 from service.lists_world import SIMILAR, write_config, write_lists, write_world
 
 pytestmark = pytest.mark.early
@@ -74,7 +73,7 @@ def leads(daemon: ServeProcess) -> bool:
 
 
 @contextmanager
-def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[ServeProcess]:  # noqa: F811 - the fixture
+def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[ServeProcess]:
     """A daemon whose candidate is asked over HTTP, every two seconds."""
     folder.mkdir()
     write_lists(folder / "baseline.jsonl", SIMILAR)
@@ -88,11 +87,7 @@ def daemon_on(folder: Path, url: str, recommender: Recommender) -> Iterator[Serv
 
 @pytest.mark.parametrize("way", ["direct", "through a pooler in transaction mode"])
 def test_a_frozen_leader_is_replaced_writes_nothing_when_it_thaws_and_leads_again_when_its_turn_comes(
-    tmp_path: Path,
-    postgres_url: str,
-    recommender: Recommender,  # noqa: F811 - the fixture
-    request: pytest.FixtureRequest,
-    way: str,
+    tmp_path: Path, postgres_url: str, recommender: Recommender, request: pytest.FixtureRequest, way: str
 ) -> None:
     url = postgres_url if way == "direct" else request.getfixturevalue("pooled")(postgres_url)
     set_up_witness(postgres_url)
@@ -131,7 +126,7 @@ def _stands_by(daemon: ServeProcess) -> None:
     assert "This daemon stands by" in requests.get(daemon.url, timeout=60).text
 
 
-def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender) -> float:  # noqa: F811
+def _freeze_in_mid_run(leader: ServeProcess, standby: ServeProcess, recommender: Recommender) -> float:
     """Stop the leader while it waits for lists; seconds until the standby leads."""
     recommender.otherwise = "slow"
     asked = len(recommender.asked)
