@@ -82,10 +82,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection(session: pytest.Session) -> None:
     """On a fresh clone let each worker compile a share of the test modules, and take the others' work where it lies ready."""
-    gc.disable()  # all that is made now stays to the end
     worker, workers = os.environ.get("PYTEST_XDIST_WORKER", "gw0"), int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if workers == 1 or session.config.args_source is not pytest.Config.ArgsSource.TESTPATHS:
         return
+    gc.disable()  # all that is made now stays to the end
     modules = sorted(Path(__file__).parent.rglob("test_*.py"))
     for path in modules[int(worker.removeprefix("gw")) :: workers]:
         if not any(path.parent.glob(f"__pycache__/{path.stem}.*-pytest-*.pyc")):

@@ -25,6 +25,8 @@ from deploy.time_scale import quicken
 from monitor.export import SERIES
 from servers import require
 
+pytestmark = pytest.mark.early
+
 HERE = Path(__file__).parent
 PLACE = "cluster, job, namespace"
 """Labels that tell environments apart."""

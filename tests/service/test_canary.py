@@ -45,7 +45,10 @@ from monitor.storage import open_store
 from servers.daemon import wait_for
 from servers.postgres import PostgresServer
 
-pytestmark = pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise imports it
+pytestmark = [
+    pytest.mark.early,
+    pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning"),  # Apprise imports it
+]
 
 REFUSING = set(FAULTS) - {"odd", "lie"}
 PLACE = re.compile("path$|query$|header$|token$|body$|deep$|password$")

@@ -24,6 +24,8 @@ from service.lists_world import write_world
 from service.stepped_daemon import Watched, watching
 from service.test_clock import HOUR, NOON
 
+pytestmark = pytest.mark.early
+
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
 

@@ -21,6 +21,8 @@ from monitor.storage import prune as pruning
 from servers.pgbouncer import pooled
 from storage.worked import HOUR, claimed, cutoffs, prune, result, run, scores
 
+pytestmark = pytest.mark.early
+
 __all__ = ["pooled"]
 
 DAY = timedelta(days=1)

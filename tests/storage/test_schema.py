@@ -17,6 +17,8 @@ from monitor.storage import open_store, schema_version
 from monitor.storage.tables import metadata
 from storage.worked import attempt, run
 
+pytestmark = pytest.mark.early
+
 MIGRATIONS = sorted(Path(schema_version.migrations(), "versions").glob("0*.py"))
 VERSIONS = [path.name.partition("_")[0] for path in MIGRATIONS]
 HEAD = VERSIONS[-1]
