@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from monitor.model import ALL, Histogram, Panel, Statistic, Summary
 from monitor.model.arrays import Floats, Integers
@@ -225,11 +226,16 @@ class _FineBins:
         return found
 
 
-def worst_rows(values: Floats, count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:
-    """Rows of the ``count`` lowest scores, of a distance the highest, worst first; equals go by row, undefined ones are out."""
+def worst_rows(values: Floats, users: pd.Index[str], count: int, *, higher_is_more_alike: bool = True) -> npt.NDArray[np.intp]:
+    """Rows of the ``count`` lowest scores, of a distance the highest, worst first; equals go by user, undefined are out."""
     rows = np.flatnonzero(~np.isnan(values))
-    order = np.argsort(values[rows] if higher_is_more_alike else -values[rows], kind="stable")
-    return rows[order[:count]]
+    badness = values[rows] if higher_is_more_alike else -values[rows]
+    if count < len(rows):
+        # Whoever has the last place may share it with many.
+        worst = np.flatnonzero(badness <= np.partition(badness, count)[count])
+        rows, badness = rows[worst], badness[worst]
+    places = np.argsort(np.argsort(users[rows].to_numpy(dtype=object)))
+    return rows[np.lexsort((places, badness))[:count]]
 
 
 def ordinary_rows(values: Floats, count: int, median: float) -> npt.NDArray[np.intp]:

@@ -76,15 +76,22 @@ def test_segments_hold_the_paired_users_that_belong_to_them() -> None:
 
 def test_examples_are_the_worst_and_those_nearest_to_the_median() -> None:
     values = np.array([0.5, 0.1, np.nan, 0.9, 0.1, 0.6, 0.4])
-    assert worst_rows(values, 2).tolist() == [1, 4]
-    assert worst_rows(values, 2, higher_is_more_alike=False).tolist() == [3, 5]
+    users = pd.Index(list("gfedcba"))
+    assert worst_rows(values, users, 1).tolist() == [4]
+    assert worst_rows(values, users, 2).tolist() == [4, 1]
+    assert worst_rows(values, users, 20).tolist() == [4, 1, 6, 0, 5, 3]
+    assert worst_rows(values, users, 2, higher_is_more_alike=False).tolist() == [3, 5]
     assert ordinary_rows(values, 3, 0.45).tolist() == [0, 6, 5]
 
 
 @pytest.mark.parametrize("values", [[], [np.nan], [0.3]])
 def test_of_few_users_there_are_few_examples(values: list[float]) -> None:
     n = int(np.sum(~np.isnan(np.array(values))))
-    assert len(worst_rows(np.array(values), 5)) == len(ordinary_rows(np.array(values), 5, 0.5)) == n
+    assert (
+        len(worst_rows(np.array(values), pd.Index(list("abc")[: len(values)]), 5))
+        == len(ordinary_rows(np.array(values), 5, 0.5))
+        == n
+    )
 
 
 @pytest.mark.parametrize(

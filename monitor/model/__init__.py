@@ -44,6 +44,7 @@ from monitor.model.rankings import (
     LEAST_WEIGHT,
     MOST_WEIGHT,
     Arm,
+    AskedUsers,
     ByArm,
     Coverage,
     CoverageReason,
@@ -56,6 +57,7 @@ from monitor.model.rankings import (
     Pull,
     RankingTable,
     RelevanceTable,
+    UserBatch,
     UserTable,
 )
 from monitor.model.retention import Cutoffs, DatabaseSize, DataKind, KindSize, Pruned
@@ -91,6 +93,7 @@ from monitor.model.runs import (
     EvidenceKind,
     Findings,
     Histogram,
+    JoinRequest,
     KeptLists,
     LatestRun,
     Lease,

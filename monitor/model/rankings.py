@@ -126,6 +126,29 @@ class RelevanceTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskedUsers:
+    """All users that a run asks: how many, and the names of their segments, ``all`` first."""
+
+    count: int
+    segments: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UserBatch:
+    """Some of the users that a run asks, with the segments that they belong to, and what both arms answered for them.
+
+    ``again``: the baseline's second lists; it, ``weights`` and ``relevance`` are None where there is no source, or it failed.
+    """
+
+    panel: Panel
+    baseline: Pull
+    candidate: Pull
+    again: Pull | None = None
+    weights: ItemWeights | None = None
+    relevance: RelevanceTable | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ByArm:
     """A number for each place of both arms' lists: two float64 arrays of one shape, NaN where a list has ended."""
 

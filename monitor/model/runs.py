@@ -39,6 +39,19 @@ class PullRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRequest:
+    """What both arms are asked for at once: everybody's top k for this slot, read within ``timeout_s`` seconds from now.
+
+    Of a segment dimension the ``max_segment_values`` most frequent values are segments of their own.
+    """
+
+    k: int
+    slot: datetime
+    timeout_s: float
+    max_segment_values: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
     """The right to run one slot, held by ``owner`` until ``until``; ``attempt`` counts from 1."""
 

@@ -8,7 +8,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from monitor.metrics import Metric, score_all
-from monitor.model import Comparison, Coverage, Evidence, EvidenceKind, Keep, KeptLists, Pairing, Panel, Scores, Summary
+from monitor.model import (
+    Arm,
+    AskedUsers,
+    Comparison,
+    Coverage,
+    CoverageReason,
+    Evidence,
+    EvidenceKind,
+    Keep,
+    KeptLists,
+    Pairing,
+    Scores,
+    Summary,
+    UserBatch,
+)
 from monitor.model.arrays import Floats
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
@@ -22,7 +36,16 @@ from monitor.pipeline.score import (
     wanted_statistics,
 )
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import UserBatch, join_index, join_segments, join_tables, join_users, take_kept
+from monitor.pipeline.user_batches import (
+    join_index,
+    join_segments,
+    join_tables,
+    join_users,
+    pair_users,
+    sort_users,
+    take_kept,
+    take_users,
+)
 from monitor.sampling import is_sampled, kept_among
 from monitor.summaries import SegmentRows, SummaryAccumulator, ordinary_rows, rows_of_segments, worst_rows
 
@@ -41,15 +64,16 @@ class Sample:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other. ``panel``: all users that are asked."""
+    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users."""
 
-    def __init__(self, comparison: Comparison, panel: Panel, watch: Stopwatch, sampled_users: int = SAMPLED_USERS) -> None:
+    def __init__(self, comparison: Comparison, asked: AskedUsers, watch: Stopwatch, sampled_users: int = SAMPLED_USERS) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
+        self.notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
         self._comparison = comparison
         self._watch = watch
-        self._segments = tuple(panel.segments)
-        self._share = sampled_users / max(1, len(panel))
+        self._segments = asked.segments
+        self._share = sampled_users / max(1, asked.count)
         self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
         self._coverage: list[Coverage] = []
         self._scores: list[Scores] = []
@@ -64,7 +88,7 @@ class RunAccumulator:
         """Take the next batch."""
         measuring = self._comparison.measuring
         with self._watch.stage("pair"):
-            pairing = batch.pair(measuring.k)
+            pairing = pair_users(batch, measuring.k)
         with self._watch.stage("score"):
             metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
             floor = measure_floor(batch, pairing, measuring.k, metrics)
@@ -80,11 +104,14 @@ class RunAccumulator:
             self._unmeasured |= dict.fromkeys(unmeasured)
             self._unlike.append(pairing.unlike_ids)
             self._keep_worst(pairing, scores, metrics)
+            for arm, pull in ((Arm.BASELINE, batch.baseline), (Arm.CANDIDATE, batch.candidate)):
+                self.notes = {(arm, reason): note for reason, note in pull.notes.items()} | self.notes
             if measuring.keep_lists is not Keep.NONE:
                 self._lists.append(self._kept(keep_lists(pairing, scores.users, rows)))
             # The pairs of a run that is one batch need not be made again.
-            self._pairing = pairing if self._share >= 1 and len(self._coverage) == 1 else None
-            self._sampled.append(batch.take(is_sampled(batch.panel.users, self._share, self._comparison)))
+            is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
+            self._pairing = pairing if is_whole else None
+            self._sampled.append(take_users(batch, is_sampled(batch.panel.users, self._share, self._comparison)))
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -105,8 +132,12 @@ class RunAccumulator:
 
     @property
     def scores(self) -> Scores:
-        """Scores of all paired users."""
-        return join_scores(self._scores)
+        """Scores of all paired users, in the order of their keys."""
+        found = join_scores(self._scores)
+        if found.users.is_monotonic_increasing:
+            return found
+        order = found.users.argsort()
+        return Scores(users=found.users[order], by_metric={name: values[order] for name, values in found.by_metric.items()})
 
     @property
     def lists(self) -> KeptLists | None:
@@ -117,7 +148,7 @@ class RunAccumulator:
         joined = KeptLists(
             baseline=join_tables([each.baseline for each in self._lists]),
             candidate=join_tables([each.candidate for each in self._lists]),
-            segments=join_segments(counts, [each.segments for each in self._lists]),
+            segments=join_segments(counts, [each.segments for each in self._lists], self._segments),
         )
         return self._kept(joined)
 
@@ -127,9 +158,10 @@ class RunAccumulator:
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
-        batch = join_users(self._sampled)
+        # In one order, however they came: what adds up figures of users depends on it in the last bits.
+        batch = sort_users(join_users(self._sampled, self._segments))
         self._sampled = []
-        pairing = self._pairing or batch.pair(self._comparison.measuring.k)
+        pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
         scores = self.scores
         if not users.equals(scores.users):
@@ -164,7 +196,7 @@ class RunAccumulator:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
-        for row in worst_rows(values, count, higher_is_more_alike=is_alike).tolist():
+        for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
             shown = show_user(pairing, scores, row, EvidenceKind.WORST, 0)
             self._worst.append((values[row] if is_alike else -values[row], shown.user, shown))
         ranked = sorted(self._worst, key=lambda each: each[:2])[:count]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Generic, TypeVar
@@ -16,15 +17,18 @@ from monitor.deadline import BackgroundCall, Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.model import (
     Arm,
+    AskedUsers,
     Comparison,
     CoverageReason,
+    JoinRequest,
     Panel,
     Pull,
     PullRequest,
     RankingTable,
+    UserBatch,
 )
-from monitor.pipeline.user_batches import UserBatch
-from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, ScoreSink, Source, UserSource
+from monitor.pipeline.user_batches import split_users
+from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, ScoreSink, Source, UserSource
 from monitor.sampling import draw
 
 
@@ -33,7 +37,8 @@ class Arms:
     """The sources of one comparison, opened; ``weights``, ``relevance`` and ``titles`` where it has any.
 
     ``dimensions``: the columns of the users' source that segments are made of. ``again``: the baseline's second
-    lists, where a noise floor is pulled. ``scores_to``: where all scores are written beside the database.
+    lists, where a noise floor is pulled. ``joined``: all of these lists at once, where everybody is asked and whoever holds the
+    lists can join them. ``scores_to``: where all scores are written beside the database.
     """
 
     baseline: Source
@@ -44,11 +49,12 @@ class Arms:
     relevance: RelevanceSource | None = None
     titles: ItemTitleSource | None = None
     again: Source | None = None
+    joined: JoinedSource | None = None
     scores_to: ScoreSink | None = None
 
     def close(self) -> None:
         """Close all of them."""
-        shared = (self.users, self.weights, self.relevance, self.titles, self.scores_to)
+        shared = (self.users, self.weights, self.relevance, self.titles, self.joined, self.scores_to)
         for source in (self.baseline, self.candidate, self.again, *shared):
             if source is not None:
                 source.close()
@@ -67,17 +73,42 @@ TITLES_S = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answers:
-    """What the sources answered for the users of a panel.
+    """What the sources answered, in ``batches`` of at most so many users.
 
     ``troubles`` are sentences about arms that could not be read as a whole, ``lacks`` about the others that could not.
-    ``notes``: of a reason, what happened first. ``seconds``: how long each arm took, or was waited for.
+    ``seconds``: how long each arm took, or was waited for, where they were pulled side by side.
     """
 
-    users: UserBatch
+    asked: AskedUsers
+    batches: Callable[[int], Iterator[UserBatch]]
     troubles: tuple[str, ...]
     lacks: tuple[str, ...]
-    notes: Mapping[tuple[Arm, CoverageReason], str]
-    seconds: Mapping[Arm, float]
+    is_labelled: bool
+    seconds: Mapping[Arm, float] = field(default_factory=dict)
+
+
+@contextmanager
+def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: datetime, timeout_s: float) -> Iterator[Answers]:
+    """Everybody's answers, joined by whoever holds the lists while they are read. SourceError where that fails."""
+    measuring = comparison.measuring
+    request = JoinRequest(
+        k=measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001), max_segment_values=measuring.max_segment_values
+    )
+    deadline = Deadline.after(request.timeout_s + GRACE_S)
+    late = f"no answer within {request.timeout_s:.0f} s, the time left to the run's deadline"
+    weights = _Extra(comparison, "item_weights", arms.weights, lambda each: each.weights(slot))
+    relevance = _Extra(comparison, "relevance", arms.relevance, lambda each: each.relevance(slot))
+    with source.read(request) as joined:
+        lacks = [each.wait(deadline, late) for each in (weights, relevance)]
+        yield Answers(
+            asked=joined.asked,
+            batches=lambda size: (
+                replace(batch, weights=weights.answer, relevance=relevance.answer) for batch in joined.batches(size)
+            ),
+            troubles=tuple(joined.troubles),
+            lacks=tuple(filter(None, lacks)),
+            is_labelled=relevance.answer is not None,
+        )
 
 
 def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: float) -> Panel:
@@ -91,8 +122,13 @@ def draw_panel(comparison: Comparison, arms: Arms, slot: datetime, timeout_s: fl
     return draw(table, comparison, slot)
 
 
-def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float) -> Answers:
-    """All answers, pulled side by side so that they are of the same moment."""
+def pull_all(
+    comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, timeout_s: float, last: RankingTable | None = None
+) -> Answers:
+    """All answers, pulled side by side so that they are of the same moment.
+
+    ``last``: the baseline's lists of the last run, where these are its second ones.
+    """
     request = PullRequest(users=panel.users, k=comparison.measuring.k, slot=slot, timeout_s=max(timeout_s, 0.001))
     begun_at = time.monotonic()
     deadline = Deadline(begun_at + request.timeout_s + GRACE_S)
@@ -115,13 +151,14 @@ def pull_all(comparison: Comparison, arms: Arms, panel: Panel, slot: datetime, t
         candidate=found[Arm.CANDIDATE][0],
         weights=weights.answer,
         relevance=relevance.answer,
-        again=again.answer,
+        again=again.answer if last is None else Pull(rankings=last, failures={}),
     )
     return Answers(
-        users=users,
+        asked=AskedUsers(count=len(panel), segments=tuple(panel.segments)),
+        batches=partial(split_users, users),
         troubles=tuple(trouble for _, trouble in found.values() if trouble),
         lacks=tuple(filter(None, lacks)),
-        notes={(arm, reason): note for arm, (pull, _) in found.items() for reason, note in pull.notes.items()},
+        is_labelled=relevance.answer is not None,
         # A call that never came back took as long as it was waited for.
         seconds={arm: min(took.get(arm, waited_s), waited_s) for arm in pulling},
     )

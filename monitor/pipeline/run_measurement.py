@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -24,15 +25,14 @@ from monitor.model import (
     Memory,
     NoiseFloor,
     Pairing,
-    Pull,
     RankingTable,
 )
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
-from monitor.pipeline.pull import Arms, draw_panel, pull_all, pull_titles
+from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import BATCH_USERS, UserBatch, split_users
+from monitor.pipeline.user_batches import BATCH_USERS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,16 +63,13 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     """Measure one slot. SourceError when the users cannot be read; what else goes wrong is in the coverage."""
     measuring = comparison.measuring
     deadline = watch.clock.monotonic() + measuring.deadline.total_seconds()
-    with watch.stage("users"):
-        panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
-    with watch.stage("pull"):
-        # Labels that are read too early would be taken for all there are.
-        asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
-        answers = pull_all(comparison, asked, panel, slot, deadline - watch.clock.monotonic())
-    users, no_floor = _with_floor(measuring, answers.users, memory.last_lists)
-    found = RunAccumulator(comparison, panel, watch, sampled_users)
-    for batch in split_users(users, batch_users):
-        found.add(batch)
+    # Labels that are read too early would be taken for all there are.
+    asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
+    last, no_floor = _last_baseline(measuring, memory.last_lists)
+    with _answers(comparison, asked, slot, watch, deadline, last) as answers:
+        found = RunAccumulator(comparison, answers.asked, watch, sampled_users)
+        for batch in watch.each("pull", answers.batches(batch_users)):
+            found.add(batch)
     sample = found.sample()
     with watch.stage("arms"):
         arm_scores = _measure_arms(measuring, sample, memory.last_lists)
@@ -88,22 +85,39 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
         arm_scores=arm_scores,
         catalogue_size=max(measuring.catalogue_size or 0, found.listed.count) or None,
         lists=found.lists,
-        is_labelled=users.relevance is not None,
+        is_labelled=answers.is_labelled,
         split=split,
-        explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, len(panel)),
-        pull_seconds=answers.seconds,
+        explanation=_note_sample(add_titles(why, titles), sample.pairing.coverage.all.asked, answers.asked.count),
+        pull_seconds=answers.seconds or dict.fromkeys(Arm, watch.seconds["pull"]),
     )
     left_out = (*answers.lacks, *no_floor, *found.left_out, *filter(None, [untitled]))
-    return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=answers.notes, left_out=left_out)
+    return Measurement(run=measured, coverage=found.coverage, troubles=answers.troubles, notes=found.notes, left_out=left_out)
 
 
-def _with_floor(measuring: MeasuringPlan, users: UserBatch, last: KeptLists | None) -> tuple[UserBatch, tuple[str, ...]]:
-    """The users with the baseline's last lists as its second ones where these are its floor, or why there are none."""
+@contextmanager
+def _answers(
+    comparison: Comparison, arms: Arms, slot: datetime, watch: Stopwatch, deadline: float, last: RankingTable | None
+) -> Iterator[Answers]:
+    """All answers: joined where that can be, else of the panel that is drawn, pulled."""
+    if arms.joined is not None and comparison.measuring.sample is None and last is None:
+        with ExitStack() as reading:
+            with watch.stage("users"):
+                joined = join_all(comparison, arms, arms.joined, slot, deadline - watch.clock.monotonic())
+                answers = reading.enter_context(joined)
+            yield answers
+        return
+    with watch.stage("users"):
+        panel = draw_panel(comparison, arms, slot, deadline - watch.clock.monotonic())
+    with watch.stage("pull"):
+        answers = pull_all(comparison, arms, panel, slot, deadline - watch.clock.monotonic(), last)
+    yield answers
+
+
+def _last_baseline(measuring: MeasuringPlan, last: KeptLists | None) -> tuple[RankingTable | None, tuple[str, ...]]:
+    """The baseline's lists of the last run where these are its floor, or why there are none."""
     if measuring.noise_floor is not NoiseFloor.TEMPORAL:
-        return users, ()
-    if last is None:
-        return users, ("noise_floor: no earlier run kept its lists",)
-    return replace(users, again=Pull(rankings=last.baseline, failures={})), ()
+        return None, ()
+    return (None, ("noise_floor: no earlier run kept its lists",)) if last is None else (last.baseline, ())
 
 
 def _note_sample(explanation: Explanation | None, looked_at: int, asked: int) -> Explanation | None:

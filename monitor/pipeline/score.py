@@ -23,12 +23,12 @@ from monitor.model import (
     SimilarityRule,
     Statistic,
     Summary,
+    UserBatch,
     parse_derived,
 )
 from monitor.model.arrays import Floats
 from monitor.pairing import pair
 from monitor.pairing.ids import decode
-from monitor.pipeline.user_batches import UserBatch
 from monitor.summaries import Bounds, SummaryAccumulator
 
 _NOT_KNOWN = {

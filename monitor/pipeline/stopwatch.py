@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from monitor.ports import Clock
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -24,3 +27,14 @@ class Stopwatch:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + self.clock.monotonic() - start
+
+    def each(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        """The items; the time that each takes to come is added to the stage."""
+        waiting = iter(items)
+        while True:
+            with self.stage(name):
+                try:
+                    item = next(waiting)
+                except StopIteration:
+                    return
+            yield item

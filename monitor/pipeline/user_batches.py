@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 from pandas.api.extensions import ExtensionArray
 
 from monitor.kernels.ragged import take_lists
-from monitor.model import ItemWeights, KeptLists, Pairing, Panel, Pull, RankingTable, RelevanceTable
+from monitor.model import KeptLists, Pairing, Panel, Pull, RankingTable, UserBatch
 from monitor.model.arrays import Flags, Floats, Ids, Rows
 from monitor.pairing import pair
 from monitor.pairing.ids import find_users
@@ -20,29 +20,21 @@ BATCH_USERS = 100_000
 """Most users that are compared at once: what a run holds beside the answers does not grow with its users."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserBatch:
-    """Some users of a run's panel, with the segments that they belong to, and what both arms answered for them.
+def pair_users(users: UserBatch, k: int) -> Pairing:
+    """Both arms' lists cut to k and paired, with weights and relevance."""
+    return pair(users.panel, users.baseline, users.candidate, k, item_weights=users.weights, relevance=users.relevance)
 
-    ``again``: the baseline's second lists; it, ``weights`` and ``relevance`` are None where there is no source, or it failed.
-    """
 
-    panel: Panel
-    baseline: Pull
-    candidate: Pull
-    again: Pull | None = None
-    weights: ItemWeights | None = None
-    relevance: RelevanceTable | None = None
+def take_users(users: UserBatch, is_taken: Flags) -> UserBatch:
+    """Those of the users, bool (n,); the batch itself where it is all of them."""
+    return users if is_taken.all() else next(_cut(users, [np.flatnonzero(is_taken)]))
 
-    def take(self, is_taken: Flags) -> UserBatch:
-        """Those of the users, bool (n,); the batch itself where it is all of them."""
-        if is_taken.all():
-            return self
-        return next(_cut(self, [np.flatnonzero(is_taken)]))
 
-    def pair(self, k: int) -> Pairing:
-        """Both arms' lists cut to k and paired, with weights and relevance."""
-        return pair(self.panel, self.baseline, self.candidate, k, item_weights=self.weights, relevance=self.relevance)
+def sort_users(users: UserBatch) -> UserBatch:
+    """The users in the order of their keys; the very same batch where they are."""
+    if users.panel.users.is_monotonic_increasing:
+        return users
+    return next(_cut(users, [users.panel.users.argsort()]))
 
 
 def split_users(whole: UserBatch, size: int = BATCH_USERS) -> Iterator[UserBatch]:
@@ -53,14 +45,17 @@ def split_users(whole: UserBatch, size: int = BATCH_USERS) -> Iterator[UserBatch
     return _cut(whole, [np.arange(start, min(start + size, n)) for start in range(0, n, size)])
 
 
-def join_users(batches: Sequence[UserBatch]) -> UserBatch:
-    """One batch of the users of all of them, in their order; weights and relevance are those of the first."""
+def join_users(batches: Sequence[UserBatch], segments: Sequence[str]) -> UserBatch:
+    """One batch of the users of all of them, in their order; weights and relevance are those of the first.
+
+    ``segments``: their names in the order that they shall have.
+    """
     if len(batches) == 1:
         return batches[0]
     panels = [each.panel for each in batches]
     panel = Panel(
         users=join_index([each.users for each in panels]),
-        segments=join_segments([len(each) for each in panels], [each.segments for each in panels]),
+        segments=join_segments([len(each) for each in panels], [each.segments for each in panels], segments),
     )
     again = [each.again for each in batches if each.again is not None]
     return replace(
@@ -72,13 +67,13 @@ def join_users(batches: Sequence[UserBatch]) -> UserBatch:
     )
 
 
-def join_segments(counts: Sequence[int], parts: Sequence[SegmentRows]) -> dict[str, Rows]:
-    """Rows by segment where parts of so many users stand one after the other."""
-    joined: dict[str, list[Rows]] = {}
+def join_segments(counts: Sequence[int], parts: Sequence[SegmentRows], names: Sequence[str]) -> dict[str, Rows]:
+    """Rows by segment where parts of so many users stand one after the other; segments that none of them has are left out."""
+    joined: dict[str, list[Rows]] = {name: [] for name in names}
     for start, segments in zip(np.cumsum([0, *counts]), parts, strict=False):
         for name, rows in segments.items():
-            joined.setdefault(name, []).append(rows + start)
-    return {name: np.concatenate(found) for name, found in joined.items()}
+            joined[name].append(rows + start)
+    return {name: np.concatenate(found) for name, found in joined.items() if found}
 
 
 def join_tables(tables: Sequence[RankingTable]) -> RankingTable:
@@ -111,7 +106,7 @@ def join_index(parts: Sequence[pd.Index[str]]) -> pd.Index[str]:
 
 
 def _cut(whole: UserBatch, parts: Sequence[Rows]) -> Iterator[UserBatch]:
-    """A batch for each part, ascending positions of the panel."""
+    """A batch for each part, positions of the panel."""
     baseline, candidate = (_PanelPull(whole.panel, pull) for pull in (whole.baseline, whole.candidate))
     again = None if whole.again is None else _PanelPull(whole.panel, whole.again)
     for positions in parts:
@@ -128,7 +123,7 @@ def _cut_panel(panel: Panel, positions: Rows) -> Panel:
     place = np.full(len(panel), -1, dtype=np.intp)
     place[positions] = np.arange(len(positions))
     segments = {name: place[rows] for name, rows in panel.segments.items()}
-    return Panel(users=panel.users[positions], segments={name: rows[rows >= 0] for name, rows in segments.items()})
+    return Panel(users=panel.users[positions], segments={name: np.sort(rows[rows >= 0]) for name, rows in segments.items()})
 
 
 class _PanelPull:

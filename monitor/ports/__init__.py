@@ -8,7 +8,15 @@ from typing import Protocol
 
 from monitor.ports.notification import Publisher, Receiver, RunWatcher
 from monitor.ports.score_sinks import ScoreSink
-from monitor.ports.sources import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports.sources import (
+    ItemTitleSource,
+    ItemWeightSource,
+    JoinedAnswers,
+    JoinedSource,
+    RelevanceSource,
+    Source,
+    UserSource,
+)
 from monitor.ports.stores import AlertStore, History, Leases, Maintenance, Outbox, RunStore, Store
 
 

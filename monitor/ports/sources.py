@@ -5,11 +5,12 @@ Every source translates its vendor's errors into SourceError at its edge.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Protocol
 
-from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from monitor.model import AskedUsers, ItemWeights, JoinRequest, Pull, PullRequest, RelevanceTable, UserBatch, UserTable
 
 
 class Closable(Protocol):
@@ -29,6 +30,28 @@ class Source(Closable, Protocol):
         one user is a reason in ``failures``; SourceError only when nothing can be read at all (file or column missing,
         query refused). Safe to call from several threads.
         """
+
+
+class JoinedAnswers(Protocol):
+    """Both arms' lists of everybody, read in one go; to be closed by who asked."""
+
+    @property
+    def asked(self) -> AskedUsers:
+        """Who is asked."""
+
+    @property
+    def troubles(self) -> Sequence[str]:
+        """Sentences about arms that cannot be read as a whole; to their users' lists they are ``unavailable``."""
+
+    def batches(self, size: int) -> Iterator[UserBatch]:
+        """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
+
+
+class JoinedSource(Closable, Protocol):
+    """Where both arms' lists come from at once, joined by user by whoever holds them: any number of users in bounded memory."""
+
+    def read(self, request: JoinRequest) -> AbstractContextManager[JoinedAnswers]:
+        """Begin to read. SourceError when the users cannot be read, or there is not one."""
 
 
 class UserSource(Closable, Protocol):

@@ -14,14 +14,22 @@ from monitor.errors import ConfigError, DatabaseError
 from monitor.export import PrometheusPublisher
 from monitor.model import Comparison
 from monitor.pipeline.pull import Arms
-from monitor.ports import Clock, Receiver, RunWatcher, Source, Store
+from monitor.ports import Clock, Receiver, RunWatcher, Store
 from monitor.receivers import open_pings, open_receivers
 from monitor.service.runner import Watched
 from monitor.settings.comparison_options import ComparisonOptions
 from monitor.settings.configuration import Settings
 from monitor.settings.translation import policy_of, to_comparison, to_schedule
 from monitor.sinks import open_score_sink
-from monitor.sources import open_item_titles, open_item_weights, open_relevance, open_source, open_users
+from monitor.sources import (
+    SourceOptions,
+    open_item_titles,
+    open_item_weights,
+    open_joined,
+    open_relevance,
+    open_source,
+    open_users,
+)
 from monitor.web.access import Access, open_access
 
 log = structlog.get_logger(__name__)
@@ -104,6 +112,7 @@ def reopen_receivers(wiring: Wiring) -> Wiring:
 
 def watch(options: ComparisonOptions, installation: str | None) -> Watched:
     """Open one comparison's sources; its alerts are labelled with the installation's name, where it has one."""
+    again = _second_lists(options)
     arms = Arms(
         baseline=open_source(options.baseline),
         candidate=open_source(options.candidate),
@@ -112,7 +121,8 @@ def watch(options: ComparisonOptions, installation: str | None) -> Watched:
         weights=open_item_weights(options.item_weights) if options.item_weights else None,
         titles=open_item_titles(options.item_titles) if options.item_titles else None,
         relevance=open_relevance(options.relevance) if options.relevance else None,
-        again=_open_again(options),
+        again=None if again is None else open_source(again),
+        joined=open_joined(options.baseline, options.candidate, options.users, again),
         scores_to=open_score_sink(options.scores_to) if options.scores_to else None,
     )
     comparison = _labelled(to_comparison(options), {} if installation is None else {INSTALLATION: installation})
@@ -124,10 +134,9 @@ def _labelled(comparison: Comparison, labels: Mapping[str, str]) -> Comparison:
     return replace(comparison, judging=replace(comparison.judging, rules=rules))
 
 
-def _open_again(options: ComparisonOptions) -> Source | None:
+def _second_lists(options: ComparisonOptions) -> SourceOptions | None:
     floor = options.noise_floor
-    again = None if floor is None else options.baseline if floor.serve else floor.retrain
-    return None if again is None else open_source(again)
+    return None if floor is None else options.baseline if floor.serve else floor.retrain
 
 
 def reconcile(wiring: Wiring, store: Store, clock: Clock) -> None:

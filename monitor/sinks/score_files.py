@@ -18,9 +18,11 @@ from monitor.options import ConfigPath, Options
 from monitor.slot_templates import check_placeholders, fill_slot
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    import pyarrow.parquet as pq
 
 USER = "user"
+CHUNK = 200_000
+"""Users that are in memory once more while they are written; so many make a row group."""
 
 
 class ScoreFileOptions(Options):
@@ -54,7 +56,7 @@ class ScoreFiles:
                 replacing(path, is_lasting=True) as file,
                 pq.ParquetWriter(file, schema, compression="zstd") as writer,
             ):
-                yield lambda scores: writer.write_table(_table(scores, schema))
+                yield lambda scores: _write(writer, scores)
         except (OSError, ValueError, pa.ArrowException) as error:  # ValueError: text that is none, in names and in the path
             msg = f"scores_to: {path} was not written: {getattr(error, 'strerror', None) or error}"
             raise OutputError(msg) from None
@@ -63,8 +65,12 @@ class ScoreFiles:
         """Nothing is held."""
 
 
-def _table(scores: Scores, schema: pa.Schema) -> pa.Table:
+def _write(writer: pq.ParquetWriter, scores: Scores) -> None:
     import pyarrow as pa
 
-    values = (pa.array(scores.by_metric[name], pa.float64(), from_pandas=True) for name in schema.names[1:])
-    return pa.table([pa.array(scores.users.to_list(), pa.string()), *values], schema=schema)
+    metrics = writer.schema.names[1:]
+    for start in range(0, len(scores.users), CHUNK):
+        chunk = slice(start, start + CHUNK)
+        values = (pa.array(scores.by_metric[name][chunk], pa.float64(), from_pandas=True) for name in metrics)
+        users = pa.array(scores.users[chunk].to_list(), pa.string())
+        writer.write_table(pa.table([users, *values], schema=writer.schema))

@@ -6,6 +6,7 @@ configuration can be checked by opening what it names; reading happens in `pull`
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from functools import partial
@@ -16,7 +17,7 @@ from pydantic import AfterValidator, Field, model_validator
 from monitor.errors import ConfigError
 from monitor.model import SampleSize
 from monitor.options import NOT_IN_HASH, Duration, OneOf, Options, with_kinds
-from monitor.ports import ItemTitleSource, ItemWeightSource, RelevanceSource, Source, UserSource
+from monitor.ports import ItemTitleSource, ItemWeightSource, JoinedSource, RelevanceSource, Source, UserSource
 from monitor.sources.file import FILE
 from monitor.sources.http import HTTP
 from monitor.sources.kinds import Reader, SourceKind
@@ -152,12 +153,33 @@ open_relevance: Callable[[RelevanceOptions], RelevanceSource] = partial(_open, "
 
 def open_users(options: UsersOptions, baseline: SourceOptions) -> UserSource:
     """Open the source of users. ConfigError when it is every user of a baseline that cannot list them."""
+    kind, given = _users_of(options, baseline)
+    opened: UserSource = _readers("users")[kind].open(given)
+    return opened
+
+
+def open_joined(
+    baseline: SourceOptions, candidate: SourceOptions, users: UsersOptions, again: SourceOptions | None
+) -> JoinedSource | None:
+    """Open both arms' lists, the users and the second lists at once; None where they are not held together."""
+    kind, given = _users_of(users, baseline)
+    lists = [each for each in (baseline, candidate, again) if each is not None]
+    reads = SOURCES[kind].joined
+    if reads is None or any(each.kind != kind for each in lists):
+        return None
+    second = None if again is None else again.given
+    opened: JoinedSource | None = pkgutil.resolve_name(reads)(
+        baseline.given, candidate.given, given, tuple(users.segments), second
+    )
+    return opened
+
+
+def _users_of(options: UsersOptions, baseline: SourceOptions) -> tuple[str, Options]:
+    """The kind of the users' source, and its options."""
     if not options.all:
-        opened: UserSource = _open("users", options)
-        return opened
+        return options.kind, options.given
     source = SOURCES[baseline.kind]
-    if source.all_users is None or source.users is None:
+    if source.all_users is None:
         msg = f"users: all: {all_users_problem(baseline)}"
         raise ConfigError(msg)
-    every: UserSource = source.users.open(source.all_users(baseline.given))
-    return every
+    return baseline.kind, source.all_users(baseline.given)

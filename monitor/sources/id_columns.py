@@ -93,9 +93,9 @@ def require_columns(names: Sequence[str], present: Sequence[str], where: str) ->
         raise SourceError(msg)
 
 
-def on_one_line(name: str) -> str:
+def on_one_line(name: str, most: int = 60) -> str:
     """A column's name or an id on one line of bounded length, whatever it holds."""
-    return "".join(char for char in name[:60] if unicodedata.category(char)[0] != "C")
+    return "".join(char for char in name[:most] if unicodedata.category(char)[0] != "C")
 
 
 def is_text(kind: pa.DataType) -> bool:

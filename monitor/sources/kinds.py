@@ -32,11 +32,14 @@ class SourceKind:
 
     ``has_scores`` is whether lists that are read with these options come with the model's own scores. ``all_users`` makes
     options of ``users`` that list every user of these lists, for ``users: {all: true}``; ConfigError where they cannot.
+    ``joined``, written as in `Reader`, opens both arms' lists at once from the options of baseline, candidate and users, the
+    segment dimensions and the options of the second lists or None; it gives None for lists that it cannot join.
     """
 
     lists: Reader | None
     has_scores: Callable[[Any], bool]
     all_users: Callable[[Any], Options] | None
+    joined: str | None
     users: Reader | None
     item_weights: Reader | None
     item_titles: Reader | None

@@ -30,7 +30,7 @@ def user_table(batches: Sequence[tuple[pa.Array, Mapping[str, pa.Array]]], where
     rows = slice(None) if kept.all() else kept  # a slice does not copy
     segments = {}
     for name in batches[0][1]:
-        labels = _str_array([_labels(columns[name], name, where) for _, columns in batches])
+        labels = _str_array([segment_labels(columns[name], name, where) for _, columns in batches])
         segments[name] = pd.Categorical(labels[rows])
     return UserTable(users=users[rows], segments=segments)
 
@@ -57,11 +57,11 @@ def _label(value: object, name: str, where: str) -> str | None:
     return str(value if known is None else known)
 
 
-def _labels(values: pa.Array, name: str, where: str) -> pa.Array:
+def segment_labels(values: pa.Array, name: str, where: str) -> pa.Array:
     """Segment values as text; null and empty text are no value."""
     kind = values.type
     if pa.types.is_dictionary(kind):
-        return _labels(values.dictionary_decode(), name, where)
+        return segment_labels(values.dictionary_decode(), name, where)
     if is_list(kind) or pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         msg = f"segment column {name!r} of {where} holds {kind}: it must hold text, numbers or booleans"
         raise SourceError(msg)

@@ -12,7 +12,7 @@ import pytest
 from factories import SLOT
 from monitor.errors import OutputError
 from monitor.model import Scores
-from monitor.sinks import ScoresToOptions, open_score_sink
+from monitor.sinks import ScoresToOptions, open_score_sink, score_files
 
 NAN = float("nan")
 
@@ -30,7 +30,10 @@ def write(path: Path, *batches: Scores) -> None:
             add(each)
 
 
-def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(tmp_path: Path) -> None:
+def test_a_file_holds_every_user_with_a_column_a_metric_and_says_of_which_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(score_files, "CHUNK", 1)
     write(tmp_path / "{slot:%Y}" / "{slot:%m-%d}.parquet", batch({"b": 0.5, "a": NAN}), batch({"\u00fc": -1.0}))
 
     file = pq.ParquetFile(tmp_path / "2024" / "01-08.parquet")

@@ -32,7 +32,7 @@ from monitor.pipeline.accumulator import RunAccumulator
 from monitor.pipeline.pull import Answers, Arms, draw_panel, pull_all
 from monitor.pipeline.run_explanation import can_split, split_metric
 from monitor.pipeline.stopwatch import Stopwatch
-from monitor.pipeline.user_batches import split_users
+from monitor.pipeline.user_batches import BATCH_USERS
 from monitor.ports import UserSource
 from monitor.service.clock import SystemClock
 from monitor.sources.file import FileItemWeightsOptions, FileRelevanceOptions, FileSourceOptions, FileUsersOptions
@@ -129,13 +129,13 @@ def compare_files(
         raise InputError(str(error)) from None
     progress("reading lists", len(panel), 0)
     answers = _require_all(pull_all(comparison, arms, panel, slot, _LONG.total_seconds()), files)
-    notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in answers.notes.items())
-    found, done = RunAccumulator(comparison, panel, Stopwatch(SystemClock())), 0
-    for batch in split_users(answers.users):
+    found, done = RunAccumulator(comparison, answers.asked, Stopwatch(SystemClock())), 0
+    for batch in answers.batches(BATCH_USERS):
         progress("measuring", len(panel), done)
         found.add(batch)
         done += len(batch.panel)
     progress("summarizing", len(panel), done)
+    notes = tuple(f"{reason} in {arm}: {note}" for (arm, reason), note in found.notes.items())
     _require_pairs(found.coverage.all, notes)
     sample, listed = found.sample(), found.listed.count
     if catalogue is not None and catalogue < listed:
@@ -190,7 +190,7 @@ def _require_all(answers: Answers, files: ComparedFiles) -> Answers:
     # Half a comparison would look like a whole one.
     if problems := (*answers.troubles, *answers.lacks):
         raise InputError("; ".join(problems))
-    if files.relevance is not None and answers.users.relevance is None:
+    if files.relevance is not None and not answers.is_labelled:
         msg = f"relevance: {files.relevance.path} does not exist: check the path"
         raise InputError(msg)
     return answers

@@ -31,8 +31,8 @@ def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes
     SourceError when it is no readable file of that format, or a column is not there.
     """
     read = _READERS[kind or _format_of(path)]
-    with _source_errors(path):
-        _require_file(path)
+    with source_errors(path):
+        require_file(path)
         yield from read(path, columns, max_bytes)
 
 
@@ -45,7 +45,7 @@ def _format_of(path: Path) -> str:
     raise SourceError(msg)
 
 
-def _require_file(path: Path) -> None:
+def require_file(path: Path) -> None:
     """Refuse what would block or never end: directories, pipes, devices."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):
@@ -57,7 +57,7 @@ def _require_file(path: Path) -> None:
 
 
 @contextmanager
-def _source_errors(path: Path) -> Iterator[None]:
+def source_errors(path: Path) -> Iterator[None]:
     """Turn what the system and pyarrow raise into a SourceError of one line."""
     try:
         yield

@@ -133,6 +133,7 @@ HTTP = SourceKind(
     ),
     has_scores=lambda options: options.scores is not None,
     all_users=None,
+    joined=None,
     users=None,
     item_weights=None,
     item_titles=None,

@@ -1,0 +1,136 @@
+"""A run is added up from batches of users, and nothing that it finds depends on how many there are."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from pandas.api.extensions import ExtensionArray
+
+from factories import SLOT, changed, comparison, pull, rule
+from monitor.model import (
+    ALL,
+    Arm,
+    CoverageReason,
+    EvidenceKind,
+    MeasuredRun,
+    Memory,
+    NoiseFloor,
+    Pull,
+    Statistic,
+)
+from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.stopwatch import Stopwatch
+from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
+
+ASKED = [f"user-{number:03}" for number in range(300)]
+EVERYTHING = comparison(
+    k=5,
+    metrics=("extended_tau", "rbo(p=0.9)", "kendall_distance", "weighted_tau", "ndcg"),
+    arm_metrics=("catalogue_coverage", "exposure_gini", "mean_popularity", "novelty", "self_churn", "score_shift"),
+    rules=(rule(metric="rbo(p=0.9)", statistic="share_below(0.4)"), rule(metric="extended_tau", statistic="p33")),
+    noise_floor=NoiseFloor.SERVE,
+    keep_lists=True,
+    evidence_users=4,
+)
+
+
+def lists_of(seed: int, spell: Any, asked: list[str]) -> Pull:
+    """Lists of most users: some missing, some empty, some failed, some short, some with a duplicate, some with ties."""
+    rng = np.random.default_rng(seed)
+    lists: dict[str, list[Any]] = {}
+    failures: dict[str, CoverageReason] = {}
+    for user in rng.permutation(asked).tolist():
+        kind = rng.random()
+        if kind < 0.05:
+            failures[user] = CoverageReason.TIMEOUT if kind < 0.03 else CoverageReason.HTTP_ERROR
+        elif kind > 0.03:
+            count = 0 if kind < 0.1 else 3 if kind < 0.2 else 6
+            lists[user] = [spell(int(item)) for item in rng.integers(0, 40, count)]
+    answer = pull(lists, failures)
+    scores = np.sort(rng.integers(0, 9, len(answer.rankings.items)))[::-1].astype(np.float64)
+    return replace(answer, rankings=replace(answer.rankings, scores=scores), notes=dict.fromkeys(failures.values(), "why"))
+
+
+def measure(batch_users: int, sampled_users: int, spell: Any, **changes: Any) -> Measurement:
+    rng = np.random.default_rng(5)
+    country = rng.choice(["UK", "DE", "FR"], len(ASKED), p=[0.7, 0.29, 0.01]).tolist()
+    grades = {user: {spell(item): 1.0 + item for item in range(4)} for user in ASKED[::3]}
+    asked = arms(
+        lists_of(1, spell, ASKED),
+        lists_of(2, spell, ASKED),
+        users(*ASKED, country=country, device=rng.choice(["tv", "web"], len(ASKED)).tolist()),
+        again=Canned(lists_of(3, spell, ASKED)),
+        weights=CannedWeights({spell(item): 1.0 + item for item in range(38)}),
+        relevance=CannedRelevance({SLOT: grades}),
+    )
+    first = measure_slot(EVERYTHING, asked, SLOT, Memory(), Stopwatch(StillClock()))
+    assert first.run.split is not None
+    memory = Memory(last_lists=first.run.lists, splits=(first.run.split,))
+    plan = changed(EVERYTHING, **changes)
+    watch = Stopwatch(StillClock())
+    return measure_slot(plan, asked, SLOT, memory, watch, batch_users=batch_users, sampled_users=sampled_users)
+
+
+def plain(value: Any) -> Any:
+    """What can be compared with ``==``: dataclasses as dicts, arrays as lists, NaN as text."""
+    if is_dataclass(value):
+        return {each.name: plain(getattr(value, each.name)) for each in fields(value)}
+    if isinstance(value, Mapping):
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, np.ndarray | pd.Index | ExtensionArray):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    return "nan" if isinstance(value, float) and np.isnan(value) else value
+
+
+NOT_FOUND = {"stage_seconds", "pull_seconds"}
+
+
+@pytest.mark.parametrize("spell", [int, "item-{}".format, "{}".format], ids=["numbers", "texts", "numbers as text"])
+@pytest.mark.parametrize("floor", [NoiseFloor.SERVE, NoiseFloor.TEMPORAL])
+@pytest.mark.parametrize("parts", [2, 7, 64])
+def test_one_batch_and_many_find_the_same_to_the_last_bit(parts: int, floor: NoiseFloor, spell: Any) -> None:
+    whole = measure(len(ASKED), len(ASKED), spell, noise_floor=floor)
+    found = measure(-(-len(ASKED) // parts), len(ASKED), spell, noise_floor=floor)
+
+    assert found.left_out == whole.left_out
+    assert (found.notes, found.troubles) == (whole.notes, whole.troubles)
+    for each in fields(MeasuredRun):
+        if each.name not in NOT_FOUND:
+            assert plain(getattr(found.run, each.name)) == plain(getattr(whole.run, each.name)), each.name
+
+
+@pytest.mark.parametrize("parts", [1, 7])
+def test_what_looks_at_many_users_together_looks_at_a_seeded_sample_and_says_so(parts: int) -> None:
+    whole = measure(len(ASKED), len(ASKED), int)
+    found = measure(-(-len(ASKED) // parts), 100, int)
+    again = measure(50, 100, int)
+
+    assert found.run.summaries == whole.run.summaries == again.run.summaries
+    assert found.coverage == whole.coverage == again.coverage
+    assert found.run.explanation is not None
+    assert found.run.explanation == again.run.explanation
+    looked_at = {each.asked for each in found.run.split.means if each.segment == ALL} if found.run.split else set()
+    (count,) = looked_at
+    assert 70 < count < 130
+    assert found.run.explanation.sentence.endswith(f"(seen in a sample of {count} of 300 users)")
+    assert whole.run.explanation is not None
+    assert "sample" not in whole.run.explanation.sentence
+    (arm,) = (
+        each for each in found.run.arm_scores if (each.segment, each.arm, each.metric) == (ALL, Arm.BASELINE, "exposure_gini")
+    )
+    assert 50 < arm.n < 130
+    worst = [[each.user for each in run.evidence if each.kind is EvidenceKind.WORST] for run in (found.run, whole.run)]
+    assert worst[0] == worst[1]
+    assert sum(each.kind is EvidenceKind.REPRESENTATIVE for each in found.run.evidence) == 4
+
+
+def test_statistics_of_rules_are_there_in_every_segment() -> None:
+    found = measure(31, 300, int).run.summaries
+    for each in found:
+        if each.metric == "rbo(p=0.9)":
+            assert each.value(str(Statistic.parse("share_below(0.4)"))) is not None, each.segment

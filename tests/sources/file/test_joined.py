@@ -1,0 +1,286 @@
+"""Parquet files joined by user find what pulling both of them finds, whatever stands in them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from factories import SLOT, comparison, rule
+from monitor.errors import SourceError
+from monitor.model import Arm, CoverageReason, JoinRequest, Memory, NoiseFloor
+from monitor.pipeline.pull import Arms
+from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.stopwatch import Stopwatch
+from monitor.ports import JoinedAnswers
+from monitor.sources.file import FileSourceOptions, FileUsersOptions, parquet_views
+from monitor.sources.file.joined import open_joined
+from monitor.sources.file.source import file_lists, file_users
+from pipeline.canned import StillClock
+from pipeline.test_user_batches import NOT_FOUND, plain
+
+PLAN = comparison(
+    k=4,
+    metrics=("extended_tau", "rbo(p=0.9)", "footrule_normalized"),
+    arm_metrics=("catalogue_coverage", "exposure_gini"),
+    rules=(rule(metric="extended_tau", statistic="p10"),),
+    evidence_users=3,
+    max_segment_values=2,
+)
+SIZE = 200
+
+
+def rows_of(seed: int, *, odd: bool) -> list[dict[str, Any]]:
+    """A row a user; with ``odd`` also null and empty lists, null items, users twice, and rows without a user."""
+    rng = np.random.default_rng(seed)
+    rows: list[dict[str, Any]] = []
+    for place in rng.permutation(SIZE).tolist():
+        country = [None, "", "DE", "FR", "IT", "UK"][place % 6]
+        items: list[int | None] | None = rng.choice(30, 5, replace=False).tolist()
+        if odd and place % 10 == 0:
+            items = [None, [], [1, None, 2], [7, 7, 8]][place // 10 % 4]
+        rows.append({"user": f"user-{place:03}", "items": items, "country": country, "tier": place % 3 / 2})
+        if odd and place % 37 == 0:
+            rows.append({"user": f"user-{place:03}", "items": [9, 8], "country": "UK", "tier": None})
+    if odd:
+        rows += [{"user": name, "items": [1, 2], "country": "DE", "tier": 0.0} for name in (None, "", "x" * 2000)]
+        rows = [row for place, row in enumerate(rows) if place % 13 or seed != 2]
+    return rows
+
+
+def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any) -> FileSourceOptions:
+    columns: dict[str, Any] = {"user": [row["user"] for row in rows]}
+    if spell is int:
+        columns["user"] = [None if not user or "-" not in user else int(user.split("-")[1]) for user in columns["user"]]
+    if form == "wide":
+        columns["items"] = [row["items"] for row in rows]
+        more: dict[str, Any] = {"items": "items"}
+    else:
+        flat = [(row, item, rank) for row in rows for rank, item in enumerate(row["items"] or [])]
+        columns["user"] = [columns["user"][rows.index(row)] for row, _, _ in flat]
+        columns |= {"item": [item for _, item, _ in flat], "rank": [rank for _, _, rank in flat]}
+        rows, more = [row for row, _, _ in flat], {"item": "item", "rank": "rank"}
+    columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
+    pq.write_table(pa.table(columns), path, row_group_size=64)
+    return FileSourceOptions(path=str(path), user="user", **more)
+
+
+@pytest.fixture
+def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where temporary files go."""
+    folder = tmp_path / "spill"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(parquet_views.tempfile, "tempdir", None)
+    return folder
+
+
+def arms_of(
+    baseline: FileSourceOptions, candidate: FileSourceOptions, users: FileUsersOptions, again: FileSourceOptions | None = None
+) -> Arms:
+    return Arms(
+        baseline=file_lists(baseline),
+        candidate=file_lists(candidate),
+        users=file_users(users),
+        dimensions=("country", "tier"),
+        again=None if again is None else file_lists(again),
+        joined=open_joined(baseline, candidate, users, ("country", "tier"), again),
+    )
+
+
+def measure(arms: Arms, batch_users: int = 10_000, **changes: Any) -> Measurement:
+    plan = replace(PLAN, measuring=replace(PLAN.measuring, **changes))
+    return measure_slot(plan, arms, SLOT, Memory(), Stopwatch(StillClock()), batch_users=batch_users)
+
+
+def found(measurement: Measurement) -> dict[str, Any]:
+    run = plain(measurement.run)
+    scores = run.pop("scores")
+    by_user = {user: [values[row] for values in scores["by_metric"].values()] for row, user in enumerate(scores["users"])}
+    return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
+
+
+@pytest.mark.parametrize("spell", [str, int])
+@pytest.mark.parametrize("users", ["of the baseline", "of a file"])
+@pytest.mark.parametrize("form", ["wide", "long"])
+@pytest.mark.parametrize("kind", ["clean", "odd"])
+def test_a_join_finds_what_pulling_finds(tmp_path: Path, spill: Path, *, form: str, users: str, spell: Any, kind: str) -> None:
+    odd = kind == "odd"
+    baseline, candidate, again = (
+        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3)
+    )
+    asked = FileUsersOptions(path=baseline.path, user="user")
+    if users == "of a file":
+        listed = write(tmp_path / "users.parquet", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
+        asked = FileUsersOptions(path=listed.path, user="user")
+    arms = arms_of(baseline, candidate, asked, again)
+
+    pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
+    for batch_users in (10_000, 29, 4):
+        joined = measure(arms, batch_users, noise_floor=NoiseFloor.RETRAIN)
+        assert found(joined) == found(pulled)
+        assert (joined.coverage, joined.left_out, joined.troubles) == (pulled.coverage, pulled.left_out, pulled.troubles)
+        assert joined.notes == pulled.notes
+    assert list(spill.iterdir()) == []
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[FileSourceOptions, FileSourceOptions]:
+    """Baseline and candidate, clean and wide."""
+    baseline, candidate = (write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=False), "wide", str) for seed in (1, 2))
+    return baseline, candidate
+
+
+def asked_of(options: FileSourceOptions) -> FileUsersOptions:
+    return FileUsersOptions(path=options.path, user="user")
+
+
+Files = tuple[FileSourceOptions, FileSourceOptions]
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "does not exist: check the path, and that the job which writes it has run"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-9]), "it may be damaged or still being written"),
+        (lambda path: path.write_bytes(b""), "it may be damaged or still being written"),
+        (
+            lambda path: pq.write_table(pa.table({"user": ["a"], "lists": [[1]]}), path),
+            "has no column 'items': it has user, lists",
+        ),
+        (lambda path: pq.write_table(pa.table({"user": ["a"], "items": [1.5]}), path), "holds double, expected lists"),
+        (
+            lambda path: pq.write_table(pa.table({"user": [b"a"], "items": [[1]]}), path),
+            "binary: ids must be integers or text",
+        ),
+    ],
+)
+def test_a_candidate_that_cannot_be_read_is_unavailable_to_everybody(
+    files: Files, spill: Path, damage: Callable[[Path], object], reason: str
+) -> None:
+    damage(Path(files[1].path))
+
+    result = measure(arms_of(*files, asked_of(files[0])))
+
+    assert result.coverage.all.reasons == {(Arm.CANDIDATE, CoverageReason.UNAVAILABLE): SIZE}
+    (trouble,) = result.troubles
+    assert trouble.startswith("candidate: ")
+    assert files[1].path in trouble
+    assert reason in trouble
+    assert list(spill.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (lambda path: path.unlink(), "does not exist"),
+        (
+            lambda path: pq.write_table(pa.table({"user": ["", None], "country": ["DE", "DE"], "tier": [1, 1]}), path),
+            "holds no user",
+        ),
+        (lambda path: pq.write_table(pa.table({"user": ["a"]}), path), "has no column 'country'"),
+        (
+            lambda path: pq.write_table(pa.table({"user": ["a"], "country": [[1]], "tier": [1]}), path),
+            "segment column 'country'",
+        ),
+    ],
+)
+def test_without_users_nothing_is_measured(files: Files, spill: Path, damage: Callable[[Path], object], reason: str) -> None:
+    users = write(Path(files[0].path).with_name("users.parquet"), rows_of(4, odd=False), "wide", str)
+    damage(Path(users.path))
+
+    with pytest.raises(SourceError, match=reason):
+        measure(arms_of(*files, asked_of(users)))
+    assert list(spill.iterdir()) == []
+
+
+def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: Files, spill: Path) -> None:
+    path = Path(files[1].path)
+    content = bytearray(path.read_bytes())
+    start = len(content) // 3
+    content[start : start + 400] = b"\0" * 400
+    path.write_bytes(content)
+
+    with pytest.raises(SourceError, match="the files cannot be joined: ") as caught:
+        measure(arms_of(*files, asked_of(files[0])))
+    assert "\n" not in str(caught.value)
+    assert list(spill.iterdir()) == []
+
+
+def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
+    assert sum(len(batch.panel) for batch in answers.batches(50)) == SIZE
+    copy = path.with_name("new")
+    copy.write_bytes(path.read_bytes())
+    copy.replace(path)
+
+
+def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
+    source = open_joined(*files, asked_of(files[0]), (), None)
+    assert source is not None
+    request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
+    path = Path(files[1].path)
+
+    with pytest.raises(SourceError, match=r"2\.parquet was written anew while it was read"), source.read(request) as answers:
+        _read_and_replace(answers, path)
+    assert list(spill.iterdir()) == []
+
+
+def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
+    source = open_joined(*files, asked_of(files[0]), (), None)
+    assert source is not None
+
+    with (
+        pytest.raises(SourceError, match="were not read in time: raise deadline"),
+        source.read(JoinRequest(k=4, slot=SLOT, timeout_s=2, max_segment_values=2)) as answers,
+    ):
+        # Nothing else is asked of the database: only an interrupt ends this.
+        answers._database.execute("SELECT count(*) FROM range(1000000000000) t(a) WHERE hash(a) = 1")
+    assert list(spill.iterdir()) == []
+
+
+def test_what_does_not_fit_into_memory_is_spilled_and_removed(
+    tmp_path: Path, spill: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = [f"user-{number:06}-{'x' * 40}" for number in range(150_000)]
+    rng = np.random.default_rng(1)
+    files = []
+    for name in ("baseline", "candidate"):
+        lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
+        pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
+        files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
+    monkeypatch.setattr(parquet_views, "MEMORY", "60MB")
+    source = open_joined(files[0], files[1], asked_of(files[0]), (), None)
+    assert source is not None
+    seen = 0
+
+    with source.read(JoinRequest(k=20, slot=SLOT, timeout_s=300, max_segment_values=2)) as answers:
+        for batch in answers.batches(5000):
+            assert len(batch.candidate.rankings) == len(batch.panel)
+            seen += len(batch.panel)
+        assert [path.name for path in spill.iterdir()]
+    assert (seen, list(spill.iterdir())) == (len(users), [])
+
+
+def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
+    other = tmp_path / "other.parquet"
+    other.write_bytes(Path(files[0].path).read_bytes())
+    source = open_joined(*files, asked_of(files[0]), (), None)
+    assert source is not None
+
+    with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
+        for forbidden in (
+            f"SELECT * FROM '{other}'",  # noqa: S608 - a path of ours
+            f"COPY (SELECT 1) TO '{tmp_path / 'written.csv'}'",
+            f"ATTACH '{tmp_path / 'made.db'}'",
+            "INSTALL httpfs",
+            "SET memory_limit = '100GB'",
+            "SELECT * FROM read_csv('/etc/passwd')",
+        ):
+            with pytest.raises(duckdb.Error):
+                answers._database.execute(forbidden)
+    assert not (tmp_path / "written.csv").exists()
