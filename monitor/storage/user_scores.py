@@ -13,7 +13,6 @@ from monitor.model import Direction, Scores, UserScore
 from monitor.storage.column_types import keys
 from monitor.storage.dialects import insert, is_sqlite
 from monitor.storage.partitions import belongs_to_run, day_of_slot, of_run
-from monitor.storage.score_rows import copy_rows, insert_rows
 from monitor.storage.tables import PLACES, metrics, runs, score_places, scores
 
 if TYPE_CHECKING:
@@ -29,6 +28,9 @@ def store_scores(connection: Connection, run_id: int, slot: datetime, batches: I
     Batches are read one after the other, so that no more than one need be in memory. They hold the same metrics, and each user
     stands in one of them. Users that ascend, from batch to batch too, are appended to the table's key; others cost more time.
     """
+    # Commands that only read need no numpy.
+    from monitor.storage.score_rows import copy_rows, insert_rows
+
     batches = iter(batches)
     head = next(batches, None)
     if head is None or not head.by_metric:
