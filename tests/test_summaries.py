@@ -19,6 +19,7 @@ def test_a_summary_holds_the_hand_worked_figures() -> None:
     assert found.value("p50") == pytest.approx(0.25)
     assert found.value("share_below(0.3)") == 0.5
     assert found.value("p37") is None
+    assert list(found.statistics) == [*(f"p{at:02}" for at in (1, 5, 10, 25, 50, 75, 90, 95, 99)), "share_below(0.3)"]
     assert sum(found.histogram.counts) == 4
     assert found.histogram.counts[-8] == 1
 

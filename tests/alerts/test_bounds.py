@@ -58,6 +58,20 @@ def test_a_percentile_moves_to_where_it_stands_among_all() -> None:
     assert [low, high] == pytest.approx([0.0, at[2]], abs=0.01)
 
 
+def test_beyond_the_stored_percentiles_the_scores_reach_to_the_ends_of_their_range() -> None:
+    known = summary(n=100, statistics={"p50": 0.5})
+    assert bound_statistic(rule(statistic="p50", scores=(0.0, 1.0)), known, 50) == (0.25, 0.75)
+
+
+@pytest.mark.parametrize(("direction", "open_at", "decided_at"), [(Direction.BELOW, 0.75, 0.25), (Direction.ABOVE, 0.25, 0.75)])
+def test_a_bound_at_the_limit_is_not_beyond_it(direction: Direction, open_at: float, decided_at: float) -> None:
+    rules = [rule(direction=direction, threshold=limit, scores=(0.0, 1.0)) for limit in (open_at, decided_at)]
+
+    found = [apply_bounds(watched, told(), summary(n=50, mean=0.5), row(100, 50), None) for watched in rules]
+
+    assert [each.outcome for each in found] == [Outcome.NO_DATA, Outcome.OK]
+
+
 @given(
     values=st.lists(st.floats(-1, 1), min_size=1, max_size=60),
     others=st.lists(st.floats(-1, 1), min_size=1, max_size=30),

@@ -1,4 +1,4 @@
-"""What is told while nothing can be said of drift: failed runs, no data, too few users."""
+"""What `monitor.alerts.rule_evaluation` tells while nothing can be said of drift: failed runs, no data, too few users."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,5 +1,6 @@
 """Rules on coverage: what similarity cannot see."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -123,6 +124,7 @@ def test_few_users_are_not_judged() -> None:
         Outcome.TOO_FEW,
         "only 29 users of x=y were asked, fewer than the 30 needed",
     )
+    assert judge_coverage(watched, "x=y", replace(row, asked=30)).outcome is Outcome.BREACH
 
 
 def test_each_looks_at_the_segments_that_were_asked_even_when_none_of_them_was_compared() -> None:

@@ -1,3 +1,5 @@
+"""What `monitor.alerts.rule_evaluation` tells of segments that nobody belongs to."""
+
 from factories import comparison, coverage_rule, evaluate, rule, summary
 from monitor.model import AlertState, Coverage, CoverageRow, Outcome, Rule, RunStatus
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from factories import rule, summary
 from monitor.alerts.limits import judge_reading
-from monitor.alerts.verdicts import read_similarity
+from monitor.alerts.verdicts import format_apart, read_similarity
 from monitor.model import Direction, Outcome, RunStatus, SimilarityRule, Summary, Verdict
 
 
@@ -57,6 +57,11 @@ def test_a_value_close_to_the_threshold_is_shown_with_enough_figures_to_tell_the
     assert verdict(0.59999).reason.startswith("mean of rbo(p=0.9) is 0.59999 over")
 
 
+def test_two_values_are_shown_with_the_fewest_figures_that_tell_them_apart() -> None:
+    assert format_apart(0.254321, 0.41) == ("0.254", "0.41")
+    assert format_apart(0.410001, 0.41) == ("0.410001", "0.41")
+
+
 @given(value=st.floats(-1, 1), threshold=st.floats(-1, 1))
 def test_the_shown_figure_never_contradicts_the_verdict(value: float, threshold: float) -> None:
     found = verdict(value, threshold=threshold, resolve_at=threshold)
@@ -78,7 +83,7 @@ def test_a_run_that_is_not_ok_never_speaks_of_similarity(
     status: RunStatus, reason: str | None, outcome: Outcome, said: str
 ) -> None:
     found = judge_similarity(rule(), "all", status, summary(mean=0.9), reason)
-    assert (found.outcome, found.reason, found.value) == (outcome, said, None)
+    assert (found.outcome, found.reason, found.value, found.users) == (outcome, said, None, 0)
 
 
 def test_a_segment_without_a_summary_or_without_users_is_no_data() -> None:

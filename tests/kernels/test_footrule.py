@@ -55,6 +55,12 @@ def test_a_reversal_moves_half_the_square_of_the_length(length: int) -> None:
     assert element_weighted_footrule_normalized(alignment)[0] == pytest.approx(1.0, abs=1e-14)
 
 
+def test_rounding_takes_no_reversal_beyond_one() -> None:
+    reversal = align(with_weights([([0, 1, 2], [2, 1, 0])], {0: 0.1, 1: 0.9, 2: 0.6}))
+
+    assert element_weighted_footrule_normalized(reversal)[0] == 1.0
+
+
 def test_topk_footrule_ranks_absent_items_right_behind_the_list() -> None:
     # 1 moves from 1 to 2; 2 and 3 from 2 and 3 to 4; 4 and 5 from 1 and 3 to 4.
     assert topk_footrule(pair([1, 2, 3], [4, 1, 5]))[0] == 1 + 2 + 1 + 3 + 1

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from functools import cache
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -12,9 +13,11 @@ from kernels import reference_kendall as slow
 from monitor.kernels import Alignment, align
 from monitor.kernels.kendall import dominance
 from monitor.kernels.kendall.element_weighted import (
+    DISCOUNTS,
     element_weighted_kendall_distance,
     element_weighted_kendall_distance_normalized,
     element_weighted_tau,
+    expect_position_weighted,
     generalized_kendall_distance,
     position_weighted_kendall_distance,
 )
@@ -240,3 +243,13 @@ def test_no_pairs_give_no_scores() -> None:
     alignment = align(reference.batch([], k=5))
 
     assert all(len(measure(alignment)) == 0 for measure, _ in PLAIN.values())
+
+
+@pytest.mark.parametrize("discount", DISCOUNTS)
+def test_the_expected_position_weighted_distance_is_the_mean_over_all_orders(discount: str) -> None:
+    means = []
+    for count in range(2, 6):
+        orders = align(reference.batch([(list(range(count)), list(order)) for order in permutations(range(count))]))
+        means.append(position_weighted_kendall_distance(orders, discount).mean())
+
+    assert expect_position_weighted(5, discount) == pytest.approx([0.0, 0.0, *means], abs=1e-13)

@@ -1,12 +1,14 @@
 """What holds for any two lists."""
 
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels import reference
-from monitor.kernels import Alignment, align
+from monitor.kernels import Alignment, align, alignment
 from monitor.kernels.kendall.extended import extended_tau
 from monitor.kernels.rbo.extrapolated import rbo
 from monitor.kernels.sets import overlap
@@ -85,6 +87,20 @@ def test_replacing_a_common_item_lowers_every_score_and_the_top_costs_most(rank:
 
     assert (found < 1).all()
     assert (np.diff(found[:2]) > 0).all()
+
+
+@pytest.mark.parametrize(("cells", "k", "bounds"), [(1, 3, [0, 1, 2, 3]), (6, 3, [0, 2, 3]), (2, 1, [0, 2, 3])])
+def test_blocks_are_all_rows_in_order(cells: int, k: int, bounds: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alignment, "BLOCK_CELLS", cells)
+
+    found = [rows for rows, _ in alignment.blocks(reference.batch([([1], [1])] * 3, k=k))]
+
+    assert found == list(itertools.starmap(slice, itertools.pairwise(bounds)))
+
+
+def test_items_whose_codes_differ_in_their_high_bytes_alone_are_others() -> None:
+    for one, other in (([65_537, 65_535], [1]), (list(range(64)), [2**25 + item for item in range(64)])):
+        assert overlap(align(reference.batch([(one, other)])))[0] == 0.0
 
 
 def test_positions_are_those_of_the_definition() -> None:

@@ -1,4 +1,4 @@
-"""Arms whose lists no longer change."""
+"""Arms whose lists no longer change, from the count to the verdict of `monitor.alerts.verdicts`."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -18,6 +18,7 @@ from monitor.errors import DatabaseError, LeaseLostError
 from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
+from monitor.storage.leases import PostgresLeases
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
 
@@ -114,6 +115,13 @@ def test_what_was_given_back_is_free_at_once(opened: Opener) -> None:
     first.release(won(first))
 
     assert won(second).epoch == 2
+
+
+def test_renewing_waits_for_a_third_of_the_lease_at_most(postgres: SqlStore) -> None:
+    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
+        assert isinstance(leases, PostgresLeases)
+        with leases.database.write() as connection:
+            assert connection.scalar(text("SHOW lock_timeout")) == "1667ms"
 
 
 def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore) -> None:

@@ -1,7 +1,7 @@
 """Deliveries: who may send what when."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 from sqlalchemy import select
@@ -130,6 +130,36 @@ def test_an_attempt_is_kept_when_it_ended_otherwise_than_the_one_before(owed: Sq
     ]
 
 
+def test_what_is_known_of_a_delivery_says_when_it_is_tried_again_unless_it_was_given_up(owed: SqlStore) -> None:
+    refused, failed, _ = lease(owed, NOW)
+    owed.outbox.record(
+        note(refused, NOW, DeliveryStatus.DEAD, reason="401"),
+        note(failed, NOW, DeliveryStatus.PENDING, reason="503", next_attempt_at=NOW + HOUR),
+    )
+
+    found = owed.outbox.deliveries(receiver="hook", settled=9, limit=9)
+    assert [(each.reason, each.next_attempt_at) for each in found[:2]] == [("401", None), ("503", NOW + HOUR)]
+
+
+def test_a_start_is_repeated_at_its_time_and_then_at_the_next(owed: SqlStore) -> None:
+    lasting = lease(owed, NOW)[1]
+    owed.outbox.record(note(lasting, NOW, repeat_at=NOW + HOUR))
+
+    def due(now: datetime, receiver: str = "hook") -> list[int]:
+        return [each.id for each in owed.outbox.due_repetitions(receiver, now=now, limit=9)]
+
+    assert (due(NOW + HOUR - MINUTE), due(NOW + HOUR), due(NOW + HOUR, "pager")) == ([], [lasting.id], [])
+    owed.outbox.schedule_repetition([lasting], at=NOW + 2 * HOUR)
+    assert (due(NOW + HOUR), due(NOW + 2 * HOUR)) == ([], [lasting.id])
+
+
+def test_a_refused_end_is_tried_again_for_a_day_and_the_start_of_what_lasts_whenever(owed: SqlStore) -> None:
+    owed.outbox.record(*(note(each, NOW, DeliveryStatus.DEAD, reason="401") for each in lease(owed, NOW)))
+
+    assert owed.outbox.retry_refused(NOW + timedelta(days=1) + MINUTE, receivers=["hook"]) == 1
+    assert owed.outbox.retry_refused(NOW + timedelta(days=1), receivers=["hook"]) == 1
+
+
 def test_a_late_failure_does_not_bring_back_what_somebody_else_has_sent(owed: SqlStore) -> None:
     delivery = lease(owed, NOW)[0]
     owed.outbox.record(note(lease(owed, NOW + MINUTE, owner="b:2")[0], NOW + MINUTE))
@@ -158,6 +188,14 @@ def test_whoever_stands_in_is_owed_what_was_refused_once(owed: SqlStore) -> None
 
     assert [each.transition.segment for each in lease(owed, NOW, receiver="mail")] == ["all"]
     assert len(lease(owed, NOW, receiver="pager")) == 3
+
+
+def test_whoever_stands_in_is_owed_what_was_routed_past_him_but_nothing_else_of_it(owed: SqlStore) -> None:
+    dropped = [note(each, NOW, DeliveryStatus.DROPPED) for each in lease(owed, NOW, receiver="pager")]
+    owed.outbox.record(*dropped)
+    owed.outbox.record(note(lease(owed, NOW)[1], NOW, DeliveryStatus.DEAD, reason="401", fallback="pager"))
+
+    assert [each.transition.segment for each in lease(owed, NOW, receiver="pager")] == ["country=UK"]
 
 
 def test_what_receivers_know_is_what_they_were_sent_or_may_have_been(owed: SqlStore) -> None:

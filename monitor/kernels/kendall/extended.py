@@ -93,7 +93,7 @@ def extended_tau_unscaled(alignment: Alignment) -> Floats:
     a, b, z = _lengths(alignment)
     surplus = a * b + pairs(z) - 2 * count_misordered(alignment)
     norm = np.sqrt((a * b + pairs(a)).astype(np.float64) * (a * b + pairs(b)))
-    return divide(surplus, np.where(alignment.short > 0, norm, 0.0))
+    return divide(surplus, norm)
 
 
 def appended_tau(alignment: Alignment) -> Floats:

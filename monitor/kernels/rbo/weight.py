@@ -54,7 +54,7 @@ def rbo_persistence(top: float, share: float) -> float:
     low, high = 0.0, 1.0
     while low < (middle := (low + high) / 2) < high:
         low, high = (middle, high) if rbo_weight(middle, int(top)) > share else (low, middle)
-    if not 0 < low < high < 1:
+    if high == 1.0:
         msg = f"no p gives the top {top:g} ranks a share as small as {share!r}"
         raise MetricError(msg)
     return low
