@@ -57,7 +57,6 @@ def test_a_reversal_moves_half_the_square_of_the_length(length: int) -> None:
 
 def test_rounding_takes_no_reversal_beyond_one() -> None:
     reversal = align(with_weights([([0, 1, 2], [2, 1, 0])], {0: 0.1, 1: 0.9, 2: 0.6}))
-
     assert element_weighted_footrule_normalized(reversal)[0] == 1.0
 
 

@@ -154,7 +154,6 @@ def test_weighted_tau_of_tied_lists_is_worked_by_hand() -> None:
 def test_weighted_tau_of_a_tie_against_the_reverse_is_worked_by_hand() -> None:
     # 1 2=3 against 3 2 1: nothing agrees; the pairs of 1 weigh 3/2 and 4/3 by the one list, 4/3 and 5/6 by the other.
     found = weighted_tau(align(with_ties([(((1,), (2, 3)), ((3,), (2,), (1,)))])))[0]
-
     assert found == pytest.approx(-(math.sqrt(17 / 6) + math.sqrt(13 / 6)) / (2 * math.sqrt(11 / 3)), abs=1e-15)
 
 

@@ -152,7 +152,6 @@ def test_padding_plays_no_part(pairs: list[reference.Pair], p: float, more: int)
 @pytest.mark.parametrize("p", [0.5, 0.75, 0.9])
 def test_longer_lists_beside_it_change_no_bit_of_the_least_of_a_pair(p: float) -> None:
     pair, long = (list(range(20)), list(range(20))), (list(range(500)), list(range(500)))
-
     assert scores([pair, long], p)[1, 0] == scores([pair], p)[1, 0]
 
 
