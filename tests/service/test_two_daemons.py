@@ -26,7 +26,7 @@ LEASE_S = 8
 _WITNESS = """
 CREATE TABLE witness (place text, wrote text, in_force bigint);
 CREATE FUNCTION bear_witness() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    INSERT INTO witness VALUES (TG_TABLE_NAME, current_setting('application_name'), (SELECT epoch FROM leases));
+    INSERT INTO witness VALUES (TG_TABLE_NAME, current_setting('application_name'), (SELECT epoch FROM leases WHERE name = 'daemon'));
     RETURN NULL;
 END $$;
 """
