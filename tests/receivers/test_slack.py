@@ -144,9 +144,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("refusal", "is_permanent"), REFUSALS.items())
 def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
-    slack: FakeSlack,
-    refusal: tuple[int, str],
-    is_permanent: bool,  # noqa: FBT001 - a parameter
+    slack: FakeSlack, refusal: tuple[int, str], is_permanent: bool
 ) -> None:
     status, code = refusal
     error = failure(slack, answer(status, body=code.encode()))
@@ -156,7 +154,7 @@ def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
 
 
 @pytest.mark.parametrize(("status", "is_permanent"), [(401, True), (413, True), (302, False), (408, False), (503, False)])
-def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:  # noqa: FBT001 - a parameter
+def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:
     assert failure(slack, answer(status)).permanent is is_permanent
 
 
