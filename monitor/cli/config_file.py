@@ -12,7 +12,6 @@ from monitor.cli.exit_codes import SOURCE_EXIT
 from monitor.cli.output import instant, log_errors_only, pick, print_evidence, print_json, print_line
 from monitor.cli.parameters import DEFAULT_CONFIG, AsJson, Config, OneComparison, OneName, only_one
 from monitor.errors import ConfigError
-from monitor.files import replace_file
 
 if TYPE_CHECKING:
     from monitor.service.analysis.preview import Preview
@@ -35,6 +34,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
     """Write a commented configuration to start from."""
+    from monitor.files import replace_file
     from monitor.settings.loader import example_text
 
     target = path or config

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 import typer
 
-from monitor.files import replace_file
 from monitor.redaction import escape_controls
 
 if TYPE_CHECKING:
@@ -169,6 +168,8 @@ def write_whole(path: Path, text: str) -> None:
 
     What the output goes to already (``/dev/stdout``) is written to in its turn. OSError names the path as it was given.
     """
+    from monitor.files import replace_file
+
     stream = _stream_of(path)
     if stream is None:
         replace_file(path, text.encode())

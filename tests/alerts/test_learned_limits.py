@@ -45,7 +45,7 @@ def test_on_the_other_side_the_limit_is_the_most_that_is_normal() -> None:
 @pytest.mark.parametrize(
     ("value", "z", "recovered"), [(0.41, 3.5, False), (0.45, 2.1, False), (0.5, 2.0, True), (0.6, -1.0, True)]
 )
-def test_a_drop_ends_once_the_value_is_normal_again_and_not_at_its_limit(value: float, z: float, recovered: bool) -> None:  # noqa: FBT001 - a parameter
+def test_a_drop_ends_once_the_value_is_normal_again_and_not_at_its_limit(value: float, z: float, recovered: bool) -> None:
     found = verdict(rule(**DROP), value, expectation(z=z))
 
     assert (found.outcome, found.is_recovered) == (Outcome.OK, recovered)

@@ -48,7 +48,7 @@ def test_the_command_line_itself_loads_little_of_the_program(tmp_path: Path) -> 
         "import sys, monitor.cli.main; print(*sorted({name.split('.')[1] for name in sys.modules if name[:8] == 'monitor.'}))"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["cli", "errors", "files", "redaction"]
+    assert done.stdout.split() == ["cli", "errors", "redaction"]
 
 
 def test_commands_that_read_the_database_load_nothing_else(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Where the files to deploy stand, and a Prometheus that scrapes a running web server under the shipped rules."""
 
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import published
-from deploy.scrape_target import serving_page
+from deploy.scrape_target import living, serving_page
 from deploy.story import Story, told
 from monitor.export import PrometheusPublisher
 from servers.prometheus import Prometheus, running_prometheus
@@ -24,27 +23,12 @@ class Watched:
     prometheus: Prometheus
 
 
-def _live(publisher: PrometheusPublisher, stop: threading.Event) -> None:
-    """Let the counters move, as a daemon's do."""
-    while not stop.wait(0.1):
-        publisher.run_finished(published.result())
-        publisher.slots_skipped("home-feed", "missed")
-        publisher.notified("pager", "sent")
-
-
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
-    publisher, stop = published.filled(), threading.Event()
-    life = threading.Thread(target=_live, args=(publisher, stop))
-    with serving_page(publisher) as target:
-        life.start()
-        try:
-            rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
-            with running_prometheus(target, rules=[rules]) as prometheus:
-                yield Watched(publisher=publisher, prometheus=prometheus)
-        finally:
-            stop.set()
-            life.join()
+    publisher = published.filled()
+    rules = ROOT / "deploy" / "prometheus" / "rankwatch.rules.yml"
+    with serving_page(publisher) as target, living(publisher), running_prometheus(target, rules=[rules]) as prometheus:
+        yield Watched(publisher=publisher, prometheus=prometheus)
 
 
 @pytest.fixture(scope="session")

@@ -1,9 +1,11 @@
 """A publisher's page where a Prometheus finds it."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import published
+from monitor.errors import DatabaseTrouble, DeliveryTrouble
 from monitor.export import PrometheusPublisher
 from monitor.web.server import WebServer
 
@@ -17,3 +19,26 @@ def serving_page(publisher: PrometheusPublisher) -> Iterator[str]:
         yield server.url.removeprefix("http://")
     finally:
         server.stop()
+
+
+@contextmanager
+def living(publisher: PrometheusPublisher) -> Iterator[None]:
+    """Let the counters move, as a daemon's do."""
+    stop = threading.Event()
+
+    def live() -> None:
+        while not stop.wait(0.1):
+            publisher.run_finished(published.result(coverage=published.coverage()))
+            publisher.slots_skipped("home-feed", "missed")
+            publisher.notified("pager", "sent")
+            publisher.delivery_failed("pager", DeliveryTrouble.NO_ANSWER)
+            publisher.pinged("ping", "sent")
+            publisher.database_failed(DatabaseTrouble.LOCKED)
+
+    life = threading.Thread(target=live)
+    life.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        life.join()

@@ -1,7 +1,6 @@
 """Every query of every dashboard on a real Prometheus that scrapes a leading daemon and one that stands by."""
 
 import re
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -15,8 +14,7 @@ from boards import DASHBOARDS
 from boards.queries import UnknownError, prove
 from deploy import dashboards
 from deploy.grafana_variables import Page
-from deploy.scrape_target import serving_page
-from monitor.errors import DatabaseTrouble, DeliveryTrouble
+from deploy.scrape_target import living, serving_page
 from monitor.export import PrometheusPublisher
 from monitor.model import Expectation, LatestRun, State
 from servers.prometheus import Prometheus, running_prometheus
@@ -59,27 +57,12 @@ def _publisher(*, leads: bool) -> PrometheusPublisher:
     return publisher
 
 
-def _live(publisher: PrometheusPublisher, stop: threading.Event) -> None:
-    """Let the counters of who leads move."""
-    while not stop.wait(0.1):
-        publisher.run_finished(published.result(coverage=published.coverage()))
-        publisher.slots_skipped("home-feed", "missed")
-        publisher.notified("pager", "sent")
-        publisher.delivery_failed("pager", DeliveryTrouble.NO_ANSWER)
-        publisher.pinged("ping", "sent")
-        publisher.database_failed(DatabaseTrouble.LOCKED)
-
-
 @pytest.fixture(scope="module")
 def pair() -> Iterator[Pair]:
     leading, standing = _publisher(leads=True), _publisher(leads=False)
-    stop = threading.Event()
-    life = threading.Thread(target=_live, args=(leading, stop))
     with ExitStack() as stack:
         urls = [stack.enter_context(serving_page(publisher)) for publisher in (leading, standing)]
-        life.start()
-        stack.callback(life.join)
-        stack.callback(stop.set)
+        stack.enter_context(living(leading))
         prometheus = stack.enter_context(running_prometheus(*urls))
         prometheus.await_query("count(rankwatch_build_info) == 2")
         prometheus.await_query("sum(increase(rankwatch_runs_total[1m])) > 0")

@@ -15,6 +15,7 @@ import yaml
 import monitor
 from monitor.settings.addresses import DEFAULT_LISTEN
 from monitor.settings.configuration import Settings
+from servers.image import instructions
 
 ROOT = Path(__file__).parents[2]
 
@@ -27,9 +28,7 @@ def compose() -> Any:
 @pytest.fixture(scope="module")
 def steps() -> list[tuple[str, str]]:
     """The Dockerfile's instructions, each with its arguments on one line."""
-    text = (ROOT / "deploy" / "Dockerfile").read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
-    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines]
+    return instructions(ROOT / "deploy" / "Dockerfile")
 
 
 def _copied(steps: list[tuple[str, str]]) -> list[tuple[str, str]]:

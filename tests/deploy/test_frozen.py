@@ -1,13 +1,12 @@
 """Of two daemons one loses its database: what it saw last, and nobody confirms, must not stand for both."""
 
-from dataclasses import dataclass
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import published
 from deploy import dashboards
 from deploy.grafana_variables import Page
 from deploy.scrape_target import serving_page
+from factories import HeldClock
 from monitor.errors import DatabaseTrouble
 from monitor.export import PrometheusPublisher
 from monitor.export.publisher import SHOWN_UNCONFIRMED_S
@@ -17,23 +16,12 @@ from servers.prometheus import running_prometheus
 FIRING = 'ALERTS{alertname="RankwatchSimilarityAlertFiring", alertstate="firing"}'
 
 
-@dataclass
-class _Clock:
-    passed_s: float = 0.0
-
-    def now(self) -> datetime:
-        return published.SLOT + timedelta(seconds=self.passed_s)
-
-    def monotonic(self) -> float:
-        return self.passed_s
-
-
 def _healed() -> LatestRun:
     return published.latest(states=(published.state(state=State.QUIET),))
 
 
 def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path) -> None:
-    clock = _Clock()
+    clock = HeldClock(published.SLOT)
     well, frozen = (published.fill(PrometheusPublisher(version="1", clock=clock)) for _ in range(2))
     firing = next(
         Page(values={"job": ["rankwatch"]}).promql(target["expr"])
@@ -50,7 +38,7 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
             well.publish([_healed()])
             prometheus.await_query("rankwatch_alert_state == 0")
             assert prometheus.query(FIRING), "within a minute the database may be back"
-            clock.passed_s = SHOWN_UNCONFIRMED_S
+            clock.pass_by(SHOWN_UNCONFIRMED_S)
 
             prometheus.await_query(FIRING, lambda samples: not samples)
             assert [float(each["value"][1]) for each in prometheus.await_query(firing)] == [0]
@@ -59,5 +47,5 @@ def test_an_alert_ends_once_the_daemon_that_has_a_database_says_so(deploy: Path)
             for publisher in (well, frozen):
                 publisher.database_failed(DatabaseTrouble.UNREACHABLE)
                 publisher.database(is_up=False)
-            clock.passed_s *= 3
+            clock.pass_by(2 * SHOWN_UNCONFIRMED_S)
             prometheus.await_query(firing, lambda samples: not samples)

@@ -124,7 +124,7 @@ def test_an_accept_header_of_any_other_kind_gets_a_page_that_parses(accept: str)
     ("accept_encoding", "is_packed"),
     [("gzip", True), ("deflate, GZIP;q=0.5", True), ("", False), ("br", False), ("gzip;q=0", False), ("gzip; q=0.000", False)],
 )
-def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str, is_packed: bool) -> None:  # noqa: FBT001 - a case
+def test_the_page_is_packed_only_for_who_accepts_gzip(accept_encoding: str, is_packed: bool) -> None:
     body, headers = published.filled().render("", accept_encoding)
     text = gzip.decompress(body) if is_packed else body
 

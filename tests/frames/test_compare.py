@@ -58,7 +58,7 @@ def test_k_beyond_the_lists_means_whole_lists() -> None:
     ],
 )
 @pytest.mark.filterwarnings("ignore:no item is in both arms")
-def test_ids_are_equal_as_python_says_and_numbers_to_their_text(one: object, other: object, is_same: bool) -> None:  # noqa: FBT001
+def test_ids_are_equal_as_python_says_and_numbers_to_their_text(one: object, other: object, is_same: bool) -> None:
     assert monitor.compare([one], [other], metrics="overlap") == {"overlap": float(is_same)}
 
 

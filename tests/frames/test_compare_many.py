@@ -15,7 +15,7 @@ LISTS = {"u1": ["a", "b", "c"], "u2": ["d", "e"], "u3": ["f", "f", "g"]}
 OTHERS = {"u3": ["g", "f"], "u1": ["a", "c", "x"], "u9": ["z"]}
 
 
-def long(lists: dict[Any, list[Any]], shuffle: bool = False) -> pd.DataFrame:  # noqa: FBT001, FBT002
+def long(lists: dict[Any, list[Any]], shuffle: bool = False) -> pd.DataFrame:  # noqa: FBT002
     rows = [(user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, start=1)]
     frame = pd.DataFrame(rows, columns=["user", "item", "rank"])
     return frame.sample(frac=1, random_state=2) if shuffle else frame

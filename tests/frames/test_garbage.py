@@ -53,7 +53,7 @@ OVERLAP = "overlap"
     ],
 )
 @pytest.mark.filterwarnings("ignore:no item is in both arms")
-def test_ids_of_any_hashable_type_are_equal_as_python_and_spelling_say(one: Any, other: Any, is_same: bool) -> None:  # noqa: FBT001
+def test_ids_of_any_hashable_type_are_equal_as_python_and_spelling_say(one: Any, other: Any, is_same: bool) -> None:
     expected = {OVERLAP: float(is_same)}
 
     assert monitor.compare([one], [other], OVERLAP) == expected

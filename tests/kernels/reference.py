@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 from scipy.stats import kendalltau
@@ -21,10 +22,15 @@ def unscaled_tau(a: Sequence[object], b: Sequence[object]) -> float:
     return float(kendalltau(*ranks).statistic)
 
 
+@cache
+def disjoint_tau(a: int, b: int) -> float:
+    return unscaled_tau([("a", i) for i in range(a)], [("b", i) for i in range(b)])
+
+
 def extended_tau(a: Sequence[object], b: Sequence[object]) -> float:
     if not a or not b:
         return -1.0 if a or b else math.nan
-    low = unscaled_tau([("a", i) for i in range(len(a))], [("b", i) for i in range(len(b))])
+    low = disjoint_tau(len(a), len(b))
     return 2 * (unscaled_tau(a, b) - low) / (1 - low) - 1
 
 

@@ -46,13 +46,13 @@ def alignments(count: int, seed: int, *, even: bool) -> list[tuple[Alignment, li
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
-def test_extended_tau_is_scipys_tau_b_on_padded_ranks(even: bool) -> None:  # noqa: FBT001
+def test_extended_tau_is_scipys_tau_b_on_padded_ranks(even: bool) -> None:
     for (alignment, _), expected in zip(alignments(1040, 1, even=even), padded_taus(even), strict=True):
         np.testing.assert_allclose(extended_tau(alignment), expected, rtol=0, atol=1e-12)
 
 
 @cache
-def padded_taus(even: bool) -> list[list[float]]:  # noqa: FBT001
+def padded_taus(even: bool) -> list[list[float]]:
     """By scipy, once for all ways to align."""
     return [[reference.extended_tau(*pair) for pair in pairs] for _, pairs in alignments(1040, 1, even=even)]
 
@@ -60,7 +60,7 @@ def padded_taus(even: bool) -> list[list[float]]:  # noqa: FBT001
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("p", [0.3, 0.9, 0.99])
 @pytest.mark.parametrize("even", [True, False])
-def test_rbo_is_equation_32_and_overlap_its_definition(even: bool, p: float) -> None:  # noqa: FBT001
+def test_rbo_is_equation_32_and_overlap_its_definition(even: bool, p: float) -> None:
     for alignment, pairs in alignments(1040, 2, even=even):
         np.testing.assert_allclose(rbo(alignment, p), [reference.rbo(*pair, p) for pair in pairs], rtol=0, atol=1e-12)
         np.testing.assert_allclose(overlap(alignment), [reference.overlap(*pair) for pair in pairs], rtol=0, atol=0)

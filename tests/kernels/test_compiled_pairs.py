@@ -43,7 +43,7 @@ def assert_same(one: Alignment, other: Alignment) -> None:
 @pytest.mark.parametrize("ragged", [False, True])
 @pytest.mark.parametrize("top", TOPS)
 @pytest.mark.parametrize("k", EDGES)
-def test_both_engines_find_the_same(k: int, top: int, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: FBT001
+def test_both_engines_find_the_same(k: int, top: int, ragged: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_same(*by_engine(draw(150, k, top=top, ragged=ragged), monkeypatch))
 
 

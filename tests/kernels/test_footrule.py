@@ -117,7 +117,7 @@ PLAIN: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] = {
 @both_shapes
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("name", PLAIN)
-def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:  # noqa: FBT001
+def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:
     measure, define = PLAIN[name]
 
     for alignment, pairs in alignments(1050, 21, even=even):
@@ -125,7 +125,7 @@ def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:
 
 
 @both_shapes
-def test_measures_with_weights_are_their_definitions(even: bool) -> None:  # noqa: FBT001
+def test_measures_with_weights_are_their_definitions(even: bool) -> None:
     pairs = draw(1050, 22, even=even)
     alignment = align(with_weights(pairs, PRICES))
 
@@ -139,7 +139,7 @@ def test_measures_with_weights_are_their_definitions(even: bool) -> None:  # noq
 
 @both_shapes
 @pytest.mark.parametrize("discount", ["dcg", "hyperbolic"])
-def test_measures_with_element_and_position_weights_are_their_definitions(discount: str, even: bool) -> None:  # noqa: FBT001
+def test_measures_with_element_and_position_weights_are_their_definitions(discount: str, even: bool) -> None:
     pairs = draw(1050, 23, even=even)
 
     found = generalized_footrule(align(with_weights(pairs, PRICES)), discount)
@@ -149,7 +149,7 @@ def test_measures_with_element_and_position_weights_are_their_definitions(discou
 
 
 @both_shapes
-def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:  # noqa: FBT001
+def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:
     alignment = align(with_weights(draw(1050, 24, even=even), ONES))
 
     np.testing.assert_array_equal(element_weighted_footrule(alignment), footrule(alignment))

@@ -75,20 +75,20 @@ PLAIN: dict[str, tuple[Callable[[Alignment], Floats], Callable[..., float]]] = {
 @both_ways
 @both_shapes
 @pytest.mark.parametrize("name", PLAIN)
-def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:  # noqa: FBT001
+def test_measures_of_lists_are_their_definitions(name: str, even: bool) -> None:
     for (alignment, _), expected in zip(slow.alignments(1001, 11, even=even), defined(name, even), strict=True):
         np.testing.assert_allclose(PLAIN[name][0](alignment), expected, rtol=0, atol=1e-12)
 
 
 @cache
-def defined(name: str, even: bool) -> list[list[float]]:  # noqa: FBT001
+def defined(name: str, even: bool) -> list[list[float]]:
     """By definition, once for both ways to count."""
     return [[PLAIN[name][1](*pair) for pair in pairs] for _, pairs in slow.alignments(1001, 11, even=even)]
 
 
 @both_shapes
 @pytest.mark.parametrize("penalty", [0.0, 0.5])
-def test_topk_kendall_is_its_four_cases(penalty: float, even: bool) -> None:  # noqa: FBT001
+def test_topk_kendall_is_its_four_cases(penalty: float, even: bool) -> None:
     for alignment, pairs in slow.alignments(1001, 12, even=even):
         raw = [slow.topk_kendall(*pair, penalty) for pair in pairs]
         shares = [slow.topk_kendall_normalized(*pair, penalty) for pair in pairs[:40]]
@@ -99,7 +99,7 @@ def test_topk_kendall_is_its_four_cases(penalty: float, even: bool) -> None:  # 
 
 @both_ways
 @both_shapes
-def test_taus_of_tied_lists_are_scipys(even: bool) -> None:  # noqa: FBT001
+def test_taus_of_tied_lists_are_scipys(even: bool) -> None:
     pairs, plain, weighted = of_scipy(even)
     alignment = align(slow.with_ties(pairs))
 
@@ -108,7 +108,7 @@ def test_taus_of_tied_lists_are_scipys(even: bool) -> None:  # noqa: FBT001
 
 
 @cache
-def of_scipy(even: bool) -> tuple[list[tuple[list[list[int]], list[list[int]]]], list[float], list[float]]:  # noqa: FBT001
+def of_scipy(even: bool) -> tuple[list[tuple[list[list[int]], list[list[int]]]], list[float], list[float]]:
     """Pairs of tied lists and scipy's taus of them, once for both ways to count."""
     pairs = [(_tie(a), _tie(b)) for a, b in slow.draw(1400, 13, even=even)]
     return pairs, [slow.tied_tau(*pair) for pair in pairs], [slow.tied_weighted_tau(*pair) for pair in pairs]
@@ -140,7 +140,7 @@ def _tie(ranking: list[int]) -> list[list[int]]:
 
 @both_ways
 @both_shapes
-def test_element_weighted_tau_of_whole_weights_is_extended_tau_of_that_many_copies(even: bool) -> None:  # noqa: FBT001
+def test_element_weighted_tau_of_whole_weights_is_extended_tau_of_that_many_copies(even: bool) -> None:
     pairs = slow.draw(1001, 14, even=even)
 
     found = element_weighted_tau(weigh(pairs, WHOLE))
@@ -149,7 +149,7 @@ def test_element_weighted_tau_of_whole_weights_is_extended_tau_of_that_many_copi
 
 
 @cache
-def copied(even: bool) -> list[float]:  # noqa: FBT001
+def copied(even: bool) -> list[float]:
     """Extended tau of the copies, once for both ways to count."""
     return [slow.duplicated_tau(*pair, WHOLE) for pair in slow.draw(1001, 14, even=even)]
 
@@ -167,7 +167,7 @@ def test_element_weighted_tau_of_prices_is_its_definition_and_only_ratios_count(
 
 @both_ways
 @both_shapes
-def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:  # noqa: FBT001
+def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:
     pairs = slow.draw(1050, 16, even=even)
     ones = weigh(pairs, dict.fromkeys(WHOLE, 1.0))
 
@@ -183,7 +183,7 @@ def test_weights_of_one_give_the_measures_without_weights(even: bool) -> None:  
 
 @both_ways
 @both_shapes
-def test_distances_with_weights_are_their_definitions(even: bool) -> None:  # noqa: FBT001
+def test_distances_with_weights_are_their_definitions(even: bool) -> None:
     pairs = slow.draw(1050, 17, even=even)
     alignment = weigh(pairs, PRICES)
 
@@ -198,7 +198,7 @@ def test_distances_with_weights_are_their_definitions(even: bool) -> None:  # no
 
 @both_shapes
 @pytest.mark.parametrize("discount", ["dcg", "hyperbolic"])
-def test_distances_with_position_weights_are_their_definitions(discount: str, even: bool) -> None:  # noqa: FBT001
+def test_distances_with_position_weights_are_their_definitions(discount: str, even: bool) -> None:
     pairs = slow.draw(1050, 18, even=even)
     alignment = weigh(pairs, PRICES)
     ones = dict.fromkeys(WHOLE, 1.0)

@@ -71,7 +71,7 @@ def test_one_item_against_two_is_worked_by_hand() -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
-def test_the_sum_over_the_depths_seen_is_its_definition(even: bool) -> None:  # noqa: FBT001
+def test_the_sum_over_the_depths_seen_is_its_definition(even: bool) -> None:
     for alignment, pairs in alignments(1040, 21, even=even):
         expected = [reference_rbo.truncated(*pair, 0.9) for pair in pairs]
 
@@ -80,7 +80,7 @@ def test_the_sum_over_the_depths_seen_is_its_definition(even: bool) -> None:  # 
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
-def test_the_bounds_are_attained_by_lists_that_go_on_so(even: bool) -> None:  # noqa: FBT001
+def test_the_bounds_are_attained_by_lists_that_go_on_so(even: bool) -> None:
     p = 0.6
     for (alignment, _), (least, most) in zip(alignments(1040, 22, even=even), bounds(p, even), strict=True):
         np.testing.assert_allclose(rbo_min(alignment, p), least, rtol=0, atol=1e-12)
@@ -88,7 +88,7 @@ def test_the_bounds_are_attained_by_lists_that_go_on_so(even: bool) -> None:  # 
 
 
 @cache
-def bounds(p: float, even: bool) -> list[tuple[list[float], list[float]]]:  # noqa: FBT001
+def bounds(p: float, even: bool) -> list[tuple[list[float], list[float]]]:
     """The least and the most by definition, once for all ways to align."""
     depth = 70  # p**70 is below 1e-15
     return [
@@ -98,7 +98,7 @@ def bounds(p: float, even: bool) -> list[tuple[list[float], list[float]]]:  # no
 
 
 @pytest.mark.parametrize("even", [True, False])
-def test_rbo_and_its_truncation_are_the_rbo_packages(even: bool) -> None:  # noqa: FBT001
+def test_rbo_and_its_truncation_are_the_rbo_packages(even: bool) -> None:
     for alignment, pairs in alignments(1040, 23, even=even):
         some = [i for i, (a, b) in enumerate(pairs) if a and b]
         theirs = [RankingSimilarity(list(pairs[i][0]), list(pairs[i][1])) for i in some]

@@ -92,7 +92,7 @@ def test_a_list_with_a_tie_against_itself_is_worked_by_hand() -> None:
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("kind", VARIANTS)
 @pytest.mark.parametrize("even", [True, False])
-def test_the_three_are_their_definitions(even: bool, kind: str) -> None:  # noqa: FBT001
+def test_the_three_are_their_definitions(even: bool, kind: str) -> None:
     for longest, seed in ((6, 31), (16, 32), (60, 33)):
         found = VARIANTS[kind](align(reference_rbo.batch(draw(400, seed, longest, even=even))), 0.9)
 
@@ -100,7 +100,7 @@ def test_the_three_are_their_definitions(even: bool, kind: str) -> None:  # noqa
 
 
 @cache
-def defined(seed: int, longest: int, even: bool, kind: str) -> list[float]:  # noqa: FBT001
+def defined(seed: int, longest: int, even: bool, kind: str) -> list[float]:
     """By definition, once for all ways to align."""
     return [reference_rbo.tied_rbo(*pair, 0.9, kind) for pair in draw(400, seed, longest, even=even)]
 

@@ -269,7 +269,7 @@ def expected(k: int, ranking: list[int], known: dict[int, float]) -> list[float]
 
 
 @pytest.mark.parametrize("even", [True, False])
-def test_every_measure_is_its_definition(even: bool) -> None:  # noqa: FBT001
+def test_every_measure_is_its_definition(even: bool) -> None:
     cases = draw(1400, 1, even=even)
     for k in {k for k, _ in cases}:
         group = [case for its_k, case in cases if its_k == k and any(case[2].values()) and (case[0] or case[1])]
@@ -284,7 +284,7 @@ def test_every_measure_is_its_definition(even: bool) -> None:  # noqa: FBT001
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("gain", GAINS)
 @pytest.mark.parametrize("even", [True, False])
-def test_ndcg_against_the_baseline_is_its_definition(even: bool, gain: str) -> None:  # noqa: FBT001
+def test_ndcg_against_the_baseline_is_its_definition(even: bool, gain: str) -> None:
     pairs = [(case[0], case[1]) for _, case in draw(1400, 2, even=even)]
     groups = [pairs[start::7] for start in range(7)]
 

@@ -59,7 +59,7 @@ def test_jaccard_is_worked_by_hand() -> None:
 
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("even", [True, False])
-def test_both_are_their_definitions(even: bool) -> None:  # noqa: FBT001
+def test_both_are_their_definitions(even: bool) -> None:
     for alignment, pairs in alignments(1040, 41, even=even):
         expected = [[measure(list(a), list(b)) for a, b in pairs] for measure in (jaccard_by_sets, mean_of_overlaps)]
 

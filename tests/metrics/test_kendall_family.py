@@ -144,7 +144,7 @@ def test_bounds_of_top_tens_are_told(metric: Metric, most: float) -> None:
 @pytest.mark.parametrize(
     ("metric", "apart"), [(KendallDistance(), False), (TopkKendall(), True), (TopkFootrule(), True)], ids=str
 )
-def test_bounds_are_reached(metric: Metric, apart: bool) -> None:  # noqa: FBT001
+def test_bounds_are_reached(metric: Metric, apart: bool) -> None:
     top = list(range(10))
     other = list(range(10, 20)) if apart else top[::-1]
 

@@ -45,12 +45,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 @pytest.mark.parametrize("threads", [False, True])
 @pytest.mark.parametrize("theirs", PARTS)
 @pytest.mark.parametrize("ours", PARTS)
-def test_codes_are_equal_exactly_where_ids_are(
-    ours: str,
-    theirs: str,
-    threads: bool,  # noqa: FBT001
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_codes_are_equal_exactly_where_ids_are(ours: str, theirs: str, threads: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ids, "WORTH_A_THREAD", 0 if threads else 1 << 62)
     parts = [from_array(PARTS[name], "ids") for name in (ours, theirs, "text")]
 

@@ -33,7 +33,7 @@ ALERT = "SimilarityLow"
 
 
 @pytest.mark.parametrize("is_dropped_before", [True, False])
-def test_whoever_stands_in_is_told_although_no_route_names_them(store: SqlStore, is_dropped_before: bool) -> None:  # noqa: FBT001
+def test_whoever_stands_in_is_told_although_no_route_names_them(store: SqlStore, is_dropped_before: bool) -> None:
     clock, pager, mail = HeldClock(), FakeReceiver("pager", errors=[REFUSED]), FakeReceiver("mail")
     policy = NotificationPolicy(routes=ONLY_PAGER, fallbacks={"pager": "mail"})
     store_run(store, 0.1, to=("pager", "mail"))

@@ -184,12 +184,7 @@ def test_a_4xx_at_any_step_may_pass(mail_server: MailServer, options: dict[str, 
 )
 @pytest.mark.parametrize("code", [550, 554])
 def test_a_5xx_is_permanent_and_says_at_which_step(
-    mail_server: MailServer,
-    options: dict[str, Any],
-    code: int,
-    step: str,
-    said: str,
-    of_message: bool,  # noqa: FBT001 - a parameter
+    mail_server: MailServer, options: dict[str, Any], code: int, step: str, said: str, of_message: bool
 ) -> None:
     mail_server.plan(step, *[f"{code} 5.7.1 canary <script>"] * 2)
     error = failure(options)
@@ -199,10 +194,7 @@ def test_a_5xx_is_permanent_and_says_at_which_step(
 
 @pytest.mark.parametrize(("code", "is_permanent"), [(454, False), (535, True), (534, True)])
 def test_a_refused_login_is_reported_without_the_password_that_the_server_repeats(
-    mail_server: MailServer,
-    options: dict[str, Any],
-    code: int,
-    is_permanent: bool,  # noqa: FBT001 - a parameter
+    mail_server: MailServer, options: dict[str, Any], code: int, is_permanent: bool
 ) -> None:
     mail_server.plan("AUTH", f"{code} canary-password")
     error = failure(options, username=LOGIN[0], password=LOGIN[1])

@@ -18,7 +18,7 @@ PASSING = dict.fromkeys([301, 302, 307, 308, 408, 425, 429, 500, 502, 503, 504, 
 
 
 @pytest.mark.parametrize(("status", "is_permanent"), [*PERMANENT.items(), *PASSING.items()])
-def test_each_other_status_is_permanent_or_may_pass(status: int, is_permanent: bool) -> None:  # noqa: FBT001 - a parameter
+def test_each_other_status_is_permanent_or_may_pass(status: int, is_permanent: bool) -> None:
     with pytest.raises(DeliveryError) as caught:
         require_accepted(HttpAnswer(status=status, headers={"Retry-After": "7"}), who="hook", now=SLOT)
     assert (caught.value.permanent, caught.value.retry_after_s) == (is_permanent, 7.0)
@@ -66,11 +66,7 @@ def test_what_the_body_says_stands_behind_the_advice() -> None:
 
 
 @pytest.mark.parametrize(("status", "is_bounded", "of_message"), [(413, False, True), (413, True, False), (404, False, False)])
-def test_a_message_of_bounded_size_is_not_sent_in_parts(
-    status: int,
-    is_bounded: bool,  # noqa: FBT001 - a parameter
-    of_message: bool,  # noqa: FBT001 - a parameter
-) -> None:
+def test_a_message_of_bounded_size_is_not_sent_in_parts(status: int, is_bounded: bool, of_message: bool) -> None:
     with pytest.raises(DeliveryError) as caught:
         require_accepted(HttpAnswer(status=status, headers={}), who="hook", now=SLOT, is_bounded=is_bounded)
     assert caught.value.of_message is of_message

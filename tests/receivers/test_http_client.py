@@ -124,7 +124,7 @@ def test_a_server_that_does_not_read_is_cut_at_the_deadline() -> None:
     [(gzip_bomb, True), (flood_chunk_size, True), (flood_headers, False)],
     ids=["gzip_bomb", "flood_chunk_size", "flood_headers"],
 )
-def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Collector, reply: Reply, is_taken: bool) -> None:  # noqa: FBT001 - a parameter
+def test_an_answer_of_any_size_costs_little_memory_and_little_time(collector: Collector, reply: Reply, is_taken: bool) -> None:
     collector.default = reply
     gc.collect()
     tracemalloc.start()

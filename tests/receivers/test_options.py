@@ -110,7 +110,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "empty secret": ({"webhook": {**HOOK, "secret": ""}}, "at least 1"),
     "header of two lines": ({"webhook": {**HOOK, "headers": {"X-One": "canary\r\nX-Two: 2"}}}, "printable ASCII"),
     "header of ours": ({"webhook": {**HOOK, "headers": {"x-rankwatch-signature": "canary"}}}, "set by rankwatch itself"),
-    "header that is none": ({"webhook": {**HOOK, "headers": {"X One": "canary"}}}, "not a header's name"),
+    "header that is none": (
+        {"webhook": {**HOOK, "headers": {"X One": "canary"}}},
+        "a header's name is letters, digits and hyphens",
+    ),
     "timeout beyond the lease": ({"webhook": {**HOOK, "timeout": "31s"}}, "at most 30s"),
     "missing secret file": ({"webhook": {"url": HOOK["url"], "secret_file": "nowhere"}}, "cannot read nowhere"),
 }

@@ -154,10 +154,7 @@ def test_a_202_whose_body_does_not_come_to_its_end_is_taken(pagerduty: FakePager
     ],
 )
 def test_each_refusal_is_permanent_or_tried_again(
-    pagerduty: FakePagerDuty,
-    status: int,
-    is_permanent: bool,  # noqa: FBT001 - a parameter
-    may_be_known: bool,  # noqa: FBT001 - a parameter
+    pagerduty: FakePagerDuty, status: int, is_permanent: bool, may_be_known: bool
 ) -> None:
     error = failure(pagerduty, answer(status))
     assert (error.permanent, error.may_be_known) == (is_permanent, may_be_known)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factories import SLOT
+from factories import SLOT, HeldClock
 from messages import acknowledgement, briefing, end, hostile_message, many, message, start
 from monitor.errors import DeliveryError
 from monitor.model import Message, Treatment
@@ -23,26 +23,11 @@ BRITISH = start(segment="country=UK", dedup_key="uk")
 LINK = "http://rankwatch.test:29108/comparisons/home-feed?alert=SimilarityLow&amp;segment=all"
 
 
-class HeldClock:
-    """Time that passes only while somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-        self.waited: list[float] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def pause(self, seconds: float) -> None:
-        self.waited.append(seconds)
-        self.now += seconds
-
-
 @contextmanager
 def posting(url: str, clock: HeldClock | None = None, **options: Any) -> Iterator[Slack]:
     held = clock or HeldClock()
     given = SlackOptions.model_validate({"url": url, **options})
-    pace = Pace(monotonic=held.monotonic, pause=held.pause)
+    pace = Pace(monotonic=held.monotonic, pause=held.pass_by)
     with closing(Slack(given, external_url="http://rankwatch.test:29108", pace=pace)) as receiver:
         yield receiver
 
@@ -133,10 +118,10 @@ def test_messages_go_out_a_second_apart(slack: FakeSlack) -> None:
     slack.monotonic = clock.monotonic
     with posting(slack.url, clock) as receiver:
         for wait_s in (0.0, 0.25, 5.0):
-            clock.now += wait_s
+            clock.pass_by(wait_s)
             receiver.send(message(EVERYBODY), now=SLOT)
     assert len(slack.posts) == 3
-    assert clock.waited == [0.75]
+    assert clock.seconds == 0.0 + 0.25 + 0.75 + 5.0
 
 
 REFUSALS = {
@@ -159,9 +144,7 @@ REFUSALS = {
 
 @pytest.mark.parametrize(("refusal", "is_permanent"), REFUSALS.items())
 def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
-    slack: FakeSlack,
-    refusal: tuple[int, str],
-    is_permanent: bool,  # noqa: FBT001 - a parameter
+    slack: FakeSlack, refusal: tuple[int, str], is_permanent: bool
 ) -> None:
     status, code = refusal
     error = failure(slack, answer(status, body=code.encode()))
@@ -171,7 +154,7 @@ def test_each_refusal_of_slack_is_reported_and_permanent_or_tried_again(
 
 
 @pytest.mark.parametrize(("status", "is_permanent"), [(401, True), (413, True), (302, False), (408, False), (503, False)])
-def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:  # noqa: FBT001 - a parameter
+def test_other_refusals_go_by_their_status(slack: FakeSlack, status: int, is_permanent: bool) -> None:
     assert failure(slack, answer(status)).permanent is is_permanent
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from factories import HeldClock
 from monitor.errors import DatabaseError
 from monitor.model import Lease, Occupied
 from monitor.service.daemon.leadership import Leadership, since_boot
@@ -50,64 +51,50 @@ class Script:
         self.closed += 1
 
 
-class Changes:
-    """Counts how often the lease was won or lost."""
-
-    def __init__(self) -> None:
-        self.count = 0
-
-    def __call__(self) -> None:
-        self.count += 1
-
-
-class Boottime:
-    def __init__(self) -> None:
-        self.s = 1000.0
-
-    def __call__(self) -> float:
-        return self.s
+@pytest.fixture
+def clock() -> HeldClock:
+    """Its seconds are those since the boot."""
+    return HeldClock(seconds=1000.0)
 
 
 @pytest.fixture
-def boottime() -> Boottime:
-    return Boottime()
+def changes() -> list[None]:
+    """One for each time that the lease was won or lost."""
+    return []
 
 
 @pytest.fixture
-def changes() -> Changes:
-    return Changes()
-
-
-@pytest.fixture
-def leadership(boottime: Boottime, changes: Changes) -> Callable[..., Leadership]:
-    return lambda *answers: Leadership(Script(*answers), lasts=LASTS, boottime=boottime, on_change=changes)
+def leadership(clock: HeldClock, changes: list[None]) -> Callable[..., Leadership]:
+    return lambda *answers: Leadership(
+        Script(*answers), lasts=LASTS, boottime=clock.monotonic, on_change=lambda: changes.append(None)
+    )
 
 
 Make = Callable[..., Leadership]
 
 
 def test_a_free_lease_is_taken_and_renewed_every_third_of_its_time(
-    leadership: Make, changes: Changes, boottime: Boottime
+    leadership: Make, changes: list[None], clock: HeldClock
 ) -> None:
     one = leadership(MINE, KEPT)
 
     assert one.step() == 5.0
     assert (one.lease, one.is_sure, one.epoch, one.describe()) == (MINE, True, 4, None)
-    assert changes.count == 1
+    assert len(changes) == 1
 
-    boottime.s += 14.9
+    clock.seconds += 14.9
     assert one.is_sure
     assert one.step() == 5.0
-    boottime.s += 14.9
+    clock.seconds += 14.9
     assert one.is_sure
 
 
-def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership: Make, boottime: Boottime) -> None:
+def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadership: Make, clock: HeldClock) -> None:
     """As after a freeze or a suspended machine: nothing may be sent before the lease was renewed."""
     one = leadership(MINE, KEPT)
     one.step()
 
-    boottime.s += 15.0
+    clock.seconds += 15.0
 
     assert not one.is_sure
     assert one.lease == MINE
@@ -115,56 +102,56 @@ def test_who_did_not_renew_in_time_is_not_sure_even_if_nobody_told_them(leadersh
     assert one.is_sure
 
 
-def test_time_that_the_database_took_to_answer_counts_as_passed(boottime: Boottime) -> None:
+def test_time_that_the_database_took_to_answer_counts_as_passed(clock: HeldClock) -> None:
     class Slow(Script):
         def acquire(self) -> Lease | Occupied:
-            boottime.s += 9.0
+            clock.seconds += 9.0
             return super().acquire()
 
-    one = Leadership(Slow(MINE), lasts=LASTS, boottime=boottime)
+    one = Leadership(Slow(MINE), lasts=LASTS, boottime=clock.monotonic)
     one.step()
 
-    boottime.s += 5.9
+    clock.seconds += 5.9
     assert one.is_sure
-    boottime.s += 0.1
+    clock.seconds += 0.1
     assert not one.is_sure
 
 
-def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership: Make, changes: Changes) -> None:
+def test_a_standby_says_who_leads_and_looks_again_when_the_lease_runs_out(leadership: Make, changes: list[None]) -> None:
     one = leadership(THEIRS, Occupied(holder="b:2", epoch=5, free_in_s=14.0))
 
     assert one.step() == 0.4
     assert (one.lease, one.is_sure, one.epoch) == (None, False, 5)
     assert one.describe() == "This daemon stands by: b:2 (host:process) leads under epoch 5."
-    assert changes.count == 0
+    assert len(changes) == 0
     assert one.step() == 1.0
 
 
-def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Make, changes: Changes) -> None:
+def test_a_lease_that_another_has_taken_is_lost_and_then_stood_by(leadership: Make, changes: list[None]) -> None:
     one = leadership(MINE, TAKEN, THEIRS)
     one.step()
 
     assert one.step() == 0.0
     assert (one.lease, one.is_sure) == (None, False)
-    assert changes.count == 2
+    assert len(changes) == 2
     one.step()
     assert one.epoch == 5
 
 
 def test_a_database_that_is_away_takes_no_lease_but_makes_nobody_sure(
-    leadership: Make, changes: Changes, boottime: Boottime
+    leadership: Make, changes: list[None], clock: HeldClock
 ) -> None:
     one = leadership(MINE, AWAY, AWAY, KEPT)
     one.step()
 
     for _ in range(2):
-        boottime.s += 8.0
+        clock.seconds += 8.0
         assert one.step() == 1.0
     assert (one.lease, one.is_sure, one.trouble) == (MINE, False, str(AWAY))
 
     one.step()
     assert (one.lease, one.is_sure, one.trouble) == (MINE, True, None)
-    assert changes.count == 1
+    assert len(changes) == 1
 
 
 def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadership: Make) -> None:
@@ -179,9 +166,9 @@ def test_a_start_bears_a_database_that_is_away_but_not_one_that_refuses(leadersh
     assert not one.loop.is_alive
 
 
-def test_a_stop_gives_the_lease_back_once(boottime: Boottime) -> None:
+def test_a_stop_gives_the_lease_back_once(clock: HeldClock) -> None:
     script = Script(MINE)
-    one = Leadership(script, lasts=LASTS, boottime=boottime)
+    one = Leadership(script, lasts=LASTS, boottime=clock.monotonic)
     one.step()
 
     one.stop()

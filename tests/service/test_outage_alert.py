@@ -1,41 +1,24 @@
 """What receivers are told of a database that is away, decided message by message."""
 
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass
+from datetime import timedelta
 
 import pytest
 
 from logs import captured
 from monitor.errors import DatabaseError, DatabaseTrouble, DeliveryError
 from monitor.export import PrometheusPublisher
-from monitor.model import Message, MessageStatus, Treatment
+from monitor.model import MessageStatus, Treatment
 from monitor.service.daemon import outage
 from monitor.service.daemon.outage import CALM_S, REFUSED_PAUSE_S, REPEAT_S, OutageAlert, OutageMonitor
+from pipeline.test_delivery import FakeReceiver
 from service.stepped_daemon import SteppedClock
 
 AWAY = DatabaseError("PostgreSQL database x at y:5432 cannot be reached", permanent=False, trouble=DatabaseTrouble.UNREACHABLE)
 
 
-@dataclass
-class Recorder:
-    """A receiver that fails as told, once for each failure."""
-
-    name: str = "pager"
-    treatment: Treatment = field(default_factory=Treatment)
-    failures: list[DeliveryError] = field(default_factory=list)
-    messages: list[Message] = field(default_factory=list)
-
-    def send(self, message: Message, *, now: datetime) -> None:
-        if self.failures:
-            raise self.failures.pop(0)
-        self.messages.append(message)
-
-    def close(self) -> None:
-        return
-
-    @property
-    def heard(self) -> list[tuple[MessageStatus, bool]]:
-        return [(each.status, each.is_repetition) for each in self.messages]
+def heard(receiver: FakeReceiver) -> list[tuple[MessageStatus, bool]]:
+    return [(each.status, each.is_repetition) for each in receiver.sent]
 
 
 @dataclass
@@ -45,7 +28,7 @@ class World:
     alert: OutageAlert
     publisher: PrometheusPublisher
 
-    def after(self, seconds: float, receiver: Recorder) -> None:
+    def after(self, seconds: float, receiver: FakeReceiver) -> None:
         self.clock.let_pass(timedelta(seconds=seconds))
         self.alert.notify(receiver)
 
@@ -65,55 +48,56 @@ FIRING, RESOLVED = (MessageStatus.FIRING, False), (MessageStatus.RESOLVED, False
 
 
 def test_an_outage_is_told_after_two_minutes_again_every_four_hours_and_its_end_after_a_minute_of_calm(world: World) -> None:
-    pager = Recorder()
+    pager = FakeReceiver("pager")
     world.database.failed(AWAY)
     world.after(119, pager)
-    assert pager.heard == []
+    assert heard(pager) == []
     world.after(2, pager)
     world.after(REPEAT_S - 10, pager)
-    assert pager.heard == [FIRING]
+    assert heard(pager) == [FIRING]
     world.after(11, pager)
-    assert pager.heard == [FIRING, (MessageStatus.FIRING, True)]
+    assert heard(pager) == [FIRING, (MessageStatus.FIRING, True)]
     world.database.answered()
     world.after(CALM_S - 5, pager)
-    assert len(pager.heard) == 2
+    assert len(heard(pager)) == 2
     world.after(6, pager)
-    assert pager.heard[2:] == [RESOLVED]
-    assert len({(each.incident, *(change.dedup_key for change in each.changes or each.firing)) for each in pager.messages}) == 1
+    assert heard(pager)[2:] == [RESOLVED]
+    assert len({(each.incident, *(change.dedup_key for change in each.changes or each.firing)) for each in pager.sent}) == 1
     world.after(REPEAT_S, pager)
-    assert len(pager.heard) == 3
+    assert len(heard(pager)) == 3
 
 
 def test_who_must_be_told_again_to_keep_it_firing_is_told_at_his_own_pace(world: World) -> None:
-    alertmanager = Recorder(treatment=Treatment(resend_every_s=60))
+    alertmanager = FakeReceiver("pager", treatment=Treatment(resend_every_s=60))
     world.database.failed(AWAY)
     world.after(121, alertmanager)
     for _ in range(3):
         world.after(61, alertmanager)
-    assert len(alertmanager.heard) == 4
+    assert len(heard(alertmanager)) == 4
 
 
 def test_a_message_that_may_have_arrived_is_sent_again_and_its_end_is_told(world: World) -> None:
-    pager = Recorder(failures=[DeliveryError("no answer", permanent=False, may_be_known=True)])
+    pager = FakeReceiver("pager", errors=[DeliveryError("no answer", permanent=False, may_be_known=True)])
     world.database.failed(AWAY)
     world.after(121, pager)
     world.database.answered()
     world.after(CALM_S + 1, pager)
-    assert pager.heard == [RESOLVED]
+    assert heard(pager) == [RESOLVED]
 
 
 def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_receiver_that_cannot_be_told(
     world: World,
 ) -> None:
-    pager = Recorder(
-        failures=[DeliveryError("no route", permanent=False), DeliveryError("no answer", permanent=False, may_be_known=True)]
+    pager = FakeReceiver(
+        "pager",
+        errors=[DeliveryError("no route", permanent=False), DeliveryError("no answer", permanent=False, may_be_known=True)],
     )
     world.database.failed(AWAY)
     for _ in range(3):
         world.after(121, pager)
 
     page = world.publisher.render()[0].decode()
-    assert pager.heard == [(MessageStatus.FIRING, False)]
+    assert heard(pager) == [(MessageStatus.FIRING, False)]
     for line in (
         'rankwatch_delivery_errors_total{reason="unreachable",receiver="pager"} 1.0',
         'rankwatch_delivery_errors_total{reason="no_answer",receiver="pager"} 1.0',
@@ -124,22 +108,22 @@ def test_every_attempt_is_counted_so_that_one_who_watches_the_series_hears_of_a_
 
 
 def test_of_an_outage_that_was_never_told_no_end_is_told(world: World) -> None:
-    pager = Recorder(failures=[DeliveryError("refused the connection", permanent=False)])
+    pager = FakeReceiver("pager", errors=[DeliveryError("refused the connection", permanent=False)])
     world.database.failed(AWAY)
     world.after(121, pager)
     world.database.answered()
     world.after(CALM_S + 1, pager)
-    assert pager.heard == []
+    assert heard(pager) == []
 
 
 def test_who_refuses_for_good_is_tried_again_after_a_long_pause(world: World) -> None:
-    pager = Recorder(failures=[DeliveryError("answered 404", permanent=True)])
+    pager = FakeReceiver("pager", errors=[DeliveryError("answered 404", permanent=True)])
     world.database.failed(AWAY)
     world.after(121, pager)
     world.after(REFUSED_PAUSE_S - 10, pager)
-    assert pager.heard == []
+    assert heard(pager) == []
     world.after(11, pager)
-    assert pager.heard == [FIRING]
+    assert heard(pager) == [FIRING]
 
 
 def test_writers_that_give_way_to_each_other_are_no_outage(world: World) -> None:
@@ -173,6 +157,6 @@ def test_the_next_outage_after_a_calm_begins_anew(world: World) -> None:
     world.database.answered()
     world.clock.let_pass(timedelta(seconds=CALM_S + 1))
     world.database.failed(AWAY)
-    pager = Recorder()
+    pager = FakeReceiver("pager")
     world.after(100, pager)
-    assert pager.heard == []
+    assert heard(pager) == []

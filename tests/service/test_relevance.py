@@ -3,8 +3,7 @@
 import json
 import math
 import shutil
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -25,6 +24,7 @@ from monitor.service.composition import Wiring, wire
 from monitor.service.daemon.daemon import Daemon
 from monitor.settings.loader import load_settings
 from monitor.storage import SqlStore, open_store
+from servers.daemon import wait_for
 
 K = 10
 DAY = timedelta(days=1)
@@ -211,13 +211,6 @@ def test_churn_and_novelty_of_real_days_are_those_counted_by_hand(shop: Shop, ar
     assert result.catalogue_size == len(catalogue)
 
 
-def await_true(holds: Callable[[], bool]) -> None:
-    ends_at = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < ends_at, "it never came true"
-        time.sleep(0.05)
-
-
 def cli(*args: str, code: int = 0) -> str:
     done = CliRunner().invoke(app, list(args), catch_exceptions=True)
     assert done.exit_code == code, done.output
@@ -274,8 +267,9 @@ def test_the_daemon_measures_what_has_arrived_after_its_run(tmp_path: Path, data
 
     with Daemon(config, clock=clock) as daemon:
         daemon.start()
-        await_true(
-            lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9))
+        wait_for(
+            lambda: any(run.slot == DAYS[0] and run.labelled_at for run in store.history.runs(comparison="shop", limit=9)),
+            "the labels",
         )
 
     assert_labelled(store, DAYS[0])

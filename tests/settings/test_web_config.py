@@ -135,10 +135,7 @@ def test_without_a_file_there_are_no_options(tmp_path: Path) -> None:
 )
 @pytest.mark.parametrize("listen", ["0.0.0.0:29108", ":29108", "rankwatch.example.com:29108"])
 def test_beyond_this_machine_it_takes_passwords_or_verified_certificates(
-    tmp_path: Path,
-    web: str,
-    listen: str,
-    is_open_to_all: bool,  # noqa: FBT001 - a column
+    tmp_path: Path, web: str, listen: str, is_open_to_all: bool
 ) -> None:
     if not is_open_to_all:
         load_with(tmp_path, web, listen=listen)

@@ -88,7 +88,7 @@ class Stored(RuleBasedStateMachine):
         assert [change for change in self._told() if (change.alert, change.segment) in judged] == before
 
     @step(first=ANYTHING, second=ANYTHING, is_late=st.booleans())
-    def run_two_slots_at_once(self, first: str, second: str, is_late: bool) -> None:  # noqa: FBT001 - hypothesis draws it
+    def run_two_slots_at_once(self, first: str, second: str, is_late: bool) -> None:
         slots = (self.slot + HOUR, self.slot + 2 * HOUR)
         self.slot = slots[1]
         writers = [(slot, self._judge(slot, found)) for slot, found in zip(slots, (first, second), strict=True)]

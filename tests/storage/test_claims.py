@@ -22,7 +22,7 @@ def test_a_slot_never_run_is_taken_as_the_first_attempt(store: SqlStore) -> None
 
 
 @pytest.mark.parametrize("rerun", [False, True])
-def test_a_slot_that_runs_is_not_to_be_had(store: SqlStore, rerun: bool) -> None:  # noqa: FBT001 - parametrised
+def test_a_slot_that_runs_is_not_to_be_had(store: SqlStore, rerun: bool) -> None:
     claimed(store)
 
     assert attempt(store, owner="b:2", now=SLOT + timedelta(minutes=59), rerun=rerun) is None

@@ -151,7 +151,7 @@ def test_runs_in_alarm_and_runs_under_suspicion_are_not_healthy(store: SqlStore)
 
 
 @pytest.mark.parametrize(("evidence", "limit", "expected"), [(99.9, 1e4, False), (100.0, 1e4, True), (None, 1e4, False)])
-def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:  # noqa: FBT001
+def test_a_trend_half_way_to_firing_is_suspicious(evidence: float | None, limit: float, expected: bool) -> None:
     found = Expectation(alert="Trend", segment="all", runs=9, evidence=evidence, evidence_limit=limit)
     assert found.is_suspicious is expected
 

@@ -19,6 +19,7 @@ from monitor.model import Claim, Lease, Occupied, RunStatus
 from monitor.ports import Leases
 from monitor.storage import SqlStore, open_leases, open_store, parse_url
 from monitor.storage.leases import PostgresLeases
+from servers.daemon import wait_for
 from servers.pgbouncer import pooled  # noqa: F401 - a fixture
 from storage.worked import HOUR, attempt, claimed, fired, lease, prune, result, run
 
@@ -29,11 +30,11 @@ Opener = Callable[..., Leases]
 
 
 @pytest.fixture
-def opened(store: SqlStore) -> Iterator[Opener]:
+def opened() -> Iterator[Opener]:
     """Opens the lease of the store's database for a daemon of that name."""
     with ExitStack() as stack:
 
-        def open_for(holder: str, lasts: timedelta = LASTS) -> Leases:
+        def open_for(store: SqlStore, holder: str, lasts: timedelta = LASTS) -> Leases:
             return stack.enter_context(closing(open_leases(store.database.url, holder=holder, lasts=lasts)))
 
         yield open_for
@@ -76,7 +77,7 @@ def taken_over(store: SqlStore, before: Leases, after: Leases) -> Lease:
 
 
 def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlStore, opened: Opener) -> None:
-    first = opened("a:1")
+    first = opened(store, "a:1")
 
     taken = won(first)
 
@@ -86,14 +87,11 @@ def test_the_first_who_asks_gets_the_lease_and_keeps_it_by_renewing(store: SqlSt
     assert under(store, taken).runs.last_slot("home-feed") is None
 
 
-def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore) -> None:
-    with (
-        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
-    ):
-        won(first)
+def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore, opened: Opener) -> None:
+    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+    won(first)
 
-        standing = second.acquire()
+    standing = second.acquire()
 
     assert isinstance(standing, Occupied)
     assert (standing.holder, standing.epoch) == ("a:1", 1)
@@ -101,7 +99,7 @@ def test_who_comes_second_is_told_who_leads_and_for_how_long(postgres: SqlStore)
 
 
 def test_each_taking_is_a_new_epoch_that_knows_who_was_before(store: SqlStore, opened: Opener) -> None:
-    first, second = opened("a:1"), opened("b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2")
     old = won(first)
 
     new = taken_over(store, first, second)
@@ -110,47 +108,44 @@ def test_each_taking_is_a_new_epoch_that_knows_who_was_before(store: SqlStore, o
     assert second.renew(new)
 
 
-def test_what_was_given_back_is_free_at_once(opened: Opener) -> None:
-    first, second = opened("a:1", timedelta(minutes=5)), opened("b:2")
+def test_what_was_given_back_is_free_at_once(store: SqlStore, opened: Opener) -> None:
+    first, second = opened(store, "a:1", timedelta(minutes=5)), opened(store, "b:2")
     first.release(won(first))
 
     assert won(second).epoch == 2
 
 
-def test_renewing_waits_for_a_third_of_the_lease_at_most(postgres: SqlStore) -> None:
-    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
-        assert isinstance(leases, PostgresLeases)
-        with leases.database.write() as connection:
-            assert connection.scalar(text("SHOW lock_timeout")) == "1667ms"
+def test_renewing_waits_for_a_third_of_the_lease_at_most(postgres: SqlStore, opened: Opener) -> None:
+    leases = opened(postgres, "a:1")
+    assert isinstance(leases, PostgresLeases)
+    with leases.database.write() as connection:
+        assert connection.scalar(text("SHOW lock_timeout")) == "1667ms"
 
 
-def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore) -> None:
-    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
-        taken = won(leases)
-        run_out(postgres)
+def test_a_lease_that_ran_out_is_renewed_as_long_as_nobody_took_it(postgres: SqlStore, opened: Opener) -> None:
+    leases = opened(postgres, "a:1")
+    taken = won(leases)
+    run_out(postgres)
 
-        assert leases.renew(taken)
+    assert leases.renew(taken)
 
     assert claimed(under(postgres, taken)).attempt == 1
 
 
-def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStore) -> None:
-    with (
-        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
-    ):
-        old = won(first)
-        new = taken_over(postgres, first, second)
+def test_one_that_was_taken_over_is_not_renewed_nor_given_back(postgres: SqlStore, opened: Opener) -> None:
+    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+    old = won(first)
+    new = taken_over(postgres, first, second)
 
-        assert not first.renew(old)
-        first.release(old)
-        assert second.renew(new)
-        assert isinstance(first.acquire(), Occupied)
+    assert not first.renew(old)
+    first.release(old)
+    assert second.renew(new)
+    assert isinstance(first.acquire(), Occupied)
 
 
 def test_the_same_name_in_a_new_epoch_is_somebody_else(store: SqlStore, opened: Opener) -> None:
     """As in containers, where every process is number 1 of the same host."""
-    first, second = opened("host:1"), opened("host:1")
+    first, second = opened(store, "host:1"), opened(store, "host:1")
     held = under(store, won(first))
     taken_over(store, first, second)
 
@@ -194,7 +189,7 @@ WRITES: dict[str, Callable[[SqlStore, Claim], object]] = {
 
 @pytest.mark.parametrize("write", WRITES)
 def test_nothing_is_written_under_an_epoch_that_is_over(store: SqlStore, opened: Opener, write: str) -> None:
-    first, second = opened("a:1"), opened("b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2")
     held = under(store, won(first))
     claim = claimed(held)
     taken_over(store, first, second)
@@ -212,29 +207,23 @@ def rows(store: SqlStore) -> list[Any]:
         return [list(connection.execute(text(f"SELECT * FROM {table}"))) for table in ("runs", "deliveries", "leases")]  # noqa: S608
 
 
-def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStore) -> None:
-    with (
-        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database.url, holder="b:2", lasts=LASTS)) as second,
-    ):
-        held = under(postgres, won(first))
-        claim = claimed(held)
+def test_who_loses_the_lease_in_mid_transaction_writes_nothing(postgres: SqlStore, opened: Opener) -> None:
+    first, second = opened(postgres, "a:1"), opened(postgres, "b:2")
+    held = under(postgres, won(first))
+    claim = claimed(held)
 
-        with pytest.raises(LeaseLostError), held.database.write() as connection:  # noqa: PT012
-            connection.execute(text("UPDATE runs SET reason = 'half written'"))
-            taken_over(postgres, first, second)
+    with pytest.raises(LeaseLostError), held.database.write() as connection:  # noqa: PT012
+        connection.execute(text("UPDATE runs SET reason = 'half written'"))
+        taken_over(postgres, first, second)
 
     (left,) = postgres.history.runs(comparison=None, limit=1)
     assert (left.id, left.reason) == (claim.run_id, None)
 
 
-def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres: SqlStore) -> None:
+def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres: SqlStore, opened: Opener) -> None:
     """The lease ran out, but whoever wants it waits until the commit is through; then its epoch ends."""
-    with (
-        closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as first,
-        closing(open_leases(postgres.database.url, holder="b:2", lasts=timedelta(minutes=1))) as second,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    first, second = opened(postgres, "a:1"), opened(postgres, "b:2", timedelta(minutes=1))
+    with ThreadPoolExecutor(1) as pool:
         database = under(postgres, won(first)).database
         with database._transaction(is_writing=True) as connection:
             fence = database.fence
@@ -251,13 +240,7 @@ def test_the_lease_cannot_be_taken_between_the_last_look_and_the_commit(postgres
 
 def wait_for_lock(store: SqlStore) -> None:
     """Until a statement waits for a lock on the database."""
-    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with store.database.read() as connection:
-            if connection.scalar(waiting):
-                return
-    pytest.fail("nobody waits")
+    wait_for(lambda: count_sessions(store, "wait_event_type = 'Lock'"), "a statement that waits for a lock")
 
 
 @pytest.mark.parametrize("doing", ["nothing", "a COPY"])
@@ -305,33 +288,27 @@ def _in_the_middle_of(doing: str, connection: Connection) -> Iterator[None]:
         yield
 
 
-def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore) -> None:
-    with closing(open_leases(postgres.database.url, holder="a:1", lasts=LASTS)) as leases:
-        impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
-        with (  # noqa: PT012 - in mid-transaction
-            pytest.raises(DatabaseError, match="ended a transaction that stood still: try again") as told,
-            impatient.database.write() as connection,
-        ):
-            wait_until_alone(postgres)
-            connection.execute(text("SELECT 1"))
+def test_the_server_ends_a_transaction_that_stands_still(postgres: SqlStore, opened: Opener) -> None:
+    leases = opened(postgres, "a:1")
+    impatient = under(postgres, won(leases), patience=timedelta(seconds=0.3))
+    with (  # noqa: PT012 - in mid-transaction
+        pytest.raises(DatabaseError, match="ended a transaction that stood still: try again") as told,
+        impatient.database.write() as connection,
+    ):
+        wait_for(lambda: not count_sessions(postgres, "state = 'idle in transaction'"), "the end of the transaction")
+        connection.execute(text("SELECT 1"))
 
     assert not told.value.permanent
 
 
-def wait_until_alone(store: SqlStore) -> None:
-    standing = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE state = 'idle in transaction' AND datname = current_database()"
-    )
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline:
-        with store.database.read() as connection:
-            if not connection.scalar(standing):
-                return
-    pytest.fail("the transaction was not ended")
+def count_sessions(store: SqlStore, condition: str) -> int:
+    query = f"SELECT count(*) FROM pg_stat_activity WHERE {condition} AND datname = current_database()"  # noqa: S608 - ours
+    with store.database.read() as connection:
+        return int(connection.scalar(text(query)) or 0)
 
 
 def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore, opened: Opener) -> None:
-    first, second = opened("a:1"), opened("b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT - HOUR)
     claimed(old_store, SLOT)
@@ -354,7 +331,7 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
 
 
 def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: SqlStore, opened: Opener) -> None:
-    first, second = opened("a:1"), opened("b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2")
     old_store = under(store, won(first))
     run(store, SLOT, fired(SLOT), receivers=("hook", "chat"))
     (of_old,) = lease(old_store, SLOT, owner="a:1")
@@ -369,7 +346,7 @@ def test_a_takeover_frees_the_messages_that_the_last_holder_was_sending(store: S
 
 def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_again(store: SqlStore, opened: Opener) -> None:
     """Same process, same store: what one of its threads still holds in hand is of an epoch that is over."""
-    first, second = opened("a:1"), opened("b:2")
+    first, second = opened(store, "a:1"), opened(store, "b:2")
     own = under(store, won(first))
     stale = claimed(own, SLOT)
     new = taken_over(store, first, second)
@@ -395,7 +372,7 @@ def test_a_standby_writes_nothing(store: SqlStore) -> None:
 
 
 def test_commands_write_beside_a_daemon(store: SqlStore, opened: Opener) -> None:
-    won(opened("a:1"))
+    won(opened(store, "a:1"))
 
     run(store, SLOT)
 

@@ -221,12 +221,6 @@ def test_a_notification_of_no_delivery_is_an_error(owed: SqlStore) -> None:
         owed.outbox.record(missing)
 
 
-def test_nothing_is_owed_without_receivers(store: SqlStore) -> None:
-    run(store, SLOT, fired(SLOT))
-
-    assert store.outbox.pending(SLOT) == {}
-
-
 def test_recording_and_retiring_take_as_many_statements_for_a_hundred_as_for_one(store: SqlStore) -> None:
     taken = []
     for name, count in (("one", 1), ("many", 100)):

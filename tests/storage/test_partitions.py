@@ -3,7 +3,6 @@
 # ruff: noqa: S608 - statements are put together from names of ours
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -18,8 +17,9 @@ from monitor.errors import DatabaseError, SchemaError
 from monitor.model import Claim, DataKind
 from monitor.storage import SqlStore, open_store, partitions, schema_version
 from monitor.storage import prune as pruning
+from servers.daemon import wait_for
 from servers.pgbouncer import pooled
-from storage.worked import HOUR, claimed, cutoffs, prune, result, run, scores
+from storage.worked import HOUR, claimed, cutoffs, prune, result, run
 
 pytestmark = pytest.mark.early
 
@@ -162,15 +162,6 @@ def test_an_old_slot_that_is_run_again_after_its_partition_was_dropped_gets_anot
     assert (again, scored(store, again)) == (first, 3)
     assert pruned(store, before=5) == 3
     assert scored(store, again) == 0
-
-
-def test_a_rerun_replaces_the_scores_of_its_slot(store: SqlStore) -> None:
-    first = run(store, SLOT)
-    claim = claimed(store, SLOT, rerun=True)
-
-    assert store.runs.finish(result(claim, scores=scores({"extended_tau": {"u1": 0.5}})), receivers=())
-
-    assert scored(store, first) == 1
 
 
 @pytest.mark.usefixtures("short")
@@ -394,17 +385,10 @@ def test_rows_stored_while_a_migration_begins_are_in_it(url: str, other: psycopg
             other.execute("INSERT INTO score_places (run_id, metric_id, part, place) VALUES (7, 1, 0, 1)")
         other.execute(f"INSERT INTO scores {row}")
         thread.start()
-        _await_one_that_waits(other)
+        wait_for(lambda: other.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone(), "a migration that waits")
     thread.join()
 
     assert other.execute("SELECT user_id, metric, value FROM user_scores").fetchall() == [("u1", "extended_tau", 0.5)]
-
-
-def _await_one_that_waits(other: psycopg.Connection) -> None:
-    deadline = time.monotonic() + 60
-    while other.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone() == (0,):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_table_made_under_the_same_name_at_the_same_moment_can_be_tried_again(

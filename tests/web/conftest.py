@@ -1,17 +1,14 @@
 """A running web server over pages that a test can change."""
 
-import http.client
-import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
-from urllib.parse import urlsplit
+from contextlib import ExitStack
 
 import pytest
 
 import published
 from monitor.web.connections import Limits
-from monitor.web.server import WebServer
+from web.sites import Site, running
 
 
 class Health:
@@ -31,26 +28,6 @@ class Health:
         return self.lacking
 
 
-class Client:
-    """Speaks to one server: whole requests, or raw bytes."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-        parts = urlsplit(url)
-        self.address = (str(parts.hostname), int(parts.port or 0))
-
-    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-        with closing(http.client.HTTPConnection(*self.address, timeout=10)) as connection:
-            connection.request(method, path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read()
-
-    def open(self, data: bytes = b"") -> socket.socket:
-        raw = socket.create_connection(self.address, timeout=10)
-        raw.sendall(data)
-        return raw
-
-
 @pytest.fixture
 def health() -> Health:
     return Health()
@@ -68,10 +45,6 @@ def limits() -> Limits:
 
 
 @pytest.fixture
-def client(health: Health, limits: Limits) -> Iterator[Client]:
-    server = WebServer(published.pages(metrics=published.filled().render, health=health), "127.0.0.1", 0, limits=limits)
-    server.start()
-    try:
-        yield Client(server.url)
-    finally:
-        server.stop()
+def client(health: Health, limits: Limits) -> Iterator[Site]:
+    with running(published.pages(metrics=published.filled().render, health=health), limits=limits) as site:
+        yield site

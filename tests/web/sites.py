@@ -2,6 +2,7 @@
 
 import base64
 import http.client
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -27,14 +28,20 @@ def hashed(password: str, cost: int = 4, prefix: str = "2b") -> SecretStr:
 class Site:
     """One server and a client of it."""
 
-    def __init__(self, server: WebServer, tls: ssl.SSLContext | None = None) -> None:
-        self.server, self.tls = server, tls
+    def __init__(self, server: WebServer, tls: ssl.SSLContext | None = None, host: str = "127.0.0.1") -> None:
+        self.server, self.tls, self.host = server, tls, host
         self.port = int(server.url.rpartition(":")[2])
 
     def connect(self) -> http.client.HTTPConnection:
         if self.tls is None:
             return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
         return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=10, context=self.tls)
+
+    def open(self, sent: bytes = b"", *, host: str | None = None) -> socket.socket:
+        """A connection that speaks raw bytes, and has said these."""
+        raw = socket.create_connection((host or self.host, self.port), timeout=10)
+        raw.sendall(sent)
+        return raw
 
     def get(self, path: str = "/metrics", user: tuple[str, str] | None = None, method: str = "GET", **headers: str) -> Answer:
         if user is not None:
@@ -58,14 +65,21 @@ def access_of(**options: Any) -> Access:
 
 
 @contextmanager
+def running(app: Any, host: str = "127.0.0.1", *, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
+    """A server of this application, stopped at the end; ``options`` are its own."""
+    server = WebServer(app, host, 0, **options)
+    server.start()
+    try:
+        yield Site(server, tls, host)
+    finally:
+        server.stop()
+
+
+@contextmanager
 def serving(health: Any, access: Access | None = None, tls: ssl.SSLContext | None = None, **options: Any) -> Iterator[Site]:
     """A server; its client uses ``tls``. ``limits``, ``page`` and ``reload`` are the server's, other options the file's."""
     limits, page = options.pop("limits", None), options.pop("page", b"page\n")
     reload = options.pop("reload", lambda: False)
     app = published.pages(metrics=lambda _accept, _encoding: (page, {}), health=health, reload=reload)
-    server = WebServer(app, "127.0.0.1", 0, access=access or access_of(**options), limits=limits)
-    server.start()
-    try:
-        yield Site(server, tls)
-    finally:
-        server.stop()
+    with running(app, tls=tls, access=access or access_of(**options), limits=limits) as site:
+        yield site

@@ -44,11 +44,7 @@ def _own_ends(port: int) -> int:
 
 @pytest.mark.parametrize("is_encrypted", [False, True], ids=["plain", "encrypted"])
 def test_a_scraper_is_answered_each_time_among_a_thousand_slow_connections(
-    health: Any,
-    many: ExitStack,
-    authority: Authority,
-    server_pair: Pair,
-    is_encrypted: bool,  # noqa: FBT001 - a column
+    health: Any, many: ExitStack, authority: Authority, server_pair: Pair, is_encrypted: bool
 ) -> None:
     tls: ssl.SSLContext | None = None
     configured: dict[str, Any] = {}

@@ -61,7 +61,7 @@ def test_the_first_page_links_the_others_and_runs_no_script(client: Any) -> None
     ("method", "path", "status"), [("GET", "/nowhere", 404), ("POST", "/metrics", 405), ("HEAD", "/metrics", 200)]
 )
 def test_other_paths_and_methods_get_their_plain_answer(client: Any, method: str, path: str, status: int) -> None:
-    assert client.get(path, method)[0] == status
+    assert client.status(path, method=method) == status
 
 
 def test_no_answer_names_the_server_software(client: Any) -> None:

@@ -311,7 +311,7 @@ def reloading(*, outcome: bool, reloads: list[bool]) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize(("outcome", "status"), [(True, 200), (False, 500)])
-def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any, outcome: bool, status: int) -> None:  # noqa: FBT001 - a column
+def test_who_has_a_password_may_reload_by_a_post_and_learns_the_outcome(health: Any, outcome: bool, status: int) -> None:
     reloads: list[bool] = []
     with serving(health, reload=reloading(outcome=outcome, reloads=reloads)) as site:
         assert site.status("/-/reload", KIM) == 405

@@ -8,7 +8,6 @@ import ssl
 import threading
 import time
 from asyncio.sslproto import _SSLProtocolTransport
-from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
@@ -115,9 +114,9 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: 
     client_pair: Pair,
     stranger_pair: Pair,
     client_auth_type: str,
-    nothing: bool,  # noqa: FBT001 - a column
-    good: bool,  # noqa: FBT001 - a column
-    strange: bool,  # noqa: FBT001 - a column
+    nothing: bool,
+    good: bool,
+    strange: bool,
 ) -> None:
     configured = tls_of(server_pair, client_auth_type=client_auth_type)
     if client_auth_type not in {"NoClientCert", "RequestClientCert"}:
@@ -144,12 +143,7 @@ def test_client_certificates_are_asked_for_and_verified_as_configured(  # noqa: 
     ],
 )
 def test_of_good_certificates_only_those_with_an_allowed_name_come_in(
-    health: Any,
-    authority: Authority,
-    server_pair: Pair,
-    client_pair: Pair,
-    allowed: str,
-    is_in: bool,  # noqa: FBT001 - a column
+    health: Any, authority: Authority, server_pair: Pair, client_pair: Pair, allowed: str, is_in: bool
 ) -> None:
     configured = tls_of(server_pair, client_auth_type="RequireAndVerifyClientCert", client_ca=authority.cert.read_text())
     configured["client_allowed_sans"] = ["somebody.else", allowed]
@@ -172,12 +166,7 @@ def test_a_certificate_without_alternative_names_has_none() -> None:
     ],
 )
 def test_versions_are_those_of_the_file(
-    health: Any,
-    authority: Authority,
-    server_pair: Pair,
-    configured: dict[str, str],
-    version: ssl.TLSVersion,
-    is_spoken: bool,  # noqa: FBT001 - a column
+    health: Any, authority: Authority, server_pair: Pair, configured: dict[str, str], version: ssl.TLSVersion, is_spoken: bool
 ) -> None:
     client = authority.client_context()
     client.minimum_version = client.maximum_version = version
@@ -209,92 +198,50 @@ def test_every_suite_that_may_be_named_is_one_that_the_library_knows(server_pair
         assert openssl in {each["name"] for each in context.get_ciphers()}
 
 
-Break = Callable[[Path, Pair, Pair], dict[str, str]]
-
-
-def _no_key(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
-    return {"cert_file": str(one.cert), "key_file": str(folder / "none.key")}
-
-
-def _other_key(_: Path, one: Pair, other: Pair) -> dict[str, str]:
-    return {"cert_file": str(one.cert), "key_file": str(other.key)}
-
-
-def _no_pem(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
+def _break_files(folder: Path, key: Path) -> None:
+    """Files that are no certificates or keys."""
+    os.mkfifo(folder / "fifo")
     (folder / "no.crt").write_bytes(b"\xff canary")
-    return {"cert_file": str(folder / "no.crt"), "key_file": str(one.key)}
-
-
-def _encrypted(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
-    locked = folder / "locked.key"
-    os.system(f"openssl ec -in {one.key} -aes128 -passout pass:x -out {locked} 2>/dev/null")  # noqa: S605 - own files
-    return {"cert_file": str(one.cert), "key_file": str(locked)}
-
-
-def _bad_authority(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {**tls_of(one), "client_ca": "canary", "client_auth_type": "RequireAndVerifyClientCert"}
-
-
-def _fifo(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
-    os.mkfifo(folder / "fifo")
-    return {"cert_file": str(one.cert), "key_file": str(folder / "fifo")}
-
-
-def _fifo_authority(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
-    os.mkfifo(folder / "fifo")
-    return {**tls_of(one), "client_ca_file": str(folder / "fifo"), "client_auth_type": "RequireAndVerifyClientCert"}
-
-
-def _device(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {"cert_file": "/dev/zero", "key_file": str(one.key)}
-
-
-def _huge(folder: Path, one: Pair, _: Pair) -> dict[str, str]:
-    (folder / "huge").write_bytes(one.cert.read_bytes() + b"#" * (1 << 20))
-    return {"cert_file": str(folder / "huge"), "key_file": str(one.key)}
-
-
-def _nul(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {"cert_file": "a\0b", "key_file": str(one.key)}
-
-
-def _half(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {"cert_file": str(one.cert), "key_file": "a\ud800b"}
-
-
-def _half_inline(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {"cert": "canary \ud800 \0", "key_file": str(one.key)}
-
-
-def _half_authority(_: Path, one: Pair, __: Pair) -> dict[str, str]:
-    return {**_bad_authority(_, one, __), "client_ca": "canary \ud800 \0"}
+    (folder / "huge").write_bytes(b"#" * (1 << 20) + b"#")
+    os.system(f"openssl ec -in {key} -aes128 -passout pass:x -out {folder}/locked.key 2>/dev/null")  # noqa: S605 - own files
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (_fifo, "tls_server_config.key_file: cannot read {folder}/fifo: it is no file"),
-        (_fifo_authority, "tls_server_config.client_ca_file: cannot read {folder}/fifo: it is no file"),
-        (_device, "tls_server_config.cert_file: cannot read /dev/zero: it is no file"),
-        (_huge, "tls_server_config.cert_file: cannot read {folder}/huge: it holds more than 1048576 bytes"),
-        (_nul, "tls_server_config.cert_file: cannot read a\0b: no file can have that name"),
-        (_half, "tls_server_config.key_file: cannot read a\ud800b: no file can have that name"),
-        (_half_inline, "one of them is no PEM file, or holds no certificate or no key"),
-        (_half_authority, "client_ca_file (client_ca) holds no certificate in PEM"),
-        (_no_key, "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory"),
-        (_other_key, "the key does not belong to the certificate"),
-        (_no_pem, "one of them is no PEM file, or holds no certificate or no key"),
-        (_encrypted, "the key is encrypted: give it without a password"),
-        (_bad_authority, "client_ca_file (client_ca) holds no certificate in PEM"),
+        ({"key_file": "{folder}/fifo"}, "tls_server_config.key_file: cannot read {folder}/fifo: it is no file"),
+        ({"client_ca_file": "{folder}/fifo"}, "tls_server_config.client_ca_file: cannot read {folder}/fifo: it is no file"),
+        ({"cert_file": "/dev/zero"}, "tls_server_config.cert_file: cannot read /dev/zero: it is no file"),
+        (
+            {"cert_file": "{folder}/huge"},
+            "tls_server_config.cert_file: cannot read {folder}/huge: it holds more than 1048576 bytes",
+        ),
+        ({"cert_file": "a\0b"}, "tls_server_config.cert_file: cannot read a\0b: no file can have that name"),
+        ({"key_file": "a\ud800b"}, "tls_server_config.key_file: cannot read a\ud800b: no file can have that name"),
+        ({"cert_file": None, "cert": "canary \ud800 \0"}, "one of them is no PEM file, or holds no certificate or no key"),
+        ({"client_ca": "canary \ud800 \0"}, "client_ca_file (client_ca) holds no certificate in PEM"),
+        (
+            {"key_file": "{folder}/none.key"},
+            "tls_server_config.key_file: cannot read {folder}/none.key: No such file or directory",
+        ),
+        ({"key_file": "{other}"}, "the key does not belong to the certificate"),
+        ({"cert_file": "{folder}/no.crt"}, "one of them is no PEM file, or holds no certificate or no key"),
+        ({"key_file": "{folder}/locked.key"}, "the key is encrypted: give it without a password"),
+        ({"client_ca": "canary"}, "client_ca_file (client_ca) holds no certificate in PEM"),
     ],
 )
 def test_certificates_that_cannot_be_used_are_refused_by_name(
-    tmp_path: Path, server_pair: Pair, client_pair: Pair, wrong: Break, message: str
+    tmp_path: Path, server_pair: Pair, client_pair: Pair, wrong: dict[str, str | None], message: str
 ) -> None:
-    options = AccessOptions.model_validate({"tls_server_config": wrong(tmp_path, server_pair, client_pair)})
+    _break_files(tmp_path, server_pair.key)
+    places = {"folder": tmp_path, "other": client_pair.key}
+    given = tls_of(server_pair) | {name: text and text.format(**places) for name, text in wrong.items()}
+    if {"client_ca", "client_ca_file"} & given.keys():
+        given["client_auth_type"] = "RequireAndVerifyClientCert"
+    options = AccessOptions.model_validate({"tls_server_config": given})
     with pytest.raises(ConfigError) as caught:
         open_access(options, name="web.yaml")
-    assert message.format(folder=tmp_path) in str(caught.value)
+    assert message.format(**places) in str(caught.value)
     assert str(caught.value).startswith("web.yaml: tls_server_config")
     assert "canary" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -302,12 +249,7 @@ def test_certificates_that_cannot_be_used_are_refused_by_name(
 
 @pytest.mark.parametrize("is_inline", [False, True])
 def test_an_authority_may_be_described_in_any_language(
-    health: Any,
-    authority: Authority,
-    client_pair: Pair,
-    server_pair: Pair,
-    tmp_path: Path,
-    is_inline: bool,  # noqa: FBT001 - a column
+    health: Any, authority: Authority, client_pair: Pair, server_pair: Pair, tmp_path: Path, is_inline: bool
 ) -> None:
     text = f"# Zertifizierungsstelle für Prüfungen\n{authority.cert.read_text()}"
     (tmp_path / "ca.crt").write_text(text, encoding="utf-8")

@@ -68,7 +68,7 @@ FILE = SourceKind(
     lists=Reader(FileSourceOptions, f"{_SOURCE}:file_lists", "A file of lists: Parquet, CSV or JSON lines."),
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
-    joined="monitor.sources.file.joined:open_joined",
+    joined="monitor.sources.file.joined:join_files",
     users=Reader(FileUsersOptions, f"{_SOURCE}:file_users", "Users in a file."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "A file: Parquet, CSV or JSON lines."),
     item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "A file: Parquet, CSV or JSON lines."),

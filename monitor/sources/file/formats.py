@@ -32,7 +32,7 @@ def read_batches(path: Path, kind: str | None, columns: Sequence[str], max_bytes
     """
     read = _READERS[kind or _format_of(path)]
     with source_errors(path):
-        require_file(path)
+        require_regular_file(path)
         yield from read(path, columns, max_bytes)
 
 
@@ -45,7 +45,7 @@ def _format_of(path: Path) -> str:
     raise SourceError(msg)
 
 
-def require_file(path: Path) -> None:
+def require_regular_file(path: Path) -> None:
     """Refuse what would block or never end: directories, pipes, devices."""
     mode = path.stat().st_mode
     if stat.S_ISDIR(mode):

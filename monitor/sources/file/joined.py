@@ -18,13 +18,13 @@ from monitor.model import ALL, AskedUsers, CoverageReason, JoinRequest, Panel, P
 from monitor.model.arrays import Rows
 from monitor.sampling import split
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
-from monitor.sources.file.parquet_views import ParquetFile, can_join, open_database, quoted
+from monitor.sources.file.parquet_views import ParquetFile, can_join, open_database, sql_name
 from monitor.sources.id_columns import one_array
 from monitor.sources.lookup_tables import segment_labels
 from monitor.sources.table_readers import TableLists
 
 
-def open_joined(
+def join_files(
     baseline: FileSourceOptions,
     candidate: FileSourceOptions,
     users: FileUsersOptions,
@@ -134,7 +134,7 @@ class _JoinedAnswers:
                 here = f"{name}.key IS NOT NULL"
                 joins.append(f"LEFT JOIN {lists.view} AS {name} ON {name}.key = u.key")
             columns.append(f"{here} AS {name}_here")
-            columns += [f"{'u' if is_held else name}.{quoted(each)} AS {quoted(f'{name}_{each}')}" for each in lists.names]
+            columns += [f"{'u' if is_held else name}.{sql_name(each)} AS {sql_name(f'{name}_{each}')}" for each in lists.names]
         once = "ANTI JOIN repeated USING (key)" if has_repeated else ""
         return f"SELECT {', '.join(columns)} FROM (SELECT * FROM {self._users.view} {once}) AS u {' '.join(joins)}"  # noqa: S608
 
@@ -171,7 +171,7 @@ class _AskedUsers:
         self._file, self._user = file, user
         labels = (f"{file.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{file.key(user)} AS key", *labels, "*"])
-        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {file.view}")  # noqa: S608 - quoted names
+        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {file.view}")  # noqa: S608 - sql_name names
         (counted,) = database.execute("SELECT count(key), count(DISTINCT hash(key)) FROM asked_keys").fetchall()
         if not counted[0]:
             msg = f"{file.where} holds no user: check the path and the name of the user column"
@@ -247,7 +247,7 @@ class _Lists:
         self.is_long = options.item is not None
         self._request = request
         self.names = tuple(each for each in options.columns if each != options.user)
-        self.columns = tuple(map(quoted, self.names))
+        self.columns = tuple(map(sql_name, self.names))
         file.open(database, options.columns, f"rows_{name}")
         self._database = database
         # Read without a row: columns that cannot hold lists are refused before anything is joined.

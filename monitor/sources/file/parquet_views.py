@@ -16,7 +16,7 @@ import pyarrow as pa
 from monitor.deadline import Deadline, OverdueError
 from monitor.errors import SourceError
 from monitor.slot_templates import fill_slot
-from monitor.sources.file.formats import require_file, source_errors
+from monitor.sources.file.formats import require_regular_file, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, on_one_line, require_columns, user_column
 
 MEMORY = "400MB"
@@ -104,10 +104,10 @@ class ParquetFile:
     def open(self, database: duckdb.DuckDBPyConnection, columns: Sequence[str], view: str) -> None:
         """Make the view of all rows. SourceError when the file is no Parquet file, or has not these columns."""
         with source_errors(Path(self.where)):
-            require_file(Path(self.where))
+            require_regular_file(Path(self.where))
             self._seen = self._signature()
         try:
-            rows = f"SELECT * FROM read_parquet({_text(self.path)}, file_row_number = true)"  # noqa: S608 - quoted
+            rows = f"SELECT * FROM read_parquet({_text(self.path)}, file_row_number = true)"  # noqa: S608 - sql_name
             database.execute(f"CREATE TEMP VIEW {view} AS {rows}")
             found = database.execute(f"DESCRIBE {view}").fetchall()
         except duckdb.Error as error:
@@ -135,10 +135,10 @@ class ParquetFile:
 
     def label(self, column: str) -> str:
         """The expression for a column of segment values: text that may be a value, and other values as they are."""
-        return self._text_of(column) if self._kinds[column] == "VARCHAR" else quoted(column)
+        return self._text_of(column) if self._kinds[column] == "VARCHAR" else sql_name(column)
 
     def _text_of(self, column: str) -> str:
-        kind, name = self._kinds[column], quoted(column)
+        kind, name = self._kinds[column], sql_name(column)
         if kind in _WHOLE:
             return f"CAST({name} AS VARCHAR)"
         if kind in {"FLOAT", "DOUBLE"}:
@@ -154,7 +154,7 @@ class ParquetFile:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
 
-def quoted(name: str) -> str:
+def sql_name(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -19,7 +19,7 @@ from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.ports import JoinedAnswers
 from monitor.sources.file import FileSourceOptions, FileUsersOptions, parquet_views
-from monitor.sources.file.joined import open_joined
+from monitor.sources.file.joined import join_files
 from monitor.sources.file.source import file_lists, file_users
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
@@ -89,7 +89,7 @@ def arms_of(
         users=file_users(users),
         dimensions=("country", "tier"),
         again=None if again is None else file_lists(again),
-        joined=open_joined(baseline, candidate, users, ("country", "tier"), again),
+        joined=join_files(baseline, candidate, users, ("country", "tier"), again),
     )
 
 
@@ -220,7 +220,7 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
-    source = open_joined(*files, asked_of(files[0]), (), None)
+    source = join_files(*files, asked_of(files[0]), (), None)
     assert source is not None
     request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
@@ -231,7 +231,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files,
 
 
 def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
-    source = open_joined(*files, asked_of(files[0]), (), None)
+    source = join_files(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with (
@@ -254,7 +254,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
     monkeypatch.setattr(parquet_views, "MEMORY", "60MB")
-    source = open_joined(files[0], files[1], asked_of(files[0]), (), None)
+    source = join_files(files[0], files[1], asked_of(files[0]), (), None)
     assert source is not None
     seen = 0
 
@@ -269,7 +269,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
-    source = open_joined(*files, asked_of(files[0]), (), None)
+    source = join_files(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
