@@ -36,7 +36,7 @@ class World:
         self.staleness = StalenessMonitor(alerts=self.store.alerts, clock=self.clock)
 
     def look(self) -> bool:
-        return self.staleness.look([self.watched], self.latest, ("hook",))
+        return bool(self.staleness.look([self.watched], self.latest, ("hook",)))
 
     def watch(self, time: timedelta) -> datetime | None:
         """Look for so long; when it was found stale."""

@@ -42,27 +42,27 @@ class StalenessMonitor:
     watches: dict[str, FreshnessWatch] = field(default_factory=dict)
     _looking: threading.Lock = field(default_factory=threading.Lock)
 
-    def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
-        """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Whether anything changed.
+    def look(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
+        """Judge each comparison and store what changed; ``latest`` are the newest runs as stored. Names of those that changed.
 
         To be called at least every PAUSE_S, and only by the leader. Where another thread looks at this moment it is enough.
         """
         if not self._looking.acquire(blocking=False):
-            return False  # both would find the same, and log it
+            return []  # both would find the same, and log it
         try:
             return self._look_at_all(watched, latest, receivers)
         finally:
             self._looking.release()
 
-    def _look_at_all(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> bool:
+    def _look_at_all(self, watched: Iterable[Watched], latest: Sequence[LatestRun], receivers: tuple[str, ...]) -> list[str]:
         now, now_s = self.clock.now(), self.clock.monotonic()
         # A jump means a clock that was set, or a suspended machine.
         if self.jumps.look(now, now_s) is not None or now_s - self.looked_s > PAUSE_S:
             self.watches.clear()
         self.looked_s = now_s
         last_ok = {each.run.comparison: each.last_ok_slot for each in latest}
-        changed = [self._look(each, last_ok.get(each.comparison.name), (now, now_s), receivers) for each in watched]
-        return any(changed)
+        names = ((each, each.comparison.name) for each in watched)
+        return [name for each, name in names if self._look(each, last_ok.get(name), (now, now_s), receivers)]
 
     def _look(
         self, each: Watched, last_ok: datetime | None, moment: tuple[datetime, float], receivers: tuple[str, ...]

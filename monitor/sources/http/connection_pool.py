@@ -109,9 +109,10 @@ def run_pull(pull: Callable[[aiohttp.ClientSession], Coroutine[None, None, T]]) 
 
 
 @atexit.register
-def _end() -> None:
-    if _current is not None:
-        _current.end_now()
+def end_unused() -> None:
+    """End the thread and its connections now where nothing is pulled; another pull begins anew."""
+    if (unused := _current) is not None:
+        unused.end_now()
 
 
 def _forget() -> None:

@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 from monitor.deadline import Deadline
 from monitor.model import CoverageReason, Pull, PullRequest
 from monitor.sources.http import HttpSourceOptions
-from monitor.sources.http.connection_pool import run_pull, trust
+from monitor.sources.http.connection_pool import end_unused, run_pull, trust
 from monitor.sources.http.request import ListAnswer, RequestFailure, RequestTemplate, read_body
 from monitor.sources.list_collector import ListCollector
 
@@ -46,7 +46,8 @@ class HttpSource:
         return run_pull(_HttpPull(self._options, request, trust(self._options.ca_file)).pull)
 
     def close(self) -> None:
-        """Nothing of its own is held between pulls."""
+        """Close the connections that all sources share, where none of them is pulling."""
+        end_unused()
 
 
 class _HttpPull:
