@@ -95,12 +95,3 @@ def test_rules_are_judged_in_their_order_and_by_their_own_states() -> None:
     rules = (rule(alert="Zeta", for_runs=1), rule(alert="Alpha", for_runs=1, statistic="p05", threshold=-0.1, resolve_at=-0.1))
     _, transitions = run(comparison(rules=rules), 0, measured(all=0.1))
     assert [(transition.alert, transition.value) for transition in transitions] == [("Zeta", 0.1), ("Alpha", -0.2)]
-
-
-def test_two_bad_days_fire_once_and_on_the_second() -> None:
-    states: tuple[AlertState, ...] = ()
-    told = []
-    for day, mean in enumerate([0.52, 0.51, 0.254, 0.26, 0.25, 0.24]):
-        states, transitions = run(comparison(), day, measured(all=mean), states)
-        told += [(transition.slot, transition.to_state) for transition in transitions if transition.is_announced]
-    assert told == [(SLOT + 3 * DAY, State.FIRING)]

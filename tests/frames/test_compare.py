@@ -37,31 +37,6 @@ def test_lists_are_cut_to_k_before_duplicates_are_dropped() -> None:
     assert monitor.compare(["a", "a", "b", "c"], ["a", "b", "c"], metrics="overlap") == {"overlap": 1.0}
 
 
-def test_k_beyond_the_lists_means_whole_lists() -> None:
-    assert monitor.compare([1, 2], [1, 3], k=10**9) == monitor.compare([1, 2], [1, 3])
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "is_same"),
-    [
-        ("1", 1, True),
-        (1, 1.0, True),
-        (1, True, True),
-        (1, np.int64(1), True),
-        ("a", np.str_("a"), True),
-        ("a", b"a", False),
-        ((1, "x"), (1, "x"), True),
-        (2**70, 2**70, True),
-        (-1, -1, True),
-        (2**63 - 1, float(2**63), False),
-        (pd.Timestamp("2024-01-01"), pd.Timestamp("2024-01-01"), True),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:no item is in both arms")
-def test_ids_are_equal_as_python_says_and_numbers_to_their_text(one: object, other: object, is_same: bool) -> None:
-    assert monitor.compare([one], [other], metrics="overlap") == {"overlap": float(is_same)}
-
-
 @pytest.mark.parametrize("shape", [list, tuple, np.array, pd.Series, pd.Index, lambda x: np.array(x, dtype=object)])
 @pytest.mark.parametrize("items", [["x", "y", "z"], [3, 1, 2], [0.5, 1.5, 2.5]])
 def test_every_kind_of_sequence_is_read_alike(shape: type, items: list[object]) -> None:
@@ -98,14 +73,6 @@ def test_what_is_no_ranking_is_refused_by_name(ranking: object, message: str) ->
         monitor.compare(ranking, ["a"])  # type: ignore[arg-type]
     with pytest.raises(InputError, match="the second list"):
         monitor.compare(["a"], ranking)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("k", "message"), [(0, "at least 1"), (-3, "at least 1"), (1.5, "whole number"), (True, "whole number"), ("3", "whole")]
-)
-def test_a_wrong_k_is_refused(k: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        monitor.compare(["a"], ["a"], k=k)  # type: ignore[arg-type]
 
 
 def test_wrong_metrics_are_refused() -> None:

@@ -49,6 +49,12 @@ OVERLAP = "overlap"
         (0.0, -0.0, True),
         (math.inf, math.inf, True),
         (2**100, 2**100, True),
+        (2**63 - 1, float(2**63), False),
+        (1, True, True),
+        (1, np.int64(1), True),
+        (1, 1.0, True),
+        (-1, -1, True),
+        ("a", b"a", False),
         (-1, 2**32 - 1, False),
     ],
 )
@@ -152,12 +158,21 @@ def test_k_beyond_the_lists_k_none_and_a_k_of_numpy_mean_whole_lists() -> None:
     found = [monitor.compare_many(*lists, k=k).to_numpy().tolist() for k in (None, 3, 10**12, 10**30, np.int8(3))]  # type: ignore[arg-type]
 
     assert found[1:] == found[:1] * 4
+    assert monitor.compare([1, 2], [1, 3], k=10**9) == monitor.compare([1, 2], [1, 3])
 
 
-@pytest.mark.parametrize("k", [0, -1, 2.0, "2", True, math.nan, [2]])
-def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any) -> None:
-    with pytest.raises(InputError, match="k must be"):
+@pytest.mark.parametrize(
+    ("k", "message"),
+    [
+        *((k, "k must be .*at least 1") for k in (0, -1, -3)),
+        *((k, "k must be .*whole number") for k in (1.5, 2.0, "2", True, math.nan, [2])),
+    ],
+)
+def test_a_k_that_is_no_whole_number_from_one_up_is_refused(k: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         monitor.compare_many({"u": ["a"]}, {"u": ["a"]}, k=k)
+    with pytest.raises(InputError, match=message):
+        monitor.compare(["a"], ["a"], k=k)
 
 
 def test_users_of_one_arm_are_left_out_and_told() -> None:

@@ -14,7 +14,7 @@ from monitor.errors import MetricError
 from monitor.kernels.chance import common_by_chance
 from monitor.metrics import METRICS, Metric, chance, expected_by_chance, score_all
 from monitor.metrics.extended_tau import ExtendedTau
-from monitor.metrics.kendall import TopkKendall
+from monitor.metrics.kendall import TopkKendall, TopkKendallNormalized
 from monitor.metrics.rbo import Rbo, RboMax, RboMin, RboRes, RboTruncated, RboW
 from monitor.metrics.sets import AverageOverlap, Jaccard, Overlap
 from monitor.metrics.weighted_kendall import PositionWeightedKendallDistance
@@ -24,7 +24,12 @@ OURS = [
     *(kind(p=p) for kind in (Rbo, RboMin, RboMax, RboRes, RboTruncated) for p in (0.5, 0.9)),
     *(kind() for kind in (Overlap, Jaccard, AverageOverlap)),
 ]
-EXACT = [*FREE, PositionWeightedKendallDistance(discount="hyperbolic"), TopkKendall(penalty=0.5)]
+EXACT = [
+    *FREE,
+    PositionWeightedKendallDistance(discount="hyperbolic"),
+    TopkKendall(penalty=0.5),
+    TopkKendallNormalized(penalty=0.5),
+]
 
 
 class Unsolved(PositionWeightedKendallDistance):

@@ -1,13 +1,11 @@
 """Names of metrics: what parses, what prints, what is refused and how."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from monitor.errors import MetricError
-from monitor.metrics import METRICS, parse
+from monitor.metrics import parse
 from monitor.metrics.extended_tau import ExtendedTau
 from monitor.metrics.rbo import Rbo
 
@@ -84,14 +82,3 @@ def test_a_name_of_any_length_is_refused_in_one_short_line(text: str) -> None:
         parse(text)
 
     assert len(str(refused.value)) < 130
-
-
-@pytest.mark.parametrize("p", [0.0, 1.0, math.nan, math.inf, -0.1])
-def test_a_metric_built_directly_checks_its_parameters_too(p: float) -> None:
-    with pytest.raises(MetricError, match="p must lie between 0 and 1"):
-        Rbo(p=p)
-
-
-def test_the_registry_is_sorted_and_keyed_by_each_metrics_own_name() -> None:
-    assert list(METRICS) == sorted(METRICS)
-    assert all(kind.name == name for name, kind in METRICS.items())

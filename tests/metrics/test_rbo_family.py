@@ -70,7 +70,7 @@ def test_a_weight_that_cannot_be_is_refused_with_what_to_write_instead(arguments
 
 
 @every_kind
-@pytest.mark.parametrize("p", [0.0, 1.0, math.nan, -0.1])
+@pytest.mark.parametrize("p", [0.0, 1.0, math.nan, math.inf, -0.1])
 def test_a_persistence_beyond_its_range_is_refused_under_the_metrics_own_name(kind: type[Persistent], p: float) -> None:
     with pytest.raises(MetricError, match=rf"{kind.name}\(p={p}\): p must lie .*, such as {kind.name}\(p=0.9\)"):
         kind(p=p)

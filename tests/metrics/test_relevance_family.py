@@ -8,7 +8,7 @@ import pytest
 from kernels import reference
 from kernels import reference_relevance as slow
 from monitor.errors import MetricError
-from monitor.metrics import Metric, Need, expected_by_chance, score_all
+from monitor.metrics import Metric, expected_by_chance, score_all
 from monitor.metrics.names import read_name
 from monitor.metrics.relevance import Cg, Dcg, Map, Mrr, Ndcg, NdcgVsBaseline, Recall
 
@@ -44,13 +44,6 @@ def test_a_name_tells_the_arm_and_the_gain() -> None:
 def test_an_unknown_word_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(MetricError, match=r"must be one of (difference, baseline, candidate|linear, exponential)"):
         read_name(text, REGISTRY)
-
-
-@pytest.mark.parametrize("kind", OF_LABELS)
-def test_labels_are_asked_for(kind: type[Metric]) -> None:
-    assert kind.need is Need.RELEVANCE
-    with pytest.raises(MetricError, match="needs relevance"):
-        score_all(reference.batch([([1], [1])]), [kind()])
 
 
 def test_the_six_grades_through_the_whole_way() -> None:

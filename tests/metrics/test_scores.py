@@ -31,14 +31,6 @@ def test_scores_come_by_canonical_name_in_the_order_asked_for() -> None:
     assert all(scores.dtype == np.float64 and scores.shape == (7,) for scores in found.values())
 
 
-def test_a_depth_measures_the_lists_cut_to_it() -> None:
-    found = score_all(reference.batch(PAIRS), METRICS)
-    cut = score_all(reference.batch([(a[:2], b[:2]) for a, b in PAIRS]), METRICS)
-
-    np.testing.assert_array_equal(found["rbo(p=0.8)@2"], cut["rbo(p=0.8)"])
-    np.testing.assert_array_equal(found["overlap@2"], cut["overlap"])
-
-
 def test_a_depth_below_every_list_changes_nothing() -> None:
     found = score_all(reference.batch(PAIRS), METRICS)
 

@@ -16,11 +16,11 @@ from factories import SLOT, HeldClock, comparison, rule
 from forking import ended, start
 from monitor.alerts import MaintenanceWindow, Matcher, NotificationPolicy, Route, retire_alerts
 from monitor.errors import DatabaseError, DeliveryError, DeliveryTrouble
-from monitor.model import Message, Silence, State, Transition, Treatment
+from monitor.model import Message, Silence, Transition, Treatment
 from monitor.pipeline.delivery import LEASE, RECHECK_AFTER, RESEND_ENDS_FOR, OutboxSender, drain
 from monitor.ports import Receiver
 from monitor.receivers import ReceiverOptions, open_receivers
-from monitor.storage import SqlStore, open_store, outbox
+from monitor.storage import SqlStore, open_store
 from pipeline.outbox_process import CountingPublisher, deliver_and_die, store_run
 from servers import free_port
 from servers.alertmanager import AlertmanagerServer, make_alertmanager
@@ -111,14 +111,6 @@ def test_what_fires_in_one_run_is_told_in_one_message_and_its_ends_in_one(store:
     assert receiver.segments[3:] == [("ends", "all"), ("ends", "a=1"), ("ends", "a=2")]
     assert publisher.counts == {("fake", "sent"): 6}
     assert deliver(store, receiver, clock).sent == 0
-
-
-def test_pending_is_not_announced(store: SqlStore) -> None:
-    receiver = FakeReceiver()
-    (pending,) = store_run(store, 0.1, watched=comparison(rules=(rule(for_runs=2),)))
-    assert pending.to_state is State.PENDING
-    deliver(store, receiver, HeldClock())
-    assert receiver.sent == []
 
 
 def test_a_failure_that_may_pass_is_tried_again_later_and_later(store: SqlStore) -> None:
@@ -280,14 +272,6 @@ def test_a_comparison_that_is_refused_over_and_over_does_not_starve_the_rest(sto
     assert [message.comparison for message in receiver.sent] == ["search"]
 
 
-def test_a_thousand_that_fire_in_one_run_are_one_message(store: SqlStore) -> None:
-    segments = ("all", *(f"a={number:03}" for number in range(999)))
-    store_run(store, 0.1, watched=EACH, segments=segments)
-    receiver = FakeReceiver()
-    assert deliver(store, receiver, HeldClock()).sent == 1000
-    assert receiver.batches == [1000]
-
-
 def test_a_defect_is_raised_and_the_delivery_is_put_off_not_lost(store: SqlStore) -> None:
     clock, publisher = HeldClock(), CountingPublisher()
     receiver = FakeReceiver(errors=[KeyError("canary")])
@@ -318,15 +302,6 @@ def test_what_was_sent_and_not_recorded_goes_out_again_after_the_lease_under_the
     assert deliver(store, receiver, clock).sent == 1
     first, second = receiver.sent
     assert (first.incident, first.changes) == (second.incident, second.changes)
-
-
-def test_leases_of_those_who_are_gone_can_be_ended_at_once(store: SqlStore) -> None:
-    clock, receiver = HeldClock(), FakeReceiver()
-    store_run(store, 0.1)
-    assert store.outbox.claim_deliveries("fake", owner="gone", now=clock.at, until=clock.at + LEASE, limit=9)
-    with store.database.write() as connection:
-        outbox.end_leases(connection, "gone")
-    assert deliver(store, receiver, clock).sent == 1
 
 
 def test_it_sends_nothing_once_it_is_told_to_stop_or_is_no_longer_sure_to_be_alone(store: SqlStore) -> None:
