@@ -60,9 +60,21 @@ def run_out(store: SqlStore) -> None:
         connection.execute(text("UPDATE leases SET expires_at = clock_timestamp() - interval '1 millisecond'"))
 
 
+LEADING: list[SqlStore] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    while LEADING:
+        if (own := LEADING.pop()).database.is_sqlite:
+            own.close()
+
+
 def under(store: SqlStore, taken: Lease, *, patience: timedelta = LASTS) -> SqlStore:
     """The store as the daemon has it that holds this lease."""
     own = SqlStore(copy.copy(store.database))
+    LEADING.append(own)
     own.maintenance.lead(taken, patience=patience, now=SLOT)
     return own
 
@@ -317,6 +329,7 @@ def test_a_takeover_abandons_what_older_epochs_run_and_only_that(store: SqlStore
     new = taken_over(store, first, second)
 
     own = SqlStore(copy.copy(store.database))
+    LEADING.append(own)
     counts = own.maintenance.lead(new, patience=LASTS, now=SLOT + HOUR)
 
     assert counts == {"home-feed": 1}
@@ -363,6 +376,7 @@ def test_a_run_of_an_earlier_term_is_refused_even_when_its_own_daemon_leads_agai
 
 def test_a_standby_writes_nothing(store: SqlStore) -> None:
     own = SqlStore(copy.copy(store.database))
+    LEADING.append(own)
     own.maintenance.stand_by()
 
     with pytest.raises(LeaseLostError, match="this daemon stands by: nothing was written"):
