@@ -134,10 +134,13 @@ class RunAccumulator:
     def scores(self) -> Scores:
         """Scores of all paired users, in the order of their keys."""
         found = join_scores(self._scores)
-        if found.users.is_monotonic_increasing:
-            return found
-        order = found.users.argsort()
-        return Scores(users=found.users[order], by_metric={name: values[order] for name, values in found.by_metric.items()})
+        if not found.users.is_monotonic_increasing:
+            order = found.users.argsort()
+            values = {name: values[order] for name, values in found.by_metric.items()}
+            found = Scores(users=found.users[order], by_metric=values)
+        # Put in order once.
+        self._scores = [found]
+        return found
 
     @property
     def lists(self) -> KeptLists | None:

@@ -75,6 +75,8 @@ class WantedUsers:
 
     def rows(self, users: pa.Array) -> _Rows:
         """Position of each user, -1 for one that is not wanted or is null."""
+        if users.equals(self._keys):
+            return np.arange(len(users))
         found = pc.index_in(users, value_set=self._keys).fill_null(-1)
         rows: _Rows = found.to_numpy().astype(np.int64)
         return rows
