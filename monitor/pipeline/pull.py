@@ -106,7 +106,7 @@ def join_all(comparison: Comparison, arms: Arms, source: JoinedSource, slot: dat
                 replace(batch, weights=weights.answer, relevance=relevance.answer) for batch in joined.batches(size)
             ),
             troubles=tuple(joined.troubles),
-            lacks=tuple(filter(None, lacks)),
+            lacks=(*filter(None, lacks), *joined.lacks),
             is_labelled=relevance.answer is not None,
         )
 

@@ -43,6 +43,10 @@ class JoinedAnswers(Protocol):
     def troubles(self) -> Sequence[str]:
         """Sentences about arms that cannot be read as a whole; to their users' lists they are ``unavailable``."""
 
+    @property
+    def lacks(self) -> Sequence[str]:
+        """Sentences about what a run can do without and could not be read."""
+
     def batches(self, size: int) -> Iterator[UserBatch]:
         """All users, each in one batch, about ``size`` in each, in any order. SourceError when reading fails halfway."""
 

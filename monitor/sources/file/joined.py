@@ -70,13 +70,14 @@ class JoinedFiles:
             columns = (self._users.user, *self._dimensions)
             users.open(database, columns, "asked_rows")
             asked = _AskedUsers(database, users, self._users.user, self._dimensions, request.max_segment_values)
-            lists, troubles = dict[str, _Lists](), list[str]()
+            lists, troubles, lacks = dict[str, _Lists](), list[str](), list[str]()
             for name, options in self._lists.items():
                 try:
                     lists[name] = _Lists(database, name, options, files[name], request)
                 except SourceError as error:
-                    troubles.append(f"{name}: {error}")
-            yield _JoinedAnswers(database, asked, lists, tuple(troubles), deadline)
+                    # A run can do without second lists, and says so.
+                    (lacks if name == "noise_floor" else troubles).append(f"{name}: {error}")
+            yield _JoinedAnswers(database, asked, lists, (tuple(troubles), tuple(lacks)), deadline)
             for file in (users, *files.values()):
                 file.require_unchanged()
 
@@ -89,10 +90,10 @@ class _JoinedAnswers:
         database: duckdb.DuckDBPyConnection,
         users: _AskedUsers,
         lists: Mapping[str, _Lists],
-        troubles: tuple[str, ...],
+        unread: tuple[tuple[str, ...], tuple[str, ...]],
         deadline: Deadline,
     ) -> None:
-        self.troubles = troubles
+        self.troubles, self.lacks = unread
         self._database = database
         self._users = users
         self._lists = lists
@@ -171,7 +172,7 @@ class _AskedUsers:
         self._file, self._user = file, user
         labels = (f"{file.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{file.key(user)} AS key", *labels, "*"])
-        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {file.view}")  # noqa: S608 - sql_name names
+        database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {file.view}")  # noqa: S608 - quoted names
         (counted,) = database.execute("SELECT count(key), count(DISTINCT hash(key)) FROM asked_keys").fetchall()
         if not counted[0]:
             msg = f"{file.where} holds no user: check the path and the name of the user column"

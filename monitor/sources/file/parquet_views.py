@@ -107,7 +107,7 @@ class ParquetFile:
             require_regular_file(Path(self.where))
             self._seen = self._signature()
         try:
-            rows = f"SELECT * FROM read_parquet({_text(self.path)}, file_row_number = true)"  # noqa: S608 - sql_name
+            rows = f"SELECT * FROM read_parquet({_text(self.path)}, file_row_number = true)"  # noqa: S608 - quoted
             database.execute(f"CREATE TEMP VIEW {view} AS {rows}")
             found = database.execute(f"DESCRIBE {view}").fetchall()
         except duckdb.Error as error:

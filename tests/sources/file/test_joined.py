@@ -199,6 +199,17 @@ def test_without_users_nothing_is_measured(files: Files, spill: Path, damage: Ca
     assert list(spill.iterdir()) == []
 
 
+def test_second_lists_that_cannot_be_read_are_said_and_the_run_goes_on(files: Files) -> None:
+    again = files[0].model_copy(update={"path": files[0].path.replace("1.parquet", "gone.parquet")})
+    arms = arms_of(*files, asked_of(files[0]), again)
+
+    pulled = measure(replace(arms, joined=None), noise_floor=NoiseFloor.RETRAIN)
+    joined = measure(arms, noise_floor=NoiseFloor.RETRAIN)
+
+    assert (joined.left_out, joined.troubles) == (pulled.left_out, ())
+    assert joined.left_out[0].startswith("noise_floor: ")
+
+
 def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: Files, spill: Path) -> None:
     path = Path(files[1].path)
     content = bytearray(path.read_bytes())
