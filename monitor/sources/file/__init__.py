@@ -17,6 +17,9 @@ from monitor.sources.table_options import (
     WeightColumnOptions,
 )
 
+STORES = ("s3://", "gs://", "abfs://")
+"""How paths of object storage begin."""
+
 FileFormat = Literal["parquet", "csv", "jsonl"]
 _GIB = 2**30
 
@@ -65,11 +68,11 @@ class FileRelevanceOptions(GradeColumnOptions, FileOptions):
 _SOURCE = "monitor.sources.file.source"
 
 FILE = SourceKind(
-    lists=Reader(FileSourceOptions, f"{_SOURCE}:file_lists", "A file of lists: Parquet, CSV or JSON lines."),
+    lists=Reader(FileSourceOptions, f"{_SOURCE}:FileLists", "Files of lists: Parquet, CSV or JSON lines."),
     has_scores=lambda options: options.scores is not None,
     all_users=lambda options: FileUsersOptions(**options.model_dump(include=set(FileUsersOptions.model_fields))),
-    joined="monitor.sources.file.joined:join_files",
-    users=Reader(FileUsersOptions, f"{_SOURCE}:file_users", "Users in a file."),
+    joined="monitor.sources.file.joined:JoinedFiles",
+    users=Reader(FileUsersOptions, f"{_SOURCE}:FileUsers", "Users in files."),
     item_weights=Reader(FileItemWeightsOptions, f"{_SOURCE}:file_item_weights", "A file: Parquet, CSV or JSON lines."),
     item_titles=Reader(FileItemTitlesOptions, f"{_SOURCE}:file_item_titles", "A file: Parquet, CSV or JSON lines."),
     relevance=Reader(FileRelevanceOptions, f"{_SOURCE}:file_relevance", "A file a slot: Parquet, CSV or JSON lines."),

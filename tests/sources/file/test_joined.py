@@ -1,5 +1,7 @@
-"""Parquet files joined by user find what pulling both of them finds, whatever stands in them."""
+"""Files joined by user find what pulling both of them finds, whatever stands in them, in each format and in parts."""
 
+import csv
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,9 +20,9 @@ from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, measure_slot
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.ports import JoinedAnswers
-from monitor.sources.file import FileSourceOptions, FileUsersOptions, parquet_views
-from monitor.sources.file.joined import join_files
-from monitor.sources.file.source import file_lists, file_users
+from monitor.sources.file import FileSourceOptions, FileUsersOptions, database
+from monitor.sources.file.joined import JoinedFiles
+from monitor.sources.file.source import FileLists, FileUsers
 from pipeline.canned import StillClock
 from pipeline.test_user_batches import NOT_FOUND, plain
 
@@ -66,8 +68,37 @@ def write(path: Path, rows: list[dict[str, Any]], form: str, spell: Any) -> File
         columns |= {"item": [item for _, item, _ in flat], "rank": [rank for _, _, rank in flat]}
         rows, more = [row for row, _, _ in flat], {"item": "item", "rank": "rank"}
     columns |= {name: [row[name] for row in rows] for name in ("country", "tier")}
-    pq.write_table(pa.table(columns), path, row_group_size=64)
+    WRITERS[path.suffix](pa.table(columns), path)
     return FileSourceOptions(path=str(path), user="user", **more)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    pq.write_table(table, path, row_group_size=64)
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    rows = table.to_pylist()
+    with path.open("w", newline="", encoding="utf-8") as file:
+        lines = csv.DictWriter(file, table.column_names)
+        lines.writeheader()
+        lines.writerows(
+            {name: json.dumps(value) if isinstance(value, list) else value for name, value in row.items()} for row in rows
+        )
+
+
+def write_jsonl(table: pa.Table, path: Path) -> None:
+    path.write_text("\n".join(map(json.dumps, table.to_pylist())), encoding="utf-8")
+
+
+def write_parts(table: pa.Table, path: Path) -> None:
+    path.mkdir()
+    (path / "_SUCCESS").touch()
+    half = len(table) // 2
+    for name, part in {"a": table[:half], "b": table[half:], "c": table[:0]}.items():
+        pq.write_table(part, path / f"{name}.parquet")
+
+
+WRITERS = {".parquet": write_parquet, ".csv": write_csv, ".jsonl": write_jsonl, ".parts": write_parts}
 
 
 @pytest.fixture
@@ -76,7 +107,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "spill"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(parquet_views.tempfile, "tempdir", None)
+    monkeypatch.setattr(database.tempfile, "tempdir", None)
     return folder
 
 
@@ -84,12 +115,12 @@ def arms_of(
     baseline: FileSourceOptions, candidate: FileSourceOptions, users: FileUsersOptions, again: FileSourceOptions | None = None
 ) -> Arms:
     return Arms(
-        baseline=file_lists(baseline),
-        candidate=file_lists(candidate),
-        users=file_users(users),
+        baseline=FileLists(baseline),
+        candidate=FileLists(candidate),
+        users=FileUsers(users),
         dimensions=("country", "tier"),
-        again=None if again is None else file_lists(again),
-        joined=join_files(baseline, candidate, users, ("country", "tier"), again),
+        again=None if again is None else FileLists(again),
+        joined=JoinedFiles(baseline, candidate, users, ("country", "tier"), again),
     )
 
 
@@ -105,18 +136,18 @@ def found(measurement: Measurement) -> dict[str, Any]:
     return {**{name: value for name, value in run.items() if name not in NOT_FOUND}, "scores": by_user}
 
 
-@pytest.mark.parametrize("spell", [str, int])
+@pytest.mark.parametrize(("kept", "spell"), [("parquet", str), ("parquet", int), ("csv", str), ("jsonl", int), ("parts", str)])
 @pytest.mark.parametrize("users", ["of the baseline", "of a file"])
 @pytest.mark.parametrize("form", ["wide", "long"])
 @pytest.mark.parametrize("kind", ["clean", "odd"])
-def test_a_join_finds_what_pulling_finds(tmp_path: Path, spill: Path, *, form: str, users: str, spell: Any, kind: str) -> None:
+def test_a_join_finds_what_pulling_finds(  # noqa: PLR0913 - parameters
+    tmp_path: Path, spill: Path, *, form: str, users: str, kept: str, spell: Any, kind: str
+) -> None:
     odd = kind == "odd"
-    baseline, candidate, again = (
-        write(tmp_path / f"{seed}.parquet", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3)
-    )
+    baseline, candidate, again = (write(tmp_path / f"{seed}.{kept}", rows_of(seed, odd=odd), form, spell) for seed in (1, 2, 3))
     asked = FileUsersOptions(path=baseline.path, user="user")
     if users == "of a file":
-        listed = write(tmp_path / "users.parquet", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
+        listed = write(tmp_path / f"users.{kept}", [*rows_of(4, odd=odd), *rows_of(4, odd=odd)[:20]], "wide", spell)
         asked = FileUsersOptions(path=listed.path, user="user")
     arms = arms_of(baseline, candidate, asked, again)
 
@@ -217,7 +248,7 @@ def test_damage_in_the_middle_of_a_file_ends_the_run_with_its_reason(files: File
     content[start : start + 400] = b"\0" * 400
     path.write_bytes(content)
 
-    with pytest.raises(SourceError, match="the files cannot be joined: ") as caught:
+    with pytest.raises(SourceError, match="may be damaged or still being written: ") as caught:
         measure(arms_of(*files, asked_of(files[0])))
     assert "\n" not in str(caught.value)
     assert list(spill.iterdir()) == []
@@ -231,7 +262,7 @@ def _read_and_replace(answers: JoinedAnswers, path: Path) -> None:
 
 
 def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files, spill: Path) -> None:
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
     request = JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)
     path = Path(files[1].path)
@@ -242,7 +273,7 @@ def test_a_file_that_is_written_anew_while_it_is_read_ends_the_run(files: Files,
 
 
 def test_the_deadline_interrupts_a_join(files: Files, spill: Path) -> None:
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with (
@@ -264,8 +295,8 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
         lists = pa.array(list(rng.integers(0, 10**6, (len(users), 20))))
         pq.write_table(pa.table({"user": rng.permutation(users), "items": lists}), tmp_path / f"{name}.parquet")
         files.append(FileSourceOptions(path=str(tmp_path / f"{name}.parquet"), user="user", items="items"))
-    monkeypatch.setattr(parquet_views, "MEMORY", "60MB")
-    source = join_files(files[0], files[1], asked_of(files[0]), (), None)
+    monkeypatch.setattr(database, "MEMORY", "60MB")
+    source = JoinedFiles(files[0], files[1], asked_of(files[0]), (), None)
     assert source is not None
     seen = 0
 
@@ -280,7 +311,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_removed(
 def test_the_database_reads_its_files_and_nothing_else(files: Files, tmp_path: Path) -> None:
     other = tmp_path / "other.parquet"
     other.write_bytes(Path(files[0].path).read_bytes())
-    source = join_files(*files, asked_of(files[0]), (), None)
+    source = JoinedFiles(*files, asked_of(files[0]), (), None)
     assert source is not None
 
     with source.read(JoinRequest(k=4, slot=SLOT, timeout_s=60, max_segment_values=2)) as answers:
