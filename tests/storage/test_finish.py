@@ -88,27 +88,25 @@ def test_a_failed_run_without_results_is_stored(store: SqlStore) -> None:
     assert (latest.coverage, latest.summaries, latest.last_ok_slot, latest.last_ok_at) == (None, (), None, None)
 
 
-def test_a_summary_without_numbers_keeps_none(store: SqlStore) -> None:
-    empty = factories.summary(n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
-    store.runs.finish(result(claimed(store), summaries=(empty,)), receivers=())
-
-    assert store.history.latest(["home-feed"])[0].summaries == (empty,)
-
-
 def test_numpy_numbers_and_nan_are_stored_as_plain_numbers_and_nothing(store: SqlStore) -> None:
+    empty = factories.summary(segment="x=y", n=0, n_undefined=3, mean=None, standard_error=None, statistics={})
     odd = factories.summary(
         n=np.int64(3), n_undefined=np.int32(0), mean=np.float64("nan"), statistics={"p05": np.float64(0.5), "p95": float("nan")}
     )
     row = CoverageRow(segment="all", asked=np.int64(3), paired=np.int64(2), reasons={})  # type: ignore[arg-type]
     store.runs.finish(
         result(
-            claimed(store), summaries=(odd,), coverage=Coverage(rows=(row,)), evidence=(evidence(scores={"a": float("nan")}),)
+            claimed(store),
+            summaries=(odd, empty),
+            coverage=Coverage(rows=(row,)),
+            evidence=(evidence(scores={"a": float("nan")}),),
         ),
         receivers=(),
     )
 
     latest = store.history.latest(["home-feed"])[0]
-    (found,) = latest.summaries
+    found, nothing = latest.summaries
+    assert nothing == empty
     assert (found.n, found.mean, found.statistics) == (3, None, {"p05": 0.5})
     assert latest.run.asked == 3
     assert store.history.evidence(latest.run.id)[0].scores == {"a": None}
