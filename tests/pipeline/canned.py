@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from factories import SLOT, pull, rankings
-from monitor.model import ItemWeights, Pull, PullRequest, RelevanceTable, UserTable
+from factories import SLOT, claim, pull, rankings
+from monitor.model import Comparison, ItemWeights, Memory, Pull, PullRequest, RelevanceTable, RunResult, UserTable
 from monitor.pipeline.pull import Arms
+from monitor.pipeline.run import execute
 
 
 @dataclass
@@ -136,3 +137,10 @@ def arms(baseline: Any, candidate: Any, users: Canned, **more: Any) -> Arms:
 
 def users(*names: str, **segments: list[str]) -> Canned:
     return Canned(pull({}), names=names, segments=segments)
+
+
+def ran(
+    what: Comparison, baseline: Any, candidate: Any, asked: Canned, *, memory: Memory | None = None, **more: Any
+) -> RunResult:
+    """One slot run over these answers."""
+    return execute(what, arms(baseline, candidate, asked, **more), claim(), memory or Memory(), StillClock())
