@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from factories import SLOT, transition
-from messages import END, FIRING, START, message
+from messages import END, START, message
 from monitor.errors import DeliveryError
 from monitor.receivers import ReceiverOptions, open_receivers
 from monitor.receivers.apprise import AppriseOptions, AppriseReceiver, defuse, notify_service, open_service
@@ -31,13 +31,14 @@ def notifying(*urls: str, **options: Any) -> Iterator[AppriseReceiver]:
     receiver.close()
 
 
-def test_title_and_text_reach_the_service_as_a_failure_and_the_end_as_a_success(collector: Collector) -> None:
+def test_title_and_text_reach_the_service_as_a_failure_mentioning_nobody_and_the_end_as_a_success(collector: Collector) -> None:
+    change = transition(reason="@everyone <!channel> <@U123>")
     with notifying(url_of(collector)) as receiver:
-        receiver.send(START, now=SLOT)
+        receiver.send(message(change, firing=(change,)), now=SLOT)
         receiver.send(END, now=SLOT)
     start, end = (json.loads(request.body) for request in collector.requests)
     assert (start["title"], start["type"], end["type"]) == ("SimilarityLow firing on home-feed", "failure", "success")
-    assert FIRING.reason in start["message"]
+    assert defuse(change.reason) in start["message"]
     assert not start["message"].startswith(start["title"])
 
 
@@ -94,18 +95,6 @@ def test_no_url_shows_in_a_repr_an_error_or_a_log(collector: Collector, caplog: 
     options = AppriseOptions.model_validate({"urls": {"one": url_of(collector)}})
     apprise_s = [record.getMessage() for record in caplog.records if record.name.startswith("apprise")]
     assert "canary" not in "".join([str(caught.value), repr(receiver), repr(options), options.model_dump_json(), *apprise_s])
-
-
-def test_hostile_names_mention_nobody_and_stay_short(collector: Collector) -> None:
-    hostile = "@everyone <!channel> <@U123> {{ x }}\r\n\\n<b>\ud800\u202e" + "x" * 1_000_000
-    change = transition(segment=hostile, alert=hostile, reason=hostile, comparison=hostile)
-    with notifying(url_of(collector)) as receiver:
-        receiver.send(message(change, firing=(change,), comparison=hostile), now=SLOT)
-    posted = json.loads(collector.requests[0].body)
-    shown = posted["title"] + posted["message"]
-    assert len(shown) < 50_000
-    for mention in ("@everyone", "<!channel>", "<@U123>"):
-        assert mention not in shown
 
 
 def test_a_mention_is_broken_and_plain_signs_stay() -> None:

@@ -1,5 +1,6 @@
 """Parquet files joined by user find what pulling both of them finds, whatever stands in them."""
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -76,7 +77,7 @@ def spill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "spill"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
-    monkeypatch.setattr(parquet_views.tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", None)
     return folder
 
 
