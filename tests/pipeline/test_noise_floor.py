@@ -117,7 +117,7 @@ def test_ids_as_text_are_matched_between_the_two_answers_of_the_baseline() -> No
 
     assert (found["all", "overlap"], found["all", "floor(overlap)"]) == (0.5, 0.75)
     assert isinstance(asked.baseline, Canned)
-    assert pd.api.types.is_string_dtype(asked.baseline.answer.rankings.items.dtype)  # type: ignore[union-attr]
+    assert pd.api.types.is_string_dtype(asked.baseline.answer.rankings.items.dtype)
 
 
 def test_a_rule_on_the_excess_breaches_above_its_margin() -> None:

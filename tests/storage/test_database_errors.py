@@ -2,6 +2,7 @@
 
 import builtins
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -189,7 +190,8 @@ def test_a_read_only_database_can_be_read_but_not_written_and_fails_its_probe(sq
         with store.database.read() as connection:
             connection.exec_driver_sql("PRAGMA query_only = ON")
 
-        for write in (lambda: attempt(store), store.maintenance.probe_write):
+        writes: list[Callable[[], object]] = [lambda: attempt(store), store.maintenance.probe_write]
+        for write in writes:
             with pytest.raises(
                 DatabaseError, match="cannot be written: give this account write permission on the file"
             ) as caught:
