@@ -128,7 +128,7 @@ def _result(claim: Claim, slot: datetime, found: Scores | None) -> RunResult:
         finished_at=slot,
         config_hash="",
         k=10,
-        scores=found,
+        scores=None if found is None else [found],
         stage_seconds={},
     )
 
