@@ -82,11 +82,13 @@ class FullSpool(DuckSpool):
 def run(store: SqlStore, held: int, monkeypatch: pytest.MonkeyPatch) -> RunStatus:
     monkeypatch.setattr(running, "RunScores", partial(RunScores, held_users=held))
     names = [f"user-{number:02}" for number in range(20)]
-    lists = (
+    baseline, candidate = (
         pull({name: [(7 * rank + step * number) % 23 for rank in range(3)] for number, name in enumerate(names)})
         for step in (1, 2)
     )
-    watched = Watched(comparison=comparison(k=3), arms=arms(*lists, users(*names)), schedule=Every(timedelta(days=1)))
+    watched = Watched(
+        comparison=comparison(k=3), arms=arms(baseline, candidate, users(*names)), schedule=Every(timedelta(days=1))
+    )
     done = Runner(store=store, clock=StillClock()).run(watched, SLOT, receivers=(), rerun=True)
     assert done is not None
     return done.status
