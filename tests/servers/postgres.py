@@ -18,13 +18,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from servers import await_start, free_port, missing, require
+from servers import free_port, missing, require, running
 
 USER = "rankwatch"
 PASSWORD = "canary-pg-3f9a"  # noqa: S105 - of a server that lives as long as the test session
 
-# The shell ends the server when its own standard input closes: also when pytest is killed.
-_GUARD = '"$@" & server=$!; read _; kill -INT $server; wait $server'
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "fsync": "off",
@@ -49,13 +47,14 @@ class PostgresServer:
         return psycopg.connect(self.url(database).replace("+psycopg", ""), autocommit=True, connect_timeout=5)
 
     @contextmanager
-    def database(self) -> Iterator[str]:
-        """URL of a fresh empty database, dropped at the end with whoever is still connected."""
+    def database(self, template: str = "template1") -> Iterator[str]:
+        """URL of a fresh database as the template is, which is empty, dropped at the end with whoever is still connected."""
         name = f"rankwatch_{uuid.uuid4().hex[:12]}"
         with self.connect() as admin:
             # Without fsync, copying files takes half the time of logging pages; before 15 it is the only way.
             strategy = sql.SQL("STRATEGY FILE_COPY" if admin.info.server_version >= 150000 else "")
-            admin.execute(sql.SQL("CREATE DATABASE {} {}").format(sql.Identifier(name), strategy))
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {} {}")
+            admin.execute(create.format(sql.Identifier(name), sql.Identifier(template), strategy))
         try:
             yield self.url(name)
         finally:
@@ -88,21 +87,18 @@ def running_postgres() -> Iterator[PostgresServer]:
     """Start a server in a directory of its own on a random loopback port; stopped and removed at the end."""
     program, account = require("postgres"), unprivileged()
     home = Path(tempfile.mkdtemp(prefix="rankwatch-pg-"))
-    try:
-        data, log = _create(home, account), home / "log"
-        server = PostgresServer(port=free_port())
-        settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
-        options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
-        command = ["/bin/sh", "-c", _GUARD, "sh", program, "-D", str(data), *options]
-        with log.open("wb") as output:
-            guard = subprocess.Popen(command, user=account, cwd=home, stdin=subprocess.PIPE, stdout=output, stderr=output)
-        try:
-            await_start(lambda: server.connect().close(), guard, log, refusal=psycopg.OperationalError)
-            yield server
-        finally:
-            guard.communicate(timeout=30)
-    finally:
-        shutil.rmtree(home, ignore_errors=True)
+    data, server = _create(home, account), PostgresServer(port=free_port())
+    settings = _SETTINGS | {"port": str(server.port), "unix_socket_directories": str(home)}
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
+    with running(
+        [program, "-D", str(data), *options],
+        lambda: server.connect().close(),
+        home,
+        account=account,
+        signal="INT",
+        refusal=psycopg.OperationalError,
+    ):
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,12 +11,12 @@ import pyarrow as pa
 
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import SourceError
+from monitor.scratch import SPILL, scratch_database
 from monitor.sources.file.parts import Parts
 from monitor.sources.id_columns import on_one_line
 
 MEMORY = "400MB"
 """Most memory that a reading takes; what does not fit goes to a temporary directory, which is removed in the end."""
-SPILL = "200GB"
 _THREADS = 2  # of more of them each would have too little of the memory
 
 
@@ -31,40 +29,19 @@ def open_database(
     It is interrupted at the deadline, and when nobody waits for the reading any more. OverdueError at the deadline, SourceError
     for what else goes wrong in it, in one sentence. Nothing of it is left behind.
     """
-    folder = tempfile.mkdtemp(prefix="rankwatch-")
-    timer = None
-    try:
-        database = duckdb.connect(config=_limits(folder, in_order=in_order))
-        if deadline is not None:
-            timer = threading.Timer(deadline.remaining_s, database.interrupt)
-            timer.daemon = True
-            timer.start()
-        with database, interrupt_when_given_up(database.interrupt), _one_sentence(files, deadline):
-            for store in {id(each.store): each.store for each in files if each.store is not None}.values():
-                database.register_filesystem(store)
-            allowed = ", ".join(sql_text(path) for path in dict.fromkeys(path for each in files for path in each.paths))
-            database.execute(f"SET allowed_paths = [{allowed}]")
-            database.execute("SET enable_external_access = false")
-            database.execute("SET lock_configuration = true")
-            yield database
-    finally:
-        if timer is not None:
-            timer.cancel()
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _limits(folder: str, *, in_order: bool) -> dict[str, str | bool | int | float | list[str]]:
-    return {
-        "memory_limit": MEMORY,
-        "threads": _THREADS,
-        "temp_directory": folder,
-        "max_temp_directory_size": SPILL,
-        "preserve_insertion_order": in_order,
-        "arrow_large_buffer_size": True,
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "python_enable_replacements": False,
-    }
+    paths = [path for each in files for path in each.paths]
+    stores = {id(each.store): each.store for each in files if each.store is not None}.values()
+    with scratch_database(MEMORY, paths, threads=_THREADS, stores=stores, in_order=in_order) as database:
+        timer = None if deadline is None else threading.Timer(deadline.remaining_s, database.interrupt)
+        try:
+            if timer is not None:
+                timer.daemon = True
+                timer.start()
+            with interrupt_when_given_up(database.interrupt), _one_sentence(files, deadline):
+                yield database
+        finally:
+            if timer is not None:
+                timer.cancel()
 
 
 @contextmanager
@@ -92,8 +69,3 @@ def database_reason(error: Exception, where: str) -> str:
 def sql_name(name: str) -> str:
     """A column's name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
-
-
-def sql_text(value: str) -> str:
-    """A text as SQL writes it."""
-    return "'" + value.replace("'", "''") + "'"

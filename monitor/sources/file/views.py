@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from monitor.errors import SourceError
-from monitor.sources.file.database import database_reason, sql_name, sql_text
+from monitor.scratch import sql_text
+from monitor.sources.file.database import database_reason, sql_name
 from monitor.sources.file.parts import Parts, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, is_list, is_text, require_columns, user_column
 
