@@ -12,7 +12,7 @@ import pyarrow as pa
 from monitor.deadline import Deadline, OverdueError, interrupt_when_given_up
 from monitor.errors import SourceError
 from monitor.scratch import SPILL, scratch_database
-from monitor.sources.file.parts import Parts
+from monitor.sources.file.file_set import FileSet
 from monitor.sources.id_columns import on_one_line
 
 MEMORY = "400MB"
@@ -22,7 +22,7 @@ _THREADS = 2  # of more of them each would have too little of the memory
 
 @contextmanager
 def open_database(
-    files: Sequence[Parts], deadline: Deadline | None = None, *, in_order: bool = False
+    files: Sequence[FileSet], deadline: Deadline | None = None, *, in_order: bool = False
 ) -> Iterator[duckdb.DuckDBPyConnection]:
     """A database in memory that reads these files only, ``in_order`` where the order of their rows matters.
 
@@ -45,7 +45,7 @@ def open_database(
 
 
 @contextmanager
-def _one_sentence(files: Sequence[Parts], deadline: Deadline | None) -> Iterator[None]:
+def _one_sentence(files: Sequence[FileSet], deadline: Deadline | None) -> Iterator[None]:
     where = " and ".join(dict.fromkeys(each.where for each in files))
     try:
         yield

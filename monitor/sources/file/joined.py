@@ -16,9 +16,9 @@ from monitor.errors import SourceError
 from monitor.model import AskedUsers, CoverageReason, JoinRequest, Panel, Pull, PullRequest, RankingTable, UserBatch
 from monitor.sources.file import FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import open_database, sql_name
-from monitor.sources.file.lists import ListView, user_index
-from monitor.sources.file.parts import Parts, find_parts
-from monitor.sources.file.users import SegmentColumns, UserView
+from monitor.sources.file.file_set import FileSet, find_files
+from monitor.sources.file.list_view import ListView, user_index
+from monitor.sources.file.user_view import SegmentColumns, UserView
 
 _BATCH_BYTES = 1 << 27
 
@@ -57,26 +57,21 @@ class JoinedFiles:
     @contextmanager
     def _read(self, request: JoinRequest) -> Iterator[_JoinedAnswers]:
         deadline, unread = Deadline.after(request.timeout_s), _Unread()
-        users, found = find_parts(self._users, request.slot), dict[str, Parts]()
+        users, found = find_files(self._users, request.slot), dict[str, FileSet]()
         for name, options in self._lists.items():
             with unread.of(name):
-                found[name] = find_parts(options, request.slot)
+                found[name] = find_files(options, request.slot)
         files = [users, *found.values()]
         with self._late_is_an_error(), open_database(files, deadline) as database:
-            same = [
-                self._lists[name].columns
-                for name, parts in found.items()
-                if (parts.paths, self._lists[name].user) == (users.paths, self._users.user)
-            ]
-            asked = UserView(
-                database, users, self._users.user, self._dimensions, also=[each for columns in same for each in columns]
-            )
-            segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
             nobody = PullRequest(users=pd.Index([], dtype="str"), k=request.k, slot=request.slot, timeout_s=request.timeout_s)
             lists = dict[str, ListView]()
-            for name, parts in found.items():
+            for name, each in found.items():
                 with unread.of(name):
-                    lists[name] = ListView(database, name, self._lists[name], parts, nobody)
+                    lists[name] = ListView(database, name, self._lists[name], each, nobody)
+            same = (each for each in lists.values() if each.read == (users.paths, self._users.user))
+            also = [column for each in same for column in each.options.columns]
+            asked = UserView(database, users, self._users.user, self._dimensions, also)
+            segments = SegmentColumns(database, asked, self._dimensions, request.max_segment_values)
             yield _JoinedAnswers(database, asked, segments, lists, unread, deadline)
             for each in files:
                 each.require_unchanged()

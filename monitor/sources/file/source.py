@@ -10,10 +10,10 @@ from monitor.model import CoverageReason, Pull, PullRequest, UserTable
 from monitor.slot_templates import fill_slot
 from monitor.sources.file import FileOptions, FileSourceOptions, FileUsersOptions
 from monitor.sources.file.database import open_database
-from monitor.sources.file.lists import ListView
-from monitor.sources.file.parts import find_parts
-from monitor.sources.file.users import UserView
-from monitor.sources.file.views import FileView
+from monitor.sources.file.file_set import find_files
+from monitor.sources.file.file_view import FileView
+from monitor.sources.file.list_view import ListView
+from monitor.sources.file.user_view import UserView
 from monitor.sources.list_collector import failed_pull
 from monitor.sources.lookup_tables import user_table
 from monitor.sources.table_readers import (
@@ -37,7 +37,7 @@ class FileLists:
     def pull(self, request: PullRequest) -> Pull:
         """Lists of the requested users."""
         options, deadline = self._options, Deadline.after(request.timeout_s)
-        files = find_parts(options, request.slot)
+        files = find_files(options, request.slot)
         try:
             deadline.require_time()
             with open_database([files], deadline) as database:
@@ -60,7 +60,7 @@ class FileUsers:
 
     def users(self, slot: datetime, dimensions: Sequence[str]) -> UserTable:
         """All users of the files, with these columns as segments."""
-        files = find_parts(self._options, slot)
+        files = find_files(self._options, slot)
         with open_database([files]) as database:
             asked = UserView(database, files, self._options.user, dimensions)
             rows, size, columns = [], 0, ", ".join(("key", *asked.columns))
@@ -89,7 +89,7 @@ class FileTable:
 
     def batches(self, slot: datetime, columns: Sequence[str]) -> Iterator[TableBatch]:
         """Rows of the slot's files in their order; at least one batch, even when there is no row."""
-        files = find_parts(self._options, slot)
+        files = find_files(self._options, slot)
         with open_database([files], in_order=True) as database:
             rows = FileView(database, files, columns, "rows")
             for record in database.sql(f"SELECT * FROM {rows.name}").to_arrow_reader(_BATCH_ROWS):  # noqa: S608 - a name of ours

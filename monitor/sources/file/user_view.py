@@ -14,8 +14,8 @@ from monitor.errors import SourceError
 from monitor.model import ALL, AskedUsers
 from monitor.model.arrays import Rows
 from monitor.sampling import split
-from monitor.sources.file.parts import Parts
-from monitor.sources.file.views import FileView
+from monitor.sources.file.file_set import FileSet
+from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
 from monitor.sources.lookup_tables import segment_labels
 
@@ -30,11 +30,16 @@ class UserView:
     name = "asked"
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, parts: Parts, user: str, dimensions: Sequence[str], also: Sequence[str] = ()
+        self,
+        database: duckdb.DuckDBPyConnection,
+        files: FileSet,
+        user: str,
+        dimensions: Sequence[str],
+        also: Sequence[str] = (),
     ) -> None:
         self.columns = tuple(f"segment_{place}" for place in range(len(dimensions)))
-        self.where, self.read = parts.where, (parts.paths, user)
-        rows = FileView(database, parts, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows")
+        self.where, self.read = files.where, (files.paths, user)
+        rows = FileView(database, files, tuple(dict.fromkeys((user, *dimensions, *also))), "asked_rows")
         labels = (f"{rows.label(name)} AS {column}" for column, name in zip(self.columns, dimensions, strict=True))
         keys = ", ".join([f"{rows.key(user)} AS key", *labels, "*"])
         database.execute(f"CREATE TEMP VIEW asked_keys AS SELECT {keys} FROM {rows.name}")  # noqa: S608 - quoted names

@@ -14,8 +14,8 @@ from monitor.deadline import Deadline
 from monitor.model import Pull, PullRequest
 from monitor.sources.file import FileSourceOptions
 from monitor.sources.file.database import sql_name
-from monitor.sources.file.parts import Parts
-from monitor.sources.file.views import FileView
+from monitor.sources.file.file_set import FileSet
+from monitor.sources.file.file_view import FileView
 from monitor.sources.id_columns import one_array
 from monitor.sources.table_readers import TableLists
 
@@ -26,14 +26,14 @@ class ListView:
     """One arm's lists as two views: rows as they stand, and ``joined``, in which long rows of a user are one row of lists."""
 
     def __init__(
-        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, parts: Parts, request: PullRequest
+        self, database: duckdb.DuckDBPyConnection, name: str, options: FileSourceOptions, files: FileSet, request: PullRequest
     ) -> None:
         self.options, self.is_long = options, options.item is not None
-        self.read = (parts.paths, options.user)
+        self.read = (files.paths, options.user)
         self.names = tuple(each for each in options.columns if each != options.user)
         self.rows, self.joined = f"lists_{name}", f"joined_{name}"
-        self._database, self._request, self._where = database, request, parts.where
-        self._file = FileView(database, parts, options.columns, f"rows_{name}")
+        self._database, self._request, self._where = database, request, files.where
+        self._file = FileView(database, files, options.columns, f"rows_{name}")
         # Read without a row: columns that cannot hold lists are refused before anything is joined.
         self._pull(request.users[:0], [self._file.empty(options.columns)])
         taken = ", ".join(f"{self.taken(each)} AS {sql_name(each)}" for each in self.names)

@@ -19,7 +19,7 @@ import pyarrow.parquet
 from monitor.errors import SourceError
 from monitor.scratch import sql_text
 from monitor.sources.file.database import database_reason, sql_name
-from monitor.sources.file.parts import Parts, source_errors
+from monitor.sources.file.file_set import FileSet, source_errors
 from monitor.sources.id_columns import MAX_ID_LENGTH, is_list, is_text, require_columns, user_column
 
 _LONGEST_TEXT = 1 << 18
@@ -33,18 +33,18 @@ _MOST_BYTES = 4 * MAX_ID_LENGTH
 class FileView:
     """The rows of a table of files. SourceError when they cannot be read, or have not these columns."""
 
-    def __init__(self, database: duckdb.DuckDBPyConnection, parts: Parts, columns: Sequence[str], name: str) -> None:
-        self.name, self.where = name, parts.where
-        self.is_json = parts.format == "jsonl"
+    def __init__(self, database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str], name: str) -> None:
+        self.name, self.where = name, files.where
+        self.is_json = files.format == "jsonl"
         self._database = database
         try:
-            rows = _READERS[parts.format](database, parts, columns)
+            rows = _READERS[files.format](database, files, columns)
             database.execute(f"CREATE TEMP VIEW {name} AS {rows}")
             empty = database.sql(f"SELECT * FROM {name} LIMIT 0").to_arrow_table()  # noqa: S608 - a name of ours
         except (duckdb.Error, pa.ArrowException, OSError) as error:
-            raise SourceError(database_reason(error, parts.where), permanent=False) from None
+            raise SourceError(database_reason(error, files.where), permanent=False) from None
         self._empty = {each: empty[each].combine_chunks() for each in columns}
-        if parts.format == "parquet":
+        if files.format == "parquet":
             self._refuse_long_texts()
 
     def empty(self, columns: Sequence[str]) -> dict[str, Any]:
@@ -126,21 +126,21 @@ def _whole_text(number: str) -> str:
     return f"CASE WHEN {is_whole} THEN CAST(CAST({number} AS BIGINT) AS VARCHAR) END"
 
 
-def _parquet(database: duckdb.DuckDBPyConnection, parts: Parts, columns: Sequence[str]) -> str:
+def _parquet(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     del database
     kinds: dict[str, pa.DataType] = {}
-    for path in parts.paths:
-        with source_errors(path), parts.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
+    for path in files.paths:
+        with source_errors(path), files.open(path) as raw, pyarrow.parquet.ParquetFile(raw) as file:
             _require_once(columns, file.schema_arrow.names, path)
             _refuse_long_lists(file.metadata, columns, path)
             for name in columns:
                 kind = file.schema_arrow.field(name).type
                 if kinds.setdefault(name, kind) != kind:
-                    first = f"{parts.paths[0]} holds {kinds[name]}"
+                    first = f"{files.paths[0]} holds {kinds[name]}"
                     msg = f"column {name!r} of {path} holds {kind}, and that of {first}: write all parts alike"
                     raise SourceError(msg)
     names = ", ".join(map(sql_name, columns))
-    return f"SELECT {names} FROM read_parquet({_paths(parts)}, hive_partitioning = false)"  # noqa: S608 - quoted
+    return f"SELECT {names} FROM read_parquet({_paths(files)}, hive_partitioning = false)"  # noqa: S608 - quoted
 
 
 def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None:  # noqa: ANN401 - pyarrow has no stubs
@@ -151,24 +151,24 @@ def _refuse_long_lists(metadata: Any, columns: Sequence[str], path: str) -> None
                 raise SourceError(msg)
 
 
-def _csv(database: duckdb.DuckDBPyConnection, parts: Parts, columns: Sequence[str]) -> str:
+def _csv(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
     del database
-    headers = [_csv_header(parts, path) for path in parts.paths]
-    for path, header in zip(parts.paths, headers, strict=True):
+    headers = [_csv_header(files, path) for path in files.paths]
+    for path, header in zip(files.paths, headers, strict=True):
         _require_once(columns, header[0], path)
         if header != headers[0]:
-            msg = f"the header or the line ends of {path} differ from those of {parts.paths[0]}: write all parts alike"
+            msg = f"the header or the line ends of {path} differ from those of {files.paths[0]}: write all parts alike"
             raise SourceError(msg)
     names, line_end = headers[0]
     given = ", ".join(f"c{place}: 'VARCHAR'" for place in range(len(names)))
     how = f"auto_detect = false, header = true, delim = ',', quote = '\"', escape = '\"', new_line = '{line_end}'"
     taken = ", ".join(f"c{names.index(name)} AS {sql_name(name)}" for name in columns)
-    return f"SELECT {taken} FROM read_csv({_paths(parts)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
+    return f"SELECT {taken} FROM read_csv({_paths(files)}, {how}, columns = {{{given}}})"  # noqa: S608 - quoted
 
 
-def _csv_header(parts: Parts, path: str) -> tuple[list[str], str]:
+def _csv_header(files: FileSet, path: str) -> tuple[list[str], str]:
     """The names in a file's first line, and how its lines end. It is read here: DuckDB's own look at it has no bounds."""
-    with source_errors(path), parts.open(path) as raw, gzip.open(raw) if path.lower().endswith(".gz") else raw as file:
+    with source_errors(path), files.open(path) as raw, gzip.open(raw) if path.lower().endswith(".gz") else raw as file:
         head = file.read(_LONGEST_HEADER)
     text = head.decode("utf-8-sig", errors="replace")
     line = text.splitlines(keepends=True)[0] if text else ""
@@ -182,15 +182,15 @@ def _csv_header(parts: Parts, path: str) -> tuple[list[str], str]:
     return names, {"\r\n": "\\r\\n", "\r": "\\r"}.get(line[len(line.rstrip("\r\n")) :], "\\n")
 
 
-def _jsonl(database: duckdb.DuckDBPyConnection, parts: Parts, columns: Sequence[str]) -> str:
-    paths = _paths(parts)
+def _jsonl(database: duckdb.DuckDBPyConnection, files: FileSet, columns: Sequence[str]) -> str:
+    paths = _paths(files)
     how = f"format = 'newline_delimited', maximum_object_size = {_LONGEST_LINE}"
     given = ", ".join(f"{sql_text(name)}: 'JSON'" for name in columns)
     rows = f"FROM read_json({paths}, {how}, records = 'true', columns = {{{given}}})"
     for name in columns:
         # A column that no row has is a wrong name; one that some rows have not is null there.
         if not database.execute(f"SELECT 1 {rows} WHERE {sql_name(name)} IS NOT NULL LIMIT 1").fetchall():
-            _require_some(database, f"FROM read_json_objects({paths}, {how})", name, parts.where)
+            _require_some(database, f"FROM read_json_objects({paths}, {how})", name, files.where)
     return f"SELECT * {rows}"
 
 
@@ -210,11 +210,11 @@ def _require_once(columns: Sequence[str], present: Sequence[str], where: str) ->
             raise SourceError(msg)
 
 
-def _paths(parts: Parts) -> str:
-    return f"[{', '.join(map(sql_text, parts.paths))}]"
+def _paths(files: FileSet) -> str:
+    return f"[{', '.join(map(sql_text, files.paths))}]"
 
 
-_READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, Parts, Sequence[str]], str]] = {
+_READERS: dict[str, Callable[[duckdb.DuckDBPyConnection, FileSet, Sequence[str]], str]] = {
     "parquet": _parquet,
     "csv": _csv,
     "jsonl": _jsonl,

@@ -22,7 +22,7 @@ _MOST_PARTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class FileSet:
     """Files of one format. ``where`` is the path that they were found by, ``store`` their fsspec file system if on no disk."""
 
     where: str
@@ -30,7 +30,7 @@ class Parts:
     format: str
     store: Any
     signatures: tuple[object, ...]
-    find: Callable[[], Parts]
+    find: Callable[[], FileSet]
 
     def open(self, path: str) -> IO[bytes]:
         """Open one of the files to read bytes."""
@@ -48,11 +48,11 @@ class Parts:
             raise SourceError(msg, permanent=False)
 
 
-def find_parts(options: FileOptions, slot: datetime) -> Parts:
+def find_files(options: FileOptions, slot: datetime) -> FileSet:
     """The slot's files in the order of their paths. MissingTableError where there is none."""
     where = fill_slot(options.path, slot)
 
-    def find() -> Parts:
+    def find() -> FileSet:
         with source_errors(where):
             paths, signatures, store = _in_store(where) if where.startswith(STORES) else _on_disk(where)
             kept = [place for place, path in enumerate(paths) if len(paths) == 1 or _is_part(path, options.format)]
@@ -63,7 +63,7 @@ def find_parts(options: FileOptions, slot: datetime) -> Parts:
         if len(paths) > _MOST_PARTS:
             msg = f"{where} holds {len(paths)} files, more than {_MOST_PARTS}: write fewer and larger ones"
             raise SourceError(msg)
-        return Parts(where, tuple(paths), options.format or _format_of(paths, where), store, tuple(signatures), find)
+        return FileSet(where, tuple(paths), options.format or _format_of(paths, where), store, tuple(signatures), find)
 
     return find()
 
