@@ -114,5 +114,5 @@ def test_more_than_the_limit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="more than 1048576 bytes"):
         read(file=options | {"max_bytes": 2**20})
     url = sqlite([(number, 1.0) for number in range(5)], tmp_path)["sql"]
-    with pytest.raises(SourceError, match="more than 3 rows"):
+    with pytest.raises(SourceError, match="gives more than 3 rows: select fewer, or raise max_rows"):
         read(sql=url | {"max_rows": 3})
