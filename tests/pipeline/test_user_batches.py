@@ -24,6 +24,7 @@ from monitor.model import (
 )
 from monitor.pipeline.pull import Arms
 from monitor.pipeline.run_measurement import Measurement, measure_slot
+from monitor.pipeline.run_scores import RunScores
 from monitor.pipeline.stopwatch import Stopwatch
 from pipeline.canned import Canned, CannedRelevance, CannedWeights, StillClock, arms, users
 
@@ -89,7 +90,7 @@ def plain(value: Any) -> Any:
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, np.ndarray | pd.Index | ExtensionArray):
         return plain(value.tolist())
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple | RunScores):
         return [plain(each) for each in value]
     return "nan" if isinstance(value, float) and np.isnan(value) else value
 
