@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from monitor.metrics import Metric, score_all
+from monitor.metrics import Metric, parse, score_all
 from monitor.model import (
     Arm,
     AskedUsers,
@@ -16,16 +17,19 @@ from monitor.model import (
     CoverageReason,
     Evidence,
     EvidenceKind,
+    ItemWeights,
     Keep,
     KeptLists,
     Pairing,
+    RelevanceTable,
     Scores,
     Summary,
     UserBatch,
 )
-from monitor.model.arrays import Floats
+from monitor.model.arrays import Flags, Floats, Rows
 from monitor.pairing import ListedItems, keep_lists, sum_coverage
 from monitor.pairing.ids import find_users
+from monitor.pipeline.run_parts import RunPart
 from monitor.pipeline.score import (
     add_floor,
     example_metric,
@@ -35,7 +39,6 @@ from monitor.pipeline.score import (
     show_user,
     wanted_statistics,
 )
-from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import (
     join_index,
     join_segments,
@@ -64,14 +67,23 @@ class Sample:
 
 
 class RunAccumulator:
-    """Pairs, scores and adds up one batch of a run's users after the other. ``asked``: all users."""
+    """Pairs, scores and adds up one batch of a run's users after the other.
 
-    def __init__(self, comparison: Comparison, asked: AskedUsers, watch: Stopwatch, sampled_users: int = SAMPLED_USERS) -> None:
+    ``asked``: all users; ``stage``: what measures how long a stage of the given name takes.
+    """
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        asked: AskedUsers,
+        stage: Callable[[str], AbstractContextManager[object]] = nullcontext,
+        sampled_users: int = SAMPLED_USERS,
+    ) -> None:
         self.listed = ListedItems()
         self.metrics: tuple[Metric, ...] = ()
         self.notes: dict[tuple[Arm, CoverageReason], str] = {}  # of a reason, what happened first
         self._comparison = comparison
-        self._watch = watch
+        self._stage = stage
         self._segments = asked.segments
         self._share = sampled_users / max(1, asked.count)
         self._summaries = SummaryAccumulator(self._segments, wanted_statistics(comparison.judging.similarity_rules))
@@ -80,6 +92,7 @@ class RunAccumulator:
         self._lists: list[KeptLists] = []
         self._worst: list[tuple[float, str, Evidence]] = []
         self._sampled: list[UserBatch] = []
+        self._sampled_scores: list[Scores] = []
         self._pairing: Pairing | None = None
         self._unmeasured: dict[str, None] = {}
         self._unlike: list[str | None] = []
@@ -87,13 +100,13 @@ class RunAccumulator:
     def add(self, batch: UserBatch) -> None:
         """Take the next batch."""
         measuring = self._comparison.measuring
-        with self._watch.stage("pair"):
+        with self._stage("pair"):
             pairing = pair_users(batch, measuring.k)
-        with self._watch.stage("score"):
+        with self._stage("score"):
             metrics, unmeasured = scorable_metrics(measuring, pairing.batch)
             floor = measure_floor(batch, pairing, measuring.k, metrics)
             by_metric, bounds = add_floor(score_all(pairing.batch, metrics), floor, metrics, measuring.k)
-        with self._watch.stage("summarize"):
+        with self._stage("summarize"):
             rows = rows_of_segments(batch.panel, pairing.panel_rows)
             scores = Scores(users=batch.panel.users[pairing.panel_rows], by_metric=by_metric)
             self.metrics = tuple(dict.fromkeys((*self.metrics, *metrics)))
@@ -111,7 +124,45 @@ class RunAccumulator:
             # The pairs of a run that is one batch need not be made again.
             is_whole = self._share >= 1 and len(self._coverage) == 1 and batch.panel.users.is_monotonic_increasing
             self._pairing = pairing if is_whole else None
-            self._sampled.append(take_users(batch, is_sampled(batch.panel.users, self._share, self._comparison)))
+            sampled = is_sampled(batch.panel.users, self._share, self._comparison)
+            self._sampled.append(take_users(batch, sampled))
+            self._sampled_scores.append(_take_scores(scores, sampled[pairing.panel_rows]))
+
+    def part(self, *, keeps_all: bool) -> RunPart:
+        """All that was gathered, to be taken by another one; ``keeps_all`` scores, or those that the comparison keeps."""
+        self._summaries.compact()
+        scores, keep = self.scores, Keep.ALL if keeps_all else self._comparison.measuring.keep_scores
+        sampled = join_users(self._sampled, self._segments)
+        return RunPart(
+            metrics=tuple(map(str, self.metrics)),
+            listed=self.listed,
+            notes=self.notes,
+            summaries=self._summaries,
+            coverage=self.coverage,
+            scores=_take_scores(scores, kept_among(scores.users, keep, self._comparison)),
+            lists=self.lists,
+            worst=self._worst,
+            # What is known of items and users stands with whoever asked.
+            sampled=replace(sampled, weights=None, relevance=None),
+            sampled_scores=join_scores(self._sampled_scores),
+            unmeasured=tuple(self._unmeasured),
+            unlike=self._unlike,
+        )
+
+    def merge(self, part: RunPart, weights: ItemWeights | None, relevance: RelevanceTable | None) -> None:
+        """Take what another one gathered of other users; the part is used up."""
+        self.metrics = tuple(dict.fromkeys((*self.metrics, *map(parse, part.metrics))))
+        self.listed.merge(part.listed)
+        self.notes = dict(part.notes) | self.notes
+        self._summaries.merge(part.summaries)
+        self._coverage = [sum_coverage([*self._coverage, part.coverage], self._segments)]
+        self._scores.append(part.scores)
+        self._lists += filter(None, [part.lists])
+        self._rank_worst([*self._worst, *part.worst])
+        self._sampled.append(replace(part.sampled, weights=weights, relevance=relevance))
+        self._sampled_scores.append(part.sampled_scores)
+        self._unmeasured |= dict.fromkeys(part.unmeasured)
+        self._unlike += part.unlike
 
     @property
     def left_out(self) -> tuple[str, ...]:
@@ -135,9 +186,7 @@ class RunAccumulator:
         """Scores of all paired users, in the order of their keys."""
         found = join_scores(self._scores)
         if not found.users.is_monotonic_increasing:
-            order = found.users.argsort()
-            values = {name: values[order] for name, values in found.by_metric.items()}
-            found = Scores(users=found.users[order], by_metric=values)
+            found = _take_scores(found, found.users.argsort())
         # Put in order once.
         self._scores = [found]
         return found
@@ -156,8 +205,7 @@ class RunAccumulator:
         return self._kept(joined)
 
     def _kept(self, lists: KeptLists) -> KeptLists:
-        keep = self._comparison.measuring.keep_lists
-        return lists if keep is Keep.ALL else take_kept(lists, kept_among(lists.panel.users, keep, self._comparison))
+        return take_kept(lists, kept_among(lists.panel.users, self._comparison.measuring.keep_lists, self._comparison))
 
     def sample(self) -> Sample:
         """The users that are looked at together; what was kept to make it is let go."""
@@ -166,10 +214,10 @@ class RunAccumulator:
         self._sampled = []
         pairing = self._pairing or pair_users(batch, self._comparison.measuring.k)
         users = batch.panel.users[pairing.panel_rows]
-        scores = self.scores
+        scores = join_scores(self._sampled_scores)
+        self._sampled_scores = []
         if not users.equals(scores.users):
-            rows = find_users(users, scores.users)
-            scores = Scores(users=users, by_metric={name: values[rows] for name, values in scores.by_metric.items()})
+            scores = _take_scores(scores, find_users(users, scores.users))
         return Sample(pairing=pairing, segments=rows_of_segments(batch.panel, pairing.panel_rows), scores=scores)
 
     @property
@@ -199,11 +247,20 @@ class RunAccumulator:
             return
         count, is_alike = self._comparison.measuring.evidence_users, metric.higher_is_more_alike
         values = scores.by_metric[str(metric)]
+        found = list(self._worst)
         for row in worst_rows(values, scores.users, count, higher_is_more_alike=is_alike).tolist():
             shown = show_user(pairing, scores, row, EvidenceKind.WORST, 0)
-            self._worst.append((values[row] if is_alike else -values[row], shown.user, shown))
-        ranked = sorted(self._worst, key=lambda each: each[:2])[:count]
+            found.append((float(values[row] if is_alike else -values[row]), shown.user, shown))
+        self._rank_worst(found)
+
+    def _rank_worst(self, found: Sequence[tuple[float, str, Evidence]]) -> None:
+        ranked = sorted(found, key=lambda each: each[:2])[: self._comparison.measuring.evidence_users]
         self._worst = [(value, user, replace(shown, position=place)) for place, (value, user, shown) in enumerate(ranked)]
+
+
+def _take_scores(scores: Scores, rows: Flags | Rows) -> Scores:
+    """The scores of those of the users."""
+    return Scores(users=scores.users[rows], by_metric={name: values[rows] for name, values in scores.by_metric.items()})
 
 
 def join_scores(parts: Sequence[Scores]) -> Scores:

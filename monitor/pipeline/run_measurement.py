@@ -30,6 +30,7 @@ from monitor.model import (
 from monitor.pairing.ids import codes_of, find_users
 from monitor.pipeline.accumulator import SAMPLED_USERS, RunAccumulator, Sample
 from monitor.pipeline.pull import Answers, Arms, draw_panel, join_all, pull_all, pull_titles
+from monitor.pipeline.remote_measuring import RemoteMeasuring
 from monitor.pipeline.run_explanation import add_titles, explain_run, explained_items
 from monitor.pipeline.stopwatch import Stopwatch
 from monitor.pipeline.user_batches import BATCH_USERS
@@ -67,9 +68,14 @@ def measure_slot(  # noqa: PLR0913 - the last two are for tests
     asked = arms if watch.clock.now() >= slot + measuring.relevance_after else replace(arms, relevance=None)
     last, no_floor = _last_baseline(measuring, memory.last_lists)
     with _answers(comparison, asked, slot, watch, deadline, last) as answers:
-        found = RunAccumulator(comparison, answers.asked, watch, sampled_users)
-        for batch in watch.each("pull", answers.batches(batch_users)):
-            found.add(batch)
+        found = RunAccumulator(comparison, answers.asked, watch.stage, sampled_users)
+        if answers.measured is None:
+            for batch in watch.each("pull", answers.batches(batch_users)):
+                found.add(batch)
+        else:
+            there = RemoteMeasuring(comparison, answers, sampled_users, keeps_all=arms.scores_to is not None)
+            for part in watch.each("pull", answers.measured(there, batch_users)):
+                found.merge(there.unpack(part), answers.weights, answers.relevance)
     sample = found.sample()
     with watch.stage("arms"):
         arm_scores = _measure_arms(measuring, sample, memory.last_lists)
